@@ -1,0 +1,182 @@
+"""Token ids on disk, read through a memory map.
+
+A split is four arrays: for each side all ids one after another, every sentence
+with its end symbol, and the offset at which each sentence begins.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.data.writing import replacing
+from t2t_keras.errors import InputError
+
+SIDES = ("source", "target")
+
+_FLUSH_PAIRS = 10000
+
+
+class EncodedCorpus:
+    """A split of parallel text as token ids; both sides end with the end symbol.
+
+    Args:
+        source: ids uint16 or uint32 [source tokens], offsets int64 [pairs + 1].
+        target: ids uint16 or uint32 [target tokens], offsets int64 [pairs + 1].
+    """
+
+    def __init__(self, source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray]) -> None:
+        if len(source[1]) != len(target[1]):
+            raise ValueError(
+                f"source and target must have as many sentences, got {len(source[1]) - 1} and {len(target[1]) - 1}"
+            )
+        self._source = source
+        self._target = target
+        self.source_lengths = np.diff(source[1]).astype(np.int32)
+        self.target_lengths = np.diff(target[1]).astype(np.int32)
+
+    @classmethod
+    def open(cls, directory: str | Path, split: str) -> "EncodedCorpus":
+        """A split as `write_encoded` left it; its ids stay on disk until they are asked for.
+
+        Args:
+            directory: the folder of the prepared data.
+            split: "train", "valid" or "test".
+
+        Raises:
+            InputError: the split is not there, or its files do not fit together.
+        """
+        source, target = (_open_side(directory, split, side) for side in SIDES)
+        try:
+            return cls(source, target)
+        except ValueError as error:
+            raise InputError(f"{Path(directory) / split}.*.npy: damaged: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """The source sentences of some rows, padded with 0.
+
+        Args:
+            rows: row numbers, integer [rows].
+            length: width to pad to; None means that of the longest sentence asked for.
+
+        Returns:
+            int32 [rows, length].
+
+        Raises:
+            ValueError: a sentence is longer than `length`.
+        """
+        return _padded(*self._source, self.source_lengths, rows, length)
+
+    def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """The target sentences of some rows; as `source_ids`."""
+        return _padded(*self._target, self.target_lengths, rows, length)
+
+
+def write_encoded(
+    directory: str | Path, split: str, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocab_size: int
+) -> int:
+    """Writes a split for `EncodedCorpus.open`, in constant memory.
+
+    Args:
+        directory: the folder of the prepared data.
+        split: "train", "valid" or "test".
+        pairs: source and target token ids without end symbols.
+        vocab_size: decides on 16 or 32 bits a token.
+
+    Returns:
+        The number of pairs written.
+
+    Raises:
+        OSError: the files cannot be written.
+    """
+    dtype = np.uint16 if vocab_size <= 2**16 else np.uint32
+    paths = [_path(directory, split, side, "ids") for side in SIDES]
+    lengths: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    with replacing(paths[0], "wb") as source_file, replacing(paths[1], "wb") as target_file:
+        files = (source_file, target_file)
+        for file in files:
+            _write_header(file, 0, dtype)
+        remaining = iter(pairs)
+        while chunk := list(itertools.islice(remaining, _FLUSH_PAIRS)):
+            for side, file in enumerate(files):
+                lengths[side].append(_write_sentences(file, [pair[side] for pair in chunk], dtype))
+        for side, file in enumerate(files):
+            file.seek(0)
+            _write_header(file, sum(int(part.sum()) for part in lengths[side]), dtype)
+    for side, name in enumerate(SIDES):
+        ends = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths[side]]))  # --> [pairs + 1]
+        with replacing(_path(directory, split, name, "offsets"), "wb") as file:
+            np.save(file, ends)
+    return len(ends) - 1
+
+
+def is_encoded(directory: str | Path, split: str) -> bool:
+    """Whether `write_encoded` completed a split here; its last file is the sign."""
+    return _path(directory, split, SIDES[-1], "offsets").exists()
+
+
+def _path(directory: str | Path, split: str, side: str, kind: str) -> Path:
+    return Path(directory) / f"{split}.{side}.{kind}.npy"
+
+
+def _open_side(directory: str | Path, split: str, side: str) -> tuple[np.ndarray, np.ndarray]:
+    """The ids (memory-mapped) and offsets of one side of a split."""
+    path = _path(directory, split, side, "ids")
+    try:
+        # A plain ndarray over the map: memmap's own class makes indexing slower.
+        ids = np.asarray(np.load(path, mmap_mode="r"))
+        path = _path(directory, split, side, "offsets")
+        offsets = np.load(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{directory}: holds no prepared split {split!r} ({path.name} is missing)") from error
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: damaged: {error}") from error
+    if len(offsets) == 0 or offsets[-1] != len(ids):
+        raise InputError(f"{path}: damaged: its sentences do not add up to the {len(ids)} ids of the split")
+    return ids, offsets
+
+
+def _write_header(file: IO[bytes], count: int, dtype: type[np.generic]) -> None:
+    """The .npy header of a flat array; NumPy leaves room in it for the count to grow."""
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (count,)}
+    )
+
+
+def _write_sentences(file: IO[bytes], sentences: list[Sequence[int]], dtype: type[np.generic]) -> np.ndarray:
+    """Appends sentences, each with its end symbol.
+
+    Returns:
+        Their lengths, int64 [sentences].
+    """
+    lengths = np.fromiter((len(sentence) + 1 for sentence in sentences), np.int64, len(sentences))
+    flat = np.full(int(lengths.sum()), EOS_ID, dtype)
+    is_token = np.ones(len(flat), bool)
+    is_token[np.cumsum(lengths) - 1] = False
+    flat[is_token] = np.fromiter(itertools.chain.from_iterable(sentences), np.int64, int(is_token.sum()))
+    file.write(flat.tobytes())
+    return lengths
+
+
+def _padded(
+    ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, rows: np.ndarray, length: int | None
+) -> np.ndarray:
+    """Sentences by row number, padded to one width: int32 [rows, length]."""
+    rows = np.asarray(rows, np.int64)
+    row_lengths = lengths[rows]
+    longest = int(row_lengths.max(initial=0))
+    width = longest if length is None else length
+    if width < longest:
+        raise ValueError(f"length must be at least the longest sentence's {longest}, got {length}")
+    columns = np.arange(width)
+    is_token = columns < row_lengths[:, None]  # --> [rows, length]
+    positions = offsets[:-1][rows][:, None] + columns  # --> [rows, length]
+    padded = np.full((len(rows), width), PAD_ID, np.int32)
+    padded[is_token] = ids[positions[is_token]]
+    return padded

@@ -1,0 +1,38 @@
+"""Files that are either whole or not there."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Opens a file that takes its name only once it is complete.
+
+    What is written goes to a temporary name beside `path` and is renamed at the
+    end; after an error (a full disk, an interruption) the temporary file is gone
+    and an earlier file of that name is untouched.
+
+    Args:
+        path: the file to write.
+        mode: "w" for UTF-8 text with "\\n" line ends, "wb" for bytes.
+
+    Yields:
+        The open file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with open(temporary, mode, **text) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
