@@ -1,0 +1,175 @@
+"""The epoch plan and the token ids as batches, each replica's share an element of its own.
+
+A global batch is dealt out to the replicas row by row, so that their shares
+have about equal numbers of tokens; all shares of a batch have one shape, and
+rows without a pair are empty: zeros, which carry no weight in the loss. What a
+batch contains does not depend on the number of replicas.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.data.batching import EpochPlan, EpochPlans, Position, plan_in_length_order
+
+Batch = dict[str, np.ndarray]
+
+_PREFETCHED_BATCHES = 4
+
+
+class Corpus(Protocol):
+    """Encoded parallel text, as `t2t_keras.data.encoded` reads it.
+
+    Attributes:
+        source_lengths: tokens of each source, end symbol included, int32 [pairs].
+        target_lengths: the same of each target.
+    """
+
+    source_lengths: np.ndarray
+    target_lengths: np.ndarray
+
+    def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """Source ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
+        ...
+
+    def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """Target ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
+        ...
+
+
+def training_dataset(
+    corpus: Corpus,
+    plans: EpochPlans,
+    start: Position,
+    num_replicas: int,
+    replica_ids: Sequence[int],
+    rows_multiple: int = 1,
+) -> tf.data.Dataset:
+    """Training batches from a position on, without end.
+
+    Args:
+        corpus: the encoded training pairs.
+        plans: their epoch plans.
+        start: the first batch to read; nothing before it is read.
+        num_replicas: replicas of all workers together.
+        replica_ids: those of this worker, which alone are read.
+        rows_multiple: the rows of a share are a multiple of this (accumulation).
+
+    Returns:
+        A dataset of {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}, one element a replica:
+        all of `replica_ids` for the first batch, then all for the second. This is the order in which
+        `tf.distribute.Strategy.distribute_datasets_from_function` hands out elements.
+
+    Raises:
+        ValueError: a replica id outside [0, num_replicas).
+    """
+    _check_replicas(num_replicas, replica_ids, rows_multiple)
+
+    def elements() -> Iterator[Batch]:
+        for position in plans.positions(start):
+            plan = plans.plan(position.epoch)
+            yield from shares(corpus, plan, position.batch, num_replicas, replica_ids, rows_multiple)
+
+    ids = tf.TensorSpec([None, None], tf.int32)
+    dataset = tf.data.Dataset.from_generator(elements, output_signature={"source": ids, "target": ids})
+    options = tf.data.Options()
+    options.autotune.enabled = False  # a replaced iterator that autotunes can idle for seconds
+    options.deterministic = True
+    return dataset.prefetch(_PREFETCHED_BATCHES * len(replica_ids)).with_options(options)
+
+
+def validation_batches(
+    corpus: Corpus,
+    tokens_per_batch: int,
+    num_replicas: int = 1,
+    replica_ids: Sequence[int] = (0,),
+    rows_multiple: int = 1,
+    static_shapes: bool = False,
+) -> Iterator[list[Batch]]:
+    """One whole pass over a corpus in order of length, batch by batch.
+
+    Args:
+        corpus: the encoded pairs.
+        tokens_per_batch: budget of a global batch.
+        num_replicas: replicas of all workers together.
+        replica_ids: those of this worker.
+        rows_multiple: the rows of a share are a multiple of this.
+        static_shapes: take the batches' shapes from `bucket_shapes` only.
+
+    Returns:
+        For each batch the shares of `replica_ids`, in that order, each as an element of `training_dataset`.
+
+    Raises:
+        InputError: there are no pairs, or one is longer than the budget (raised here, before the first batch).
+        ValueError: a replica id outside [0, num_replicas).
+    """
+    _check_replicas(num_replicas, replica_ids, rows_multiple)
+    plan = plan_in_length_order(corpus.source_lengths, corpus.target_lengths, tokens_per_batch, static_shapes)
+    return (shares(corpus, plan, batch, num_replicas, replica_ids, rows_multiple) for batch in range(plan.num_batches))
+
+
+def shares(
+    corpus: Corpus,
+    plan: EpochPlan,
+    batch: int,
+    num_replicas: int = 1,
+    replica_ids: Sequence[int] = (0,),
+    rows_multiple: int = 1,
+) -> list[Batch]:
+    """What some replicas get of one batch of a plan.
+
+    Args:
+        corpus: the encoded pairs that were planned.
+        plan: the epoch's plan.
+        batch: which of its batches.
+        num_replicas: replicas of all workers together.
+        replica_ids: those to read.
+        rows_multiple: the rows of a share are a multiple of this.
+
+    Returns:
+        {"source": int32 [rows, source_len], "target": int32 [rows, target_len]} for each of `replica_ids`.
+    """
+    share_rows, source_len, target_len = share_shape(plan.shape(batch), num_replicas, rows_multiple)
+    rows = plan.rows(batch)
+    rows = rows[np.argsort(corpus.target_lengths[rows], kind="stable")]
+    dealt = np.full(num_replicas * share_rows, -1, np.int64)
+    dealt[: len(rows)] = rows
+    # Every num_replicas-th row to each: neighbours in length go to different replicas, as in dealing cards.
+    mine = dealt.reshape(share_rows, num_replicas).T[list(replica_ids)]  # --> [replicas, rows]
+    source = _ids(corpus.source_ids, mine, source_len)
+    target = _ids(corpus.target_ids, mine, target_len)
+    return [{"source": s, "target": t} for s, t in zip(source, target, strict=True)]
+
+
+def share_shape(shape: tuple[int, int, int], num_replicas: int, rows_multiple: int = 1) -> tuple[int, int, int]:
+    """The shape of one replica's share of a batch.
+
+    Args:
+        shape: of the batch: (rows, padded source length, padded target length).
+        num_replicas: replicas of all workers together.
+        rows_multiple: the rows of a share are a multiple of this.
+
+    Returns:
+        The same three of every share; the rows are rounded up.
+    """
+    rows, source_len, target_len = shape
+    parts = num_replicas * rows_multiple
+    return -(-rows // parts) * rows_multiple, source_len, target_len
+
+
+def _ids(read: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray, length: int) -> np.ndarray:
+    """The ids of rows [replicas, rows], those of row -1 all 0, int32 [replicas, rows, length]."""
+    ids = np.zeros((*rows.shape, length), np.int32)
+    real = rows >= 0
+    if real.any():
+        ids[real] = read(rows[real], length)  # [real rows, length]
+    return ids
+
+
+def _check_replicas(num_replicas: int, replica_ids: Sequence[int], rows_multiple: int) -> None:
+    if rows_multiple < 1:
+        raise ValueError(f"rows_multiple must be positive, got {rows_multiple}")
+    if not replica_ids or not all(0 <= replica < num_replicas for replica in replica_ids):
+        raise ValueError(f"replica_ids must be in [0, num_replicas={num_replicas}), got {list(replica_ids)}")
