@@ -18,6 +18,23 @@ EOS_ID = 1
 UNK_ID = 2
 
 
+def _section_of(config: Any) -> str:
+    return type(config).__name__.removesuffix("Config").lower()
+
+
+def _check_positive(config: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value <= 0:
+            raise InputError(f"{_section_of(config)}.{name} must be positive, got {value}")
+
+
+def _check_rate(config: Any, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise InputError(f"{_section_of(config)}.{name} must be in [0, 1), got {getattr(config, name)}")
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """The network (section 3 of the paper); the defaults are the paper's base model.
@@ -331,20 +348,3 @@ def _checked(section: str, name: str, value: Any) -> Any:
         wanted = getattr(expected, "__name__", str(expected))
         raise InputError(f"{section}.{name} must be of type {wanted}, got {value!r}")
     return value
-
-
-def _section_of(config: Any) -> str:
-    return next(section for section, cls in SECTIONS.items() if isinstance(config, cls))
-
-
-def _check_positive(config: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and value <= 0:
-            raise InputError(f"{_section_of(config)}.{name} must be positive, got {value}")
-
-
-def _check_rate(config: Any, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise InputError(f"{_section_of(config)}.{name} must be in [0, 1), got {getattr(config, name)}")
