@@ -1,0 +1,178 @@
+"""Scaled dot-product attention and multi-head attention."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.dropout import Dropout
+
+Tensor = Any
+
+
+def scaled_dot_product_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_key)) V (section 3.2.1, equation 1).
+
+    Args:
+        queries: float [..., query_len, d_key].
+        keys: float [..., key_len, d_key].
+        values: float [..., key_len, d_value].
+        mask: bool, broadcastable to [..., query_len, key_len], True = may attend;
+            None lets every query attend to every key.
+
+    Returns:
+        A pair: float [..., query_len, d_value], and the weights, float
+        [..., query_len, key_len]. A query that may attend to nothing attends to
+        everything equally; no NaN comes of it.
+    """
+    weights = attention_weights(queries, keys, mask)
+    return ops.matmul(weights, values), weights  # --> [..., query_len, d_value]
+
+
+def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
+    """softmax(Q K^T / sqrt(d_key)); arguments and result as in `scaled_dot_product_attention`."""
+    queries = queries * ops.cast(keys.shape[-1] ** -0.5, queries.dtype)
+    scores = ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
+    if mask is not None:
+        # Adding a small tensor that broadcasts is one pass over the scores; selecting would be two.
+        hidden = -3e4 if scores.dtype == "float16" else -1e9
+        scores = scores + ops.cast(ops.where(mask, 0.0, hidden), scores.dtype)
+    return ops.softmax(scores, axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class MultiHeadAttention(keras.layers.Layer):
+    """Attention in several representation subspaces at once (section 3.2.2, Figure 2).
+
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), where keys and values are of
+    the same sequence, the memory. Self-attention is `attention(x, x)`.
+
+    Args:
+        num_heads: h.
+        d_key: width of a head's queries and keys.
+        d_value: width of a head's values; None means d_key.
+        dropout_rate: on the attention weights; the paper uses none.
+        use_bias: whether the four projections have biases.
+
+    Call arguments:
+        query: float [batch, query_len, d_model].
+        memory: float [batch, key_len, d_model].
+        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend.
+        seed: int32 [2], of the dropout.
+
+    Returns:
+        float [batch, query_len, d_model].
+
+    Raises:
+        ValueError: a `num_heads`, `d_key` or `d_value` below 1.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        d_key: int,
+        d_value: int | None = None,
+        dropout_rate: float = 0.0,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("num_heads", num_heads), ("d_key", d_key), ("d_value", d_value)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        self.num_heads = num_heads
+        self.d_key = d_key
+        self.d_value = d_value or d_key
+        self.dropout_rate = dropout_rate
+        self.use_bias = use_bias
+        self.dropout = Dropout(dropout_rate, name="dropout")
+
+    def build(self, query_shape: tuple, memory_shape: tuple | None = None) -> None:
+        d_model = query_shape[-1]
+        d_memory = (memory_shape or query_shape)[-1]
+        heads_key, heads_value = self.num_heads * self.d_key, self.num_heads * self.d_value
+        self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key)
+        self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key)
+        self.value_kernel, self.value_bias = self._projection("value", d_memory, heads_value)
+        self.output_kernel, self.output_bias = self._projection("output", heads_value, d_model)
+
+    def call(
+        self,
+        query: Tensor,
+        memory: Tensor,
+        attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> Tensor:
+        keys, values = self.project_memory(memory)
+        return self.attend(query, keys, values, attention_mask, seed)
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of a sequence, which a decoder computes once a sentence.
+
+        Args:
+            memory: float [batch, key_len, d_model].
+
+        Returns:
+            Keys, float [batch, heads, key_len, d_key], and values, float [batch, heads, key_len, d_value].
+        """
+        keys = kernels.linear(memory, self.key_kernel, self.key_bias)
+        values = kernels.linear(memory, self.value_kernel, self.value_bias)
+        return self._split_heads(keys, self.d_key), self._split_heads(values, self.d_value)
+
+    def attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> Tensor:
+        """Attention of every head to projected keys and values, concatenated and projected.
+
+        Args:
+            query: float [batch, query_len, d_model].
+            keys: float [batch, heads, key_len, d_key].
+            values: float [batch, heads, key_len, d_value].
+            attention_mask: as in the call.
+            seed: as in the call.
+
+        Returns:
+            float [batch, query_len, d_model].
+        """
+        queries = kernels.linear(query, self.query_kernel, self.query_bias)
+        queries = self._split_heads(queries, self.d_key)  # --> [batch, heads, query_len, d_key]
+        weights = self.dropout(attention_weights(queries, keys, attention_mask), seed=seed)
+        heads = ops.matmul(weights, values)  # --> [batch, heads, query_len, d_value]
+        return kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
+
+    def _split_heads(self, x: Tensor, d_head: int) -> Tensor:
+        """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""
+        batch, length, _ = ops.shape(x)
+        return ops.transpose(ops.reshape(x, (batch, length, self.num_heads, d_head)), (0, 2, 1, 3))
+
+    def _merge_heads(self, x: Tensor) -> Tensor:
+        """[batch, heads, length, d_value] --> [batch, length, heads * d_value]."""
+        batch, _, length, _ = ops.shape(x)
+        return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, length, self.num_heads * self.d_value))
+
+    def compute_output_shape(self, query_shape: tuple, memory_shape: tuple | None = None) -> tuple:
+        return query_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "d_key": self.d_key,
+            "d_value": self.d_value,
+            "dropout_rate": self.dropout_rate,
+            "use_bias": self.use_bias,
+        }
+
+    def _projection(self, name: str, d_in: int, d_out: int) -> tuple[Any, Any]:
+        kernel = self.add_weight(shape=(d_in, d_out), initializer="glorot_uniform", name=f"{name}_kernel")
+        bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
+        return kernel, bias

@@ -1,0 +1,264 @@
+"""The decoder: the right half of Figure 1, for whole sequences and one position at a time."""
+
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.attention import MultiHeadAttention
+from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.normalization import LayerNormalization
+from t2t_keras.layers.residual import Residual
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class DecoderLayer(keras.layers.Layer):
+    """Masked self-attention, attention to the memory, a feed-forward network (section 3.1).
+
+    Args:
+        num_heads: h.
+        d_key: width of a head's queries and keys.
+        d_ff: inner width of the feed-forward network.
+        d_value: width of a head's values; None means d_key.
+        dropout_rate: on each sub-layer's output.
+        attention_dropout_rate: on the attention weights.
+        relu_dropout_rate: inside the feed-forward network.
+        norm_position: "post" (the paper) or "pre" (T2T).
+        use_attention_bias: whether the attention projections have biases.
+        layer_norm_epsilon: of the layer normalisations.
+
+    Call arguments:
+        inputs: float [batch, target_len, d_model].
+        memory: float [batch, source_len, d_model], the encoder's output.
+        self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`.
+        cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len].
+        seed: int32 [2], of all dropout within; None draws seeds.
+
+    Returns:
+        float [batch, target_len, d_model].
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        d_key: int,
+        d_ff: int,
+        d_value: int | None = None,
+        dropout_rate: float = 0.0,
+        attention_dropout_rate: float = 0.0,
+        relu_dropout_rate: float = 0.0,
+        norm_position: Literal["post", "pre"] = "post",
+        use_attention_bias: bool = True,
+        layer_norm_epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._settings = {
+            "num_heads": num_heads,
+            "d_key": d_key,
+            "d_ff": d_ff,
+            "d_value": d_value,
+            "dropout_rate": dropout_rate,
+            "attention_dropout_rate": attention_dropout_rate,
+            "relu_dropout_rate": relu_dropout_rate,
+            "norm_position": norm_position,
+            "use_attention_bias": use_attention_bias,
+            "layer_norm_epsilon": layer_norm_epsilon,
+        }
+        attention = (num_heads, d_key, d_value, attention_dropout_rate, use_attention_bias)
+        residual = (norm_position, dropout_rate, layer_norm_epsilon)
+        self.self_attention = MultiHeadAttention(*attention, name="self_attention")
+        self.self_attention_residual = Residual(*residual, name="self_attention_residual")
+        self.cross_attention = MultiHeadAttention(*attention, name="cross_attention")
+        self.cross_attention_residual = Residual(*residual, name="cross_attention_residual")
+        self.feed_forward = FeedForward(d_ff, relu_dropout_rate, name="feed_forward")
+        self.feed_forward_residual = Residual(*residual, name="feed_forward_residual")
+
+    def build(self, input_shape: tuple, memory_shape: tuple | None = None) -> None:
+        self.self_attention.build(input_shape, input_shape)
+        self.self_attention_residual.build(input_shape)
+        self.cross_attention.build(input_shape, memory_shape)
+        self.cross_attention_residual.build(input_shape)
+        self.feed_forward.build(input_shape)
+        self.feed_forward_residual.build(input_shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> Tensor:
+        def self_attention(x: Tensor) -> Tensor:
+            return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
+
+        def cross_attention(x: Tensor) -> Tensor:
+            return self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3))
+
+        def feed_forward(x: Tensor) -> Tensor:
+            return self.feed_forward(x, seed=fold_in(seed, 5))
+
+        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
+        x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
+        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4))
+
+    def step(
+        self,
+        inputs: Tensor,
+        past: dict[str, Tensor],
+        memory: dict[str, Tensor],
+        position: Tensor,
+        memory_mask: Tensor,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The layer at one position, given the keys and values of the positions before it.
+
+        `rows` is batch * beam. The beam takes the place of the query length in
+        the attention to the memory, so the memory is never repeated a beam.
+
+        Args:
+            inputs: float [rows, 1, d_model].
+            past: "keys" and "values", float [rows, heads, max_length, d_head]; see `Decoder.start_cache`.
+            memory: "keys" and "values", float [batch, heads, source_len, d_head].
+            position: int32 scalar.
+            memory_mask: bool [batch, 1, 1, source_len].
+
+        Returns:
+            float [rows, 1, d_model], and `past` with this position written.
+        """
+        written: dict[str, Tensor] = {}
+
+        def self_attention(x: Tensor) -> Tensor:
+            keys, values = self.self_attention.project_memory(x)
+            written["keys"] = kernels.write_slice(past["keys"], position, keys)
+            written["values"] = kernels.write_slice(past["values"], position, values)
+            reached = ops.arange(ops.shape(past["keys"])[2]) <= position
+            return self.self_attention.attend(x, written["keys"], written["values"], reached[None, None, None])
+
+        def cross_attention(x: Tensor) -> Tensor:
+            rows, _, d_model = ops.shape(x)
+            beams = ops.reshape(x, (ops.shape(memory["keys"])[0], -1, d_model))  # --> [batch, beam, d_model]
+            attended = self.cross_attention.attend(beams, memory["keys"], memory["values"], memory_mask)
+            return ops.reshape(attended, (rows, 1, d_model))
+
+        x = self.self_attention_residual(inputs, sublayer=self_attention, training=False)
+        x = self.cross_attention_residual(x, sublayer=cross_attention, training=False)
+        return self.feed_forward_residual(x, sublayer=self.feed_forward, training=False), written
+
+    def compute_output_shape(self, input_shape: tuple, memory_shape: tuple | None = None) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self._settings}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Decoder(keras.layers.Layer):
+    """A stack of N identical layers (section 3.1), with one more normalisation at its end when pre-norm.
+
+    Args:
+        num_layers: N.
+        layer: the arguments of every `DecoderLayer`, by name.
+
+    Call arguments:
+        inputs: float [batch, target_len, d_model], embedded target tokens, shifted right, with positions.
+        memory: float [batch, source_len, d_model], the encoder's output.
+        self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`.
+        cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len].
+        seed: int32 [2], of all dropout within; None draws seeds.
+
+    Returns:
+        float [batch, target_len, d_model].
+    """
+
+    def __init__(self, num_layers: int, layer: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
+        self.num_layers = num_layers
+        self.layer_settings = dict(layer)
+        self.layers = [DecoderLayer(**layer, name=f"layer_{i}") for i in range(num_layers)]
+        pre_norm = self.layer_settings.get("norm_position", "post") == "pre"
+        epsilon = self.layer_settings.get("layer_norm_epsilon", 1e-6)
+        self.final_norm = LayerNormalization(epsilon, name="final_norm") if pre_norm else None
+
+    def build(self, input_shape: tuple, memory_shape: tuple | None = None) -> None:
+        for layer in self.layers:
+            layer.build(input_shape, memory_shape)
+        if self.final_norm is not None:
+            self.final_norm.build(input_shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> Tensor:
+        x = inputs
+        for index, layer in enumerate(self.layers):
+            x = layer(x, memory, self_attention_mask, cross_attention_mask, seed=fold_in(seed, index))
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def start_cache(self, memory: Tensor, beam_size: int, max_length: Tensor) -> dict[str, list[dict[str, Tensor]]]:
+        """Empty keys and values of the targets, and the memory's keys and values.
+
+        Args:
+            memory: float [batch, source_len, d_model].
+            beam_size: rows a sentence.
+            max_length: int or int32 scalar, the most positions that will be decoded.
+
+        Returns:
+            "self_attention": a dict a layer of "keys" and "values", float
+            [batch * beam, heads, max_length, d_head], which follow their beam;
+            "memory": a dict a layer of "keys" and "values", float
+            [batch, heads, source_len, d_head], which stay.
+        """
+        rows = ops.shape(memory)[0] * beam_size
+        past, memories = [], []
+        for layer in self.layers:
+            keys, values = layer.cross_attention.project_memory(memory)
+            memories.append({"keys": keys, "values": values})
+            attention = layer.self_attention
+            past.append(
+                {
+                    "keys": ops.zeros((rows, attention.num_heads, max_length, attention.d_key), keys.dtype),
+                    "values": ops.zeros((rows, attention.num_heads, max_length, attention.d_value), values.dtype),
+                }
+            )
+        return {"self_attention": past, "memory": memories}
+
+    def step(
+        self,
+        inputs: Tensor,
+        cache: dict[str, list[dict[str, Tensor]]],
+        position: Tensor,
+        memory_mask: Tensor,
+    ) -> tuple[Tensor, list[dict[str, Tensor]]]:
+        """The stack at one position.
+
+        Args:
+            inputs: float [rows, 1, d_model], rows = batch * beam.
+            cache: as `start_cache` made it.
+            position: int32 scalar.
+            memory_mask: bool [batch, 1, 1, source_len].
+
+        Returns:
+            float [rows, 1, d_model], and the cache's new "self_attention".
+        """
+        x, past = inputs, []
+        for layer, layer_past, layer_memory in zip(self.layers, cache["self_attention"], cache["memory"], strict=True):
+            x, written = layer.step(x, layer_past, layer_memory, position, memory_mask)
+            past.append(written)
+        return (x if self.final_norm is None else self.final_norm(x)), past
+
+    def compute_output_shape(self, input_shape: tuple, memory_shape: tuple | None = None) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_layers": self.num_layers, "layer": self.layer_settings}

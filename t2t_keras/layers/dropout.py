@@ -1,0 +1,73 @@
+"""Dropout that is a function of its seed."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+
+Tensor = Any
+
+
+def fold_in(seed: Tensor | None, index: int) -> Tensor | None:
+    """A seed for part `index` of whatever `seed` stands for.
+
+    Args:
+        seed: int32 [2], or None.
+        index: which part; parts of parts do not collide.
+
+    Returns:
+        int32 [2], or None for None.
+    """
+    if seed is None:
+        return None
+    # One step of a linear congruential generator a level; 32-bit integers wrap on every backend.
+    return seed * 1664525 + (2 * index + 1) * 69069
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Dropout(keras.layers.Layer):
+    """Zeroes elements in training (section 5.4, Residual Dropout; Srivastava et al., 2014).
+
+    With a `seed` in the call the mask is a function of that seed and of nothing
+    else, which makes training exactly resumable and differs between replicas as
+    the seed does. Without one, the layer draws seeds from a generator of its own,
+    as Keras's layer does.
+
+    Args:
+        rate: probability that an element becomes zero, in [0, 1).
+
+    Call arguments:
+        inputs: float, any shape.
+        seed: int32 [2], or None.
+        training: whether to drop.
+
+    Returns:
+        Of the inputs' shape and dtype.
+
+    Raises:
+        ValueError: `rate` outside [0, 1).
+    """
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise ValueError(f"`rate` must be in [0, 1), got {rate}")
+        self.rate = rate
+        self.seed_generator = keras.random.SeedGenerator() if rate > 0 else None
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs: Tensor, seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+        if not training or self.rate == 0:
+            return inputs
+        if seed is None:
+            seed = ops.cast(ops.bitwise_and(self.seed_generator.next(), 0x7FFFFFFF), "int32")
+        return kernels.dropout(inputs, self.rate, seed)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "rate": self.rate}

@@ -1,0 +1,71 @@
+"""Token embeddings, and the pre-softmax projection that shares their matrix."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class TiedEmbedding(keras.layers.Layer):
+    """One matrix that embeds tokens and, transposed, turns states into logits (section 3.4).
+
+    Embeddings are multiplied by sqrt(d_model). Id 0, which is padding and the
+    decoder's start symbol, embeds to the zero vector, as in T2T.
+
+    Args:
+        vocab_size: rows of the matrix.
+        d_model: width.
+
+    Call arguments:
+        token_ids: int [...], each in [0, vocab_size).
+
+    Returns:
+        float [..., d_model], of the compute dtype.
+
+    Reference:
+        Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("vocab_size", vocab_size), ("d_model", d_model)):
+            if value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        self.vocab_size = vocab_size
+        self.d_model = d_model
+
+    def build(self, input_shape: tuple | None = None) -> None:
+        self.table = self.add_weight(
+            shape=(self.vocab_size, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            name="table",
+            autocast=False,  # rows are cast, not the whole matrix
+        )
+
+    def call(self, token_ids: Tensor) -> Tensor:
+        vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
+        scale = ops.where(ops.equal(token_ids, 0), 0.0, self.d_model**0.5)
+        return vectors * ops.cast(scale, vectors.dtype)[..., None]
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Scores of every vocabulary entry.
+
+        Args:
+            states: float [..., d_model].
+
+        Returns:
+            float32 [..., vocab].
+        """
+        # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
+        return ops.cast(ops.matmul(states, ops.transpose(ops.cast(self.table, states.dtype))), "float32")
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return (*input_shape, self.d_model)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "vocab_size": self.vocab_size, "d_model": self.d_model}

@@ -1,0 +1,58 @@
+"""The position-wise feed-forward network."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.dropout import Dropout
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class FeedForward(keras.layers.Layer):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (section 3.3, equation 2).
+
+    Args:
+        d_ff: inner width.
+        dropout_rate: on the inner activations; the paper uses none, T2T 0.1.
+
+    Call arguments:
+        inputs: float [batch, length, d_model].
+        seed: int32 [2], of the dropout.
+
+    Returns:
+        float [batch, length, d_model].
+    """
+
+    def __init__(self, d_ff: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if d_ff < 1:
+            raise ValueError(f"`d_ff` must be at least 1, got {d_ff}")
+        self.d_ff = d_ff
+        self.dropout_rate = dropout_rate
+        self.dropout = Dropout(dropout_rate, name="dropout")
+
+    def build(self, input_shape: tuple) -> None:
+        d_model = input_shape[-1]
+        self.inner_kernel = self.add_weight(
+            shape=(d_model, self.d_ff), initializer="glorot_uniform", name="inner_kernel"
+        )
+        self.inner_bias = self.add_weight(shape=(self.d_ff,), initializer="zeros", name="inner_bias")
+        self.outer_kernel = self.add_weight(
+            shape=(self.d_ff, d_model), initializer="glorot_uniform", name="outer_kernel"
+        )
+        self.outer_bias = self.add_weight(shape=(d_model,), initializer="zeros", name="outer_bias")
+
+    def call(self, inputs: Tensor, seed: Tensor | None = None) -> Tensor:
+        inner = ops.relu(kernels.linear(inputs, self.inner_kernel, self.inner_bias))  # --> [batch, length, d_ff]
+        inner = self.dropout(inner, seed=seed)
+        return kernels.linear(inner, self.outer_kernel, self.outer_bias)  # --> [batch, length, d_model]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "d_ff": self.d_ff, "dropout_rate": self.dropout_rate}

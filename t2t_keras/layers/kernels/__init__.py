@@ -1,0 +1,27 @@
+"""Operations that some backend has a measurably faster way for.
+
+`plain.py` is what they mean, in Keras operations; a file named after a backend
+redefines some of them under the same names. Everything else in `layers` calls
+them here and does not know which backend runs.
+"""
+
+import keras
+
+from t2t_keras.layers.kernels import plain
+
+if keras.backend.backend() == "tensorflow":
+    from t2t_keras.layers.kernels.tensorflow import (
+        dropout,
+        embedding_lookup,
+        layer_normalization,
+        linear,
+        write_slice,
+    )
+else:
+    dropout = plain.dropout
+    embedding_lookup = plain.embedding_lookup
+    layer_normalization = plain.layer_normalization
+    linear = plain.linear
+    write_slice = plain.write_slice
+
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "write_slice"]

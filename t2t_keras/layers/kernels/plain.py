@@ -1,0 +1,106 @@
+"""The operations in Keras alone: the reference for every faster version, and what other backends run."""
+
+from typing import Any
+
+from keras import ops
+
+Tensor = Any
+
+
+def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+    """inputs @ kernel + bias over the last axis.
+
+    Args:
+        inputs: float [..., d_in].
+        kernel: float [d_in, d_out], cast to the inputs' dtype.
+        bias: float [d_out], cast likewise, or None.
+
+    Returns:
+        [..., d_out], of the inputs' dtype.
+    """
+    outputs = ops.matmul(inputs, ops.cast(kernel, inputs.dtype))  # --> [..., d_out]
+    return outputs if bias is None else outputs + ops.cast(bias, inputs.dtype)
+
+
+def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset over the last axis, computed in float32.
+
+    Args:
+        inputs: float [..., d_model].
+        scale: float32 [d_model].
+        offset: float32 [d_model].
+        epsilon: added to the variance.
+
+    Returns:
+        [..., d_model], of the inputs' dtype.
+    """
+    x = ops.cast(inputs, "float32")
+    centred = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+    normalised = centred * ops.rsqrt(variance + epsilon) * scale + offset
+    return ops.cast(normalised, inputs.dtype)
+
+
+def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
+    """Rows of a table.
+
+    Args:
+        table: float [vocab, d_model].
+        token_ids: int [...].
+
+    Returns:
+        float [..., d_model].
+    """
+    return ops.take(table, token_ids, axis=0)  # --> [..., d_model]
+
+
+def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
+    """Zeroes elements with probability `rate` and scales the rest by 1 / (1 - rate).
+
+    The bits are a hash of (element index, seed) in 32-bit integer arithmetic
+    that every backend has, so the mask is a function of the seed alone.
+
+    Args:
+        inputs: float, any shape.
+        rate: in [0, 1).
+        seed: int32 [2].
+
+    Returns:
+        Of the inputs' shape and dtype.
+    """
+    shape = ops.shape(inputs)
+    count = 1
+    for size in shape:
+        count = count * size
+    bits = _mixed(ops.arange(count, dtype="int32") + seed[0])
+    bits = _mixed(ops.bitwise_xor(bits, seed[1]))
+    uniform = ops.cast(ops.bitwise_and(bits, 0xFFFFFF), "float32")  # 24 bits are exact in float32
+    keep = ops.reshape(ops.cast(uniform >= rate * 2.0**24, inputs.dtype), shape)
+    return inputs * keep * ops.cast(1.0 / (1.0 - rate), inputs.dtype)
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """A bijection of int32 in which every output bit depends on every input bit (multiply and xor-shift)."""
+    for multiplier in (0x7FEB352D, 0x68E31DA5):
+        # An arithmetic shift copies the sign bit, so the bits it brings in are masked off.
+        x = ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 15), 0x1FFFF))
+        x = x * multiplier
+    return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 16), 0xFFFF))
+
+
+def write_slice(cache: Tensor, position: Tensor, update: Tensor) -> Tensor:
+    """Writes one position of a cache.
+
+    Args:
+        cache: float [rows, heads, max_length, d_head].
+        position: int32 scalar.
+        update: float [rows, heads, 1, d_head].
+
+    Returns:
+        The cache with `update` at `position` of axis 2.
+    """
+    return ops.slice_update(cache, [0, 0, position, 0], update)
+
+
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "write_slice"]
+

@@ -1,0 +1,83 @@
+"""The operations where TensorFlow has a faster way on the CPU; equal to `plain.py` (the tests say how closely).
+
+Each saves passes over memory, which is what a small model's training step on a
+CPU spends its time on, not the operations themselves.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+
+
+def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+    """`plain.linear` as one two-dimensional product with a fused bias, whose gradient is one reduction."""
+    inputs = tf.convert_to_tensor(inputs)
+    kernel = tf.cast(tf.convert_to_tensor(kernel), inputs.dtype)
+    rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, kernel.shape[0]])  # --> [rows, d_in]
+    outputs = tf.matmul(rows, kernel)  # --> [rows, d_out]
+    if bias is not None:
+        outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
+    if inputs.shape.rank == 2:
+        return outputs
+    shape = tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)
+    outputs = tf.reshape(outputs, shape)  # --> [..., d_out]
+    outputs.set_shape([*inputs.shape[:-1], kernel.shape[1]])
+    return outputs
+
+
+def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
+    """`plain.layer_normalization` with its gradient written out (Ba et al., 2016), on rows of the last axis."""
+    inputs = tf.convert_to_tensor(inputs)
+    rows = tf.reshape(tf.cast(inputs, tf.float32), [-1, inputs.shape[-1]])  # --> [rows, d_model]
+    normalised = _layer_normalization(
+        rows, tf.convert_to_tensor(scale), tf.convert_to_tensor(offset), tf.constant(epsilon)
+    )
+    return tf.cast(tf.reshape(normalised, tf.shape(inputs)), inputs.dtype)
+
+
+@tf.custom_gradient
+def _layer_normalization(x: Tensor, scale: Tensor, offset: Tensor, epsilon: Tensor) -> Any:
+    centred = x - tf.reduce_mean(x, -1, keepdims=True)
+    inverse_deviation = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
+    normalised = centred * inverse_deviation
+
+    def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        scaled = upstream * scale
+        mean = tf.reduce_mean(scaled, -1, keepdims=True)
+        projection = tf.reduce_mean(scaled * normalised, -1, keepdims=True)
+        d_x = inverse_deviation * (scaled - mean - normalised * projection)
+        return d_x, tf.reduce_sum(upstream * normalised, 0), tf.reduce_sum(upstream, 0), None
+
+    return normalised * scale + offset, gradient
+
+
+def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
+    """`plain.embedding_lookup` without its treatment of negative ids; its gradient is one segment sum."""
+    return tf.gather(tf.convert_to_tensor(table), token_ids)  # --> [..., d_model]
+
+
+def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
+    """`plain.dropout` with one or two random bytes an element, where a float takes four.
+
+    The rate is rounded to a multiple of 1/256 when that is within 0.005 of it
+    (0.1 is 26/256, 0.3 is 77/256), else to one of 1/65536; the scale is of the
+    rounded rate, so the expectation is exact.
+    """
+    inputs = tf.convert_to_tensor(inputs)
+    dtype, levels = (tf.uint8, 256) if abs(round(rate * 256) / 256 - rate) <= 0.005 else (tf.uint16, 65536)
+    threshold = round(rate * levels)
+    count = tf.size(inputs)
+    words = tf.random.stateless_uniform(
+        [(count * dtype.size + 3) // 4], seed, minval=None, maxval=None, dtype=tf.int32, alg="philox"
+    )
+    bits = tf.reshape(tf.bitcast(words, dtype), [-1])[:count]
+    keep = tf.reshape(tf.cast(bits >= tf.constant(threshold, dtype), inputs.dtype), tf.shape(inputs))
+    return inputs * (keep * tf.cast(levels / (levels - threshold), inputs.dtype))
+
+
+def write_slice(cache: Tensor, position: Tensor, update: Tensor) -> Tensor:
+    """`plain.write_slice` by selection, which the graph's plain operations do without XLA's kernels."""
+    here = tf.equal(tf.range(tf.shape(cache)[2]), position)[None, None, :, None]
+    return tf.where(here, update, cache)  # --> [rows, heads, max_length, d_head]

@@ -1,0 +1,47 @@
+"""Layer normalisation."""
+
+from typing import Any
+
+import keras
+
+from t2t_keras.layers import kernels
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class LayerNormalization(keras.layers.Layer):
+    """Normalises each position over d_model (Ba et al., 2016; section 3.1 of the paper).
+
+    Computed in float32 whatever the compute dtype, with a gradient of its own
+    where the backend has one.
+
+    Args:
+        epsilon: added to the variance.
+
+    Call arguments:
+        inputs: float [..., d_model].
+
+    Returns:
+        [..., d_model], of the compute dtype.
+    """
+
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple) -> None:
+        width = (input_shape[-1],)
+        # autocast would round scale and offset to the compute dtype before the float32 arithmetic
+        self.scale = self.add_weight(shape=width, initializer="ones", name="scale", autocast=False)
+        self.offset = self.add_weight(shape=width, initializer="zeros", name="offset", autocast=False)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return kernels.layer_normalization(inputs, self.scale, self.offset, self.epsilon)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "epsilon": self.epsilon}

@@ -1,0 +1,110 @@
+"""Positions: sinusoids, or a learned table."""
+
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+
+def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same) (section 3.5).
+
+    Args:
+        positions: int or float32 [length].
+        d_model: width, even.
+        layout: "interleaved", the paper's; or "halves", T2T's: sines in the first
+            half, cosines in the second, and the exponent's denominator is d_model / 2 - 1.
+
+    Returns:
+        float32 [length, d_model].
+    """
+    half = d_model // 2
+    steps = half if layout == "interleaved" else max(half - 1, 1)
+    exponents = ops.arange(half, dtype="float32") / steps
+    frequencies = ops.exp(exponents * -9.210340371976184)  # -log(10000)
+    angles = ops.cast(positions, "float32")[:, None] * frequencies[None, :]  # --> [length, d_model / 2]
+    if layout == "halves":
+        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)  # --> [length, d_model]
+    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # --> [length, d_model / 2, 2]
+    return ops.reshape(pairs, (-1, d_model))  # --> [length, d_model]
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class SinusoidalPositions(keras.layers.Layer):
+    """Adds sinusoids to embeddings (section 3.5), computed in float32 for any length.
+
+    Args:
+        layout: "interleaved" (the paper) or "halves" (T2T); see `sinusoids`.
+
+    Call arguments:
+        inputs: float [batch, length, d_model], d_model even.
+        start: int32 scalar, the position of the first of them.
+
+    Returns:
+        float [batch, length, d_model].
+    """
+
+    def __init__(self, layout: Literal["interleaved", "halves"] = "interleaved", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if layout not in ("interleaved", "halves"):
+            raise ValueError(f"`layout` must be 'interleaved' or 'halves', got {layout!r}")
+        self.layout = layout
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple) -> None:
+        if input_shape[-1] % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, got inputs of shape {input_shape}")
+
+    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+        positions = start + ops.arange(ops.shape(inputs)[1])
+        signal = sinusoids(positions, inputs.shape[-1], self.layout)  # --> [length, d_model]
+        return inputs + ops.cast(signal, inputs.dtype)[None]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "layout": self.layout}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class LearnedPositions(keras.layers.Layer):
+    """Adds a learned vector a position (Table 3, row E; Gehring et al., 2017).
+
+    Args:
+        max_positions: rows of the table; a longer sequence keeps the last row's vector.
+
+    Call arguments:
+        inputs: float [batch, length, d_model].
+        start: int32 scalar, the position of the first of them.
+
+    Returns:
+        float [batch, length, d_model].
+    """
+
+    def __init__(self, max_positions: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if max_positions < 1:
+            raise ValueError(f"`max_positions` must be at least 1, got {max_positions}")
+        self.max_positions = max_positions
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple) -> None:
+        d_model = input_shape[-1]
+        self.table = self.add_weight(
+            shape=(self.max_positions, d_model),
+            initializer=keras.initializers.RandomNormal(stddev=d_model**-0.5),
+            name="table",
+        )
+
+    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+        positions = ops.minimum(start + ops.arange(ops.shape(inputs)[1]), self.max_positions - 1)
+        return inputs + ops.take(self.table, positions, axis=0)[None]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "max_positions": self.max_positions}

@@ -1,0 +1,66 @@
+"""The connection around every sub-layer."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import keras
+
+from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.normalization import LayerNormalization
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Residual(keras.layers.Layer):
+    """"Add & Norm" of Figure 1, around a sub-layer.
+
+    Args:
+        norm_position: "post": LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4);
+            "pre": x + Dropout(Sublayer(LayerNorm(x))) (T2T).
+        dropout_rate: on the sub-layer's output.
+        epsilon: of the layer normalisation.
+
+    Call arguments:
+        inputs: float [batch, length, d_model].
+        sublayer: a function from [batch, length, d_model] to the same.
+        seed: int32 [2], of the dropout.
+
+    Returns:
+        float [batch, length, d_model].
+    """
+
+    def __init__(
+        self,
+        norm_position: Literal["post", "pre"] = "post",
+        dropout_rate: float = 0.0,
+        epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if norm_position not in ("post", "pre"):
+            raise ValueError(f"`norm_position` must be 'post' or 'pre', got {norm_position!r}")
+        self.norm_position = norm_position
+        self.dropout_rate = dropout_rate
+        self.epsilon = epsilon
+        self.norm = LayerNormalization(epsilon, name="norm")
+        self.dropout = Dropout(dropout_rate, name="dropout")
+
+    def build(self, input_shape: tuple) -> None:
+        self.norm.build(input_shape)
+
+    def call(self, inputs: Tensor, sublayer: Callable[[Tensor], Tensor], seed: Tensor | None = None) -> Tensor:
+        if self.norm_position == "post":
+            return self.norm(inputs + self.dropout(sublayer(inputs), seed=seed))
+        return inputs + self.dropout(sublayer(self.norm(inputs)), seed=seed)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "norm_position": self.norm_position,
+            "dropout_rate": self.dropout_rate,
+            "epsilon": self.epsilon,
+        }

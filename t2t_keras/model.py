@@ -1,0 +1,206 @@
+"""The Transformer: Figure 1 of the paper as one Keras model."""
+
+import dataclasses
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras import presets
+from t2t_keras.config import ModelConfig
+from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, padding_mask
+from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Transformer(keras.Model):
+    """The encoder-decoder of "Attention Is All You Need" (section 3).
+
+    Works with Keras's own `compile` and `fit`: `fit({"source": s, "target": t}, t)`
+    with `t2t_keras.losses.SmoothedCrossEntropy`. The targets are shifted right
+    inside, so the logits at a position predict the target at that position.
+
+    Args:
+        config: the sizes and choices; see `ModelConfig`.
+
+    Call arguments:
+        inputs: a dict of "source", int [batch, source_len], and "target", int
+            [batch, target_len]; both padded with 0 at the end.
+        seed: int32 [2], of all dropout within; None draws seeds.
+        training: whether dropout is active.
+
+    Returns:
+        Logits, float32 [batch, target_len, vocab].
+
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017.
+    """
+
+    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        d_head = config.d_model // config.num_heads
+        layer = {
+            "num_heads": config.num_heads,
+            "d_key": config.d_key or d_head,
+            "d_value": config.d_value or d_head,
+            "d_ff": config.d_ff,
+            "dropout_rate": config.dropout_rate,
+            "attention_dropout_rate": config.attention_dropout_rate,
+            "relu_dropout_rate": config.relu_dropout_rate,
+            "norm_position": config.norm_position,
+            "use_attention_bias": config.use_attention_bias,
+            "layer_norm_epsilon": config.layer_norm_epsilon,
+        }
+        self.target_embedding = TiedEmbedding(config.vocab_size, config.d_model, name="target_embedding")
+        self.source_embedding = self.target_embedding
+        self.output_embedding = self.target_embedding
+        if not config.tie_embeddings:
+            self.source_embedding = TiedEmbedding(config.vocab_size, config.d_model, name="source_embedding")
+            self.output_embedding = TiedEmbedding(config.vocab_size, config.d_model, name="output_embedding")
+        self.source_positions = self._positions("source_positions")
+        self.target_positions = self._positions("target_positions")
+        self.source_dropout = Dropout(config.dropout_rate, name="source_dropout")
+        self.target_dropout = Dropout(config.dropout_rate, name="target_dropout")
+        self.encoder = Encoder(config.num_encoder_layers, layer, name="encoder")
+        self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder")
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> "Transformer":
+        """A freshly initialised model of a preset's sizes.
+
+        Args:
+            name: of a preset, for example "base"; see `t2t_keras.presets`.
+            **changes: fields of `ModelConfig` that differ, for example vocab_size=8000.
+
+        Raises:
+            InputError: an unknown name; lists the known ones.
+        """
+        return cls(dataclasses.replace(presets.preset(name).model, **changes))
+
+    def build(self, input_shape: Any = None) -> None:
+        states = (None, None, self.config.d_model)
+        for embedding in (self.target_embedding, self.source_embedding, self.output_embedding):
+            if not embedding.built:
+                embedding.build()
+        for positions in (self.source_positions, self.target_positions):
+            positions.build(states)
+        self.encoder.build(states)
+        self.decoder.build(states, states)
+
+    def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+        return self.output_embedding.logits(self.states(inputs, seed=seed, training=training))
+
+    def states(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+        """The decoder's output before the projection to the vocabulary, which a fused loss takes.
+
+        Args:
+            inputs: as in the call.
+            seed: as in the call.
+            training: as in the call.
+
+        Returns:
+            float [batch, target_len, d_model].
+        """
+        memory = self.encode(inputs["source"], seed=fold_in(seed, 0), training=training)
+        return self.decode(inputs["target"], memory, inputs["source"], seed=fold_in(seed, 1), training=training)
+
+    def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
+        """The memory of a source sentence (3.1).
+
+        Args:
+            source: int [batch, source_len], padded with 0.
+            seed: int32 [2], of all dropout within.
+            training: whether dropout is active.
+
+        Returns:
+            float [batch, source_len, d_model].
+        """
+        x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
+        x = self.source_dropout(x, seed=fold_in(seed, 0), training=training)
+        return self.encoder(x, padding_mask(source), seed=fold_in(seed, 1), training=training)
+
+    def decode(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        source: Tensor,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+    ) -> Tensor:
+        """The decoder's states over whole targets, shifted right (3.1).
+
+        Args:
+            target: int [batch, target_len], padded with 0.
+            memory: float [batch, source_len, d_model], from `encode`.
+            source: int [batch, source_len], of which the padding is hidden.
+            seed: int32 [2], of all dropout within.
+            training: whether dropout is active.
+
+        Returns:
+            float [batch, target_len, d_model].
+        """
+        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the start symbol is id 0
+        x = self.target_positions(self.target_embedding(shifted))  # --> [batch, target_len, d_model]
+        x = self.target_dropout(x, seed=fold_in(seed, 0), training=training)
+        # Padding follows the tokens, so the causal mask alone hides it from them.
+        causal = causal_mask(ops.shape(target)[1])
+        return self.decoder(x, memory, causal, padding_mask(source), seed=fold_in(seed, 1), training=training)
+
+    def start_cache(self, source: Tensor, memory: Tensor, beam_size: int, max_length: Tensor) -> dict[str, Any]:
+        """What `decode_step` needs besides the tokens, before the first of them.
+
+        Args:
+            source: int [batch, source_len], padded with 0.
+            memory: float [batch, source_len, d_model], from `encode`.
+            beam_size: hypotheses a sentence.
+            max_length: int or int32 scalar, the most positions that will be decoded.
+
+        Returns:
+            "position", int32 scalar; "self_attention", a nest of tensors with a
+            leading axis of batch * beam, which follow their hypothesis; "memory", a
+            nest of tensors with a leading axis of batch, which never move.
+        """
+        cache = self.decoder.start_cache(memory, beam_size, max_length)
+        return {
+            "position": ops.zeros((), "int32"),
+            "self_attention": cache["self_attention"],
+            "memory": {"layers": cache["memory"], "mask": padding_mask(source)},
+        }
+
+    def decode_step(self, token_ids: Tensor, cache: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+        """One position of every hypothesis.
+
+        Args:
+            token_ids: int [batch * beam], the token before this position (0 at the start).
+            cache: of `start_cache` or of the step before.
+
+        Returns:
+            Logits of the token at this position, float32 [batch * beam, vocab], and the cache.
+        """
+        position = cache["position"]
+        x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
+        x = self.target_positions(x, start=position)
+        layers = {"self_attention": cache["self_attention"], "memory": cache["memory"]["layers"]}
+        x, past = self.decoder.step(x, layers, position, cache["memory"]["mask"])
+        logits = self.output_embedding.logits(x[:, 0])  # --> [batch * beam, vocab]
+        return logits, {"position": position + 1, "self_attention": past, "memory": cache["memory"]}
+
+    def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
+        return (*input_shape["target"], self.config.vocab_size)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Transformer":
+        return cls(**{**config, "config": ModelConfig(**config["config"])})
+
+    def _positions(self, name: str) -> keras.layers.Layer:
+        if self.config.position_encoding == "learned":
+            return LearnedPositions(self.config.max_positions, name=name)
+        layout = "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
+        return SinusoidalPositions(layout, name=name)

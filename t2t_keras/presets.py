@@ -1,0 +1,91 @@
+"""Sizes and recipes by name: the paper's models, T2T's, a small one, and every row of Table 3."""
+
+from typing import Any
+
+from t2t_keras.config import Config, ModelConfig, TrainConfig
+from t2t_keras.errors import InputError
+
+
+def _base(model: dict[str, Any] | None = None, train: dict[str, Any] | None = None) -> Config:
+    """The paper's base model and recipe with some fields changed."""
+    return Config(model=ModelConfig(**(model or {})), train=TrainConfig(**(train or {})))
+
+
+_BIG_SIZES = {"d_model": 1024, "d_ff": 4096, "num_heads": 16}
+_T2T_MODEL = {
+    "norm_position": "pre",
+    "position_encoding": "sinusoidal_halves",
+    "use_attention_bias": False,
+    "attention_dropout_rate": 0.1,
+    "relu_dropout_rate": 0.1,
+}
+# 4,096 tokens on each of 8 GPUs.
+_T2T_TRAIN = {
+    "tokens_per_batch": 32768,
+    "max_steps": 250000,
+    "learning_rate_scale": 2.0,
+    "warmup_steps": 8000,
+    "adam_beta2": 0.997,
+    "keep_checkpoints": 20,
+}
+
+PRESETS: dict[str, Config] = {
+    "tiny": _base(
+        # The Transformer-Tiny of Wu et al. (2021); a peak rate of 0.005 after 2,000 steps
+        # is this scale: 0.005 * sqrt(128 * 2000).
+        {
+            "num_encoder_layers": 4,
+            "num_decoder_layers": 4,
+            "d_model": 128,
+            "d_ff": 256,
+            "num_heads": 4,
+            "dropout_rate": 0.3,
+        },
+        {
+            "tokens_per_batch": 4096,
+            "max_steps": 8000,
+            "learning_rate_scale": 2.53,
+            "warmup_steps": 2000,
+            "checkpoint_steps": 200,
+            "keep_checkpoints": 10,
+            "patience": 10,
+        },
+    ),
+    "base": _base(),
+    "big": _base({**_BIG_SIZES, "dropout_rate": 0.3}, {"max_steps": 300000, "keep_checkpoints": 20}),
+    "t2t_base": _base(_T2T_MODEL, _T2T_TRAIN),
+    "t2t_big": _base({**_T2T_MODEL, **_BIG_SIZES, "dropout_rate": 0.3}, {**_T2T_TRAIN, "max_steps": 300000}),
+    # Table 3: one change to base a row.
+    "table3_a_h1": _base({"num_heads": 1}),
+    "table3_a_h4": _base({"num_heads": 4}),
+    "table3_a_h16": _base({"num_heads": 16}),
+    "table3_a_h32": _base({"num_heads": 32}),
+    "table3_b_dk16": _base({"d_key": 16}),
+    "table3_b_dk32": _base({"d_key": 32}),
+    "table3_c_n2": _base({"num_encoder_layers": 2, "num_decoder_layers": 2}),
+    "table3_c_n4": _base({"num_encoder_layers": 4, "num_decoder_layers": 4}),
+    "table3_c_n8": _base({"num_encoder_layers": 8, "num_decoder_layers": 8}),
+    "table3_c_d256": _base({"d_model": 256}),
+    "table3_c_d1024": _base({"d_model": 1024}),
+    "table3_c_ff1024": _base({"d_ff": 1024}),
+    "table3_c_ff4096": _base({"d_ff": 4096}),
+    "table3_d_dropout0": _base({"dropout_rate": 0.0}),
+    "table3_d_dropout2": _base({"dropout_rate": 0.2}),
+    "table3_d_smoothing0": _base(train={"label_smoothing": 0.0}),
+    "table3_d_smoothing2": _base(train={"label_smoothing": 0.2}),
+    "table3_e_learned": _base({"position_encoding": "learned"}),
+}
+
+
+def preset(name: str) -> Config:
+    """A preset's configuration.
+
+    Args:
+        name: for example "base".
+
+    Raises:
+        InputError: an unknown name; lists the known ones.
+    """
+    if name not in PRESETS:
+        raise InputError(f"unknown preset {name!r}; valid: {', '.join(PRESETS)}")
+    return PRESETS[name]
