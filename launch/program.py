@@ -1,0 +1,39 @@
+"""What every program does around its `main`: flags, one-line errors, an exit status."""
+
+import os
+import sys
+from collections.abc import Callable
+
+# Before TensorFlow is imported: its start-up notices are of no use to the users of these programs.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from absl import app, logging
+
+from t2t_keras.errors import InputError
+
+def run(main: Callable[[list[str]], None]) -> None:
+    """Parses the flags and calls `main`; bad input becomes one line and exit status 1.
+
+    Args:
+        main: takes the arguments that are not flags, of which there may be none.
+    """
+    logging.set_verbosity(logging.WARNING)
+    app.run(lambda argv: _guarded(main, argv))
+
+def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
+    if len(argv) > 1:
+        _fail(f"unexpected argument {argv[1]!r}; every setting is a flag, see --help")
+    try:
+        main(argv)
+    except BrokenPipeError:
+        # Whoever read our output has what they wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (InputError, OSError) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+def _fail(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(1)

@@ -1,0 +1,74 @@
+"""The label-smoothed loss as a sum and a token count."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+
+def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of each token against (1 - epsilon) one-hot + epsilon uniform (section 5.4).
+
+    The uniform part covers the whole vocabulary (Szegedy et al., 2016). T2T gives
+    the target exactly 1 - epsilon and the rest epsilon / (vocab - 1): the same
+    distribution at epsilon' = epsilon * vocab / (vocab - 1).
+
+    Args:
+        targets: int [...].
+        logits: float [..., vocab].
+        label_smoothing: epsilon, in [0, 1).
+
+    Returns:
+        float32 [...].
+    """
+    logits = ops.cast(logits, "float32")
+    log_normaliser = ops.logsumexp(logits, axis=-1)  # --> [...]
+    target_logits = ops.squeeze(ops.take_along_axis(logits, targets[..., None], axis=-1), -1)  # --> [...]
+    mean_logits = ops.mean(logits, axis=-1)  # --> [...]
+    return log_normaliser - (1.0 - label_smoothing) * target_logits - label_smoothing * mean_logits
+
+
+def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Sum of the token losses, and the number of tokens, to be divided once, over all replicas.
+
+    Args:
+        targets: int [batch, target_len]; id 0 is padding and weighs nothing.
+        logits: float [batch, target_len, vocab].
+        label_smoothing: epsilon, in [0, 1).
+
+    Returns:
+        Two float32 scalars.
+    """
+    real = ops.cast(ops.not_equal(targets, 0), "float32")
+    return ops.sum(token_losses(targets, logits, label_smoothing) * real), ops.sum(real)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class SmoothedCrossEntropy(keras.losses.Loss):
+    """The loss for Keras's own `fit`: a mean over the batch's tokens, padding left out.
+
+    Args:
+        label_smoothing: epsilon, in [0, 1).
+
+    Call arguments:
+        y_true: int [batch, target_len]; id 0 is padding.
+        y_pred: logits, float [batch, target_len, vocab].
+
+    Returns:
+        float32 scalar.
+    """
+
+    def __init__(self, label_smoothing: float = 0.0, name: str = "smoothed_cross_entropy", **kwargs: Any) -> None:
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"`label_smoothing` must be in [0, 1), got {label_smoothing}")
+        super().__init__(name=name, **kwargs)
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        total, count = loss_sum_and_count(ops.cast(y_true, "int32"), y_pred, self.label_smoothing)
+        return total / ops.maximum(count, 1.0)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}

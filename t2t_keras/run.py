@@ -1,0 +1,172 @@
+"""A run's directory: where its config, vocabulary, checkpoints and logs are.
+
+    config.json    the resolved configuration, and where the data was
+    vocab.model    the SentencePiece model
+    checkpoints/   step_00001000/ ..., best, averaged_...
+    tensorboard/   scalars
+    metrics.jsonl  one JSON object a line
+    curves.png     the same as a picture
+
+It is all that translating needs.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+from typing import TYPE_CHECKING
+
+from t2t_keras.config import Config, differences
+from t2t_keras.errors import InputError
+
+if TYPE_CHECKING:
+    from t2t_keras.model import Transformer
+
+# What may change between two starts of one run: how long and how it is watched, not what it computes.
+RESUMABLE = {
+    "train.max_steps",
+    "train.max_minutes",
+    "train.log_steps",
+    "train.checkpoint_steps",
+    "train.checkpoint_minutes",
+    "train.keep_checkpoints",
+    "train.validation_steps",
+    "train.validation_sentences",
+    "train.patience",
+    "train.steps_per_call",
+    "train.accumulation_steps",
+    "decode.beam_size",
+    "decode.length_penalty",
+    "decode.max_length_offset",
+    "decode.tokens_per_batch",
+}
+
+
+class Run:
+    """The paths of one run.
+
+    Args:
+        model_dir: the run's directory.
+    """
+
+    def __init__(self, model_dir: str | os.PathLike[str]) -> None:
+        self.path = pathlib.Path(model_dir)
+        self.config_path = self.path / "config.json"
+        self.vocab_path = self.path / "vocab.model"
+        self.checkpoints_path = self.path / "checkpoints"
+        self.tensorboard_path = self.path / "tensorboard"
+        self.metrics_path = self.path / "metrics.jsonl"
+        self.curves_path = self.path / "curves.png"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a configuration has been written there."""
+        return self.config_path.is_file()
+
+    @property
+    def config(self) -> Config:
+        """The run's configuration.
+
+        Raises:
+            InputError: there is none, or it does not parse.
+        """
+        return Config.from_dict({k: v for k, v in self._read().items() if k != "data_dir"})
+
+    @property
+    def data_dir(self) -> pathlib.Path:
+        """Where the run's prepared data was when it was last trained."""
+        return pathlib.Path(self._read()["data_dir"])
+
+    def start(self, config: Config, data_dir: str | os.PathLike[str], vocab_path: str | os.PathLike[str]) -> None:
+        """Writes the configuration and the vocabulary, or checks that they are what the run began with.
+
+        Args:
+            config: the resolved configuration.
+            data_dir: where the prepared data is.
+            vocab_path: the SentencePiece model to copy.
+
+        Raises:
+            InputError: the run exists with another configuration (names what
+                differs) or with another vocabulary.
+        """
+        if self.exists:
+            changed = [d for d in differences(self.config, config) if d.split(":")[0] not in RESUMABLE]
+            if changed:
+                raise InputError(
+                    f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
+                    "use another --model_dir or the old settings"
+                )
+            if self.vocab_path.read_bytes() != pathlib.Path(vocab_path).read_bytes():
+                raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self.vocab_path.with_suffix(".tmp")
+        shutil.copyfile(vocab_path, temporary)
+        os.replace(temporary, self.vocab_path)
+        temporary = self.config_path.with_suffix(".tmp")
+        values = {**config.to_dict(), "data_dir": os.path.abspath(data_dir)}
+        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, self.config_path)
+
+    def _read(self) -> dict:
+        if not self.exists:
+            raise InputError(f"{self.path} is not a run's directory: it has no config.json")
+        try:
+            return json.loads(self.config_path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise InputError(f"{self.config_path} is not JSON: {error}") from None
+
+
+def load_model(
+    model_dir: str | os.PathLike[str], checkpoint: str | None = None
+) -> tuple["Transformer", Config, pathlib.Path]:
+    """A run's model with trained weights.
+
+    Args:
+        model_dir: the run's directory.
+        checkpoint: "latest", "best", a step, the name of an averaged checkpoint or a path;
+            None means the newest averaged checkpoint if there is one, else the latest.
+
+    Returns:
+        The model, the run's configuration and the path of its vocabulary.
+
+    Raises:
+        InputError: no run there, no such checkpoint (lists those there are), or
+            weights of another model.
+    """
+    from t2t_keras.model import Transformer
+    from t2t_keras.training import checkpoints
+
+    run = Run(model_dir)
+    config = run.config
+    model = Transformer(config.model)
+    model.build()
+    weights = checkpoints.load(checkpoints.resolve(run.checkpoints_path, checkpoint)).weights
+    assign_weights(model, weights)
+    return model, config, run.vocab_path
+
+
+def weight_names(model: "Transformer") -> list[str]:
+    """A stable name for each of a model's weights, in order: its path below the model."""
+    return [weight.path.partition("/")[2] for weight in model.trainable_variables]
+
+
+def assign_weights(model: "Transformer", weights: dict) -> None:
+    """Gives a built model its weights by name.
+
+    Args:
+        model: built.
+        weights: name -> float32 array.
+
+    Raises:
+        InputError: a name is missing or unknown, or a shape differs.
+    """
+    variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
+    if variables.keys() != set(weights):
+        odd = sorted(variables.keys() ^ set(weights))
+        raise InputError(f"the checkpoint holds the weights of another model; they differ in {', '.join(odd[:5])}")
+    for name, variable in variables.items():
+        if tuple(variable.shape) != tuple(weights[name].shape):
+            raise InputError(
+                f"the checkpoint's {name} has shape {tuple(weights[name].shape)}, the model's {tuple(variable.shape)}"
+            )
+        variable.assign(weights[name])
