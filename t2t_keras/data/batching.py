@@ -117,15 +117,10 @@ def plan_epoch(
     longest = _longer_sides(source_lengths, target_lengths, tokens_per_batch)
     random = np.random.Philox(key=(seed % 2**64) + (epoch << 64))  # raw draws: NumPy promises these never change
     noise = (random.random_raw(len(longest)) >> np.uint64(63 - _NOISE_BITS)).astype(np.int64) - (1 << _NOISE_BITS)
-    if static_shapes:
-        cells = bucket_shapes(int(longest.max()), tokens_per_batch)
-        order, offsets, buckets = _cut_by_bucket(longest, noise, cells)
-        shapes = cells[buckets][:, [0, 1, 1]]
-    else:
-        order = _length_order(source_lengths, target_lengths, longest, noise)
-        # A random first cut moves all later ones, so that pairs at the edge of a batch change company.
-        offsets = _cut_by_budget(longest[order], tokens_per_batch, first=int(random.random_raw() >> np.uint64(1)))
-        shapes = _tight_shapes(source_lengths, target_lengths, order, offsets)
+    # A random first cut moves all later ones, so that pairs at the edge of a batch change company.
+    first = int(random.random_raw() >> np.uint64(1))
+    cut = _cut_by_bucket if static_shapes else _cut_by_budget
+    order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise, first)
     shuffled = np.argsort(random.random_raw(len(shapes)), kind="stable")
     order, offsets = _permuted(order, offsets, shuffled)
     return EpochPlan(order, offsets, shapes[shuffled], _total(source_lengths), _total(target_lengths))
@@ -150,15 +145,8 @@ def plan_in_length_order(
         ValueError: the two arrays differ in shape.
     """
     longest = _longer_sides(source_lengths, target_lengths, tokens_per_batch)
-    noise = np.zeros(len(longest), np.int64)
-    if static_shapes:
-        cells = bucket_shapes(int(longest.max()), tokens_per_batch)
-        order, offsets, buckets = _cut_by_bucket(longest, noise, cells)
-        shapes = cells[buckets][:, [0, 1, 1]]
-    else:
-        order = _length_order(source_lengths, target_lengths, longest, noise)
-        offsets = _cut_by_budget(longest[order], tokens_per_batch)
-        shapes = _tight_shapes(source_lengths, target_lengths, order, offsets)
+    cut = _cut_by_bucket if static_shapes else _cut_by_budget
+    order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, np.zeros(len(longest), np.int64))
     return EpochPlan(order, offsets, shapes, _total(source_lengths), _total(target_lengths))
 
 
@@ -279,64 +267,65 @@ def _longer_sides(source_lengths: np.ndarray, target_lengths: np.ndarray, tokens
     return longest
 
 
-def _length_order(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, longest: np.ndarray, noise: np.ndarray
-) -> np.ndarray:
-    """Rows sorted by longer side, then by the sides' difference, rising and falling in turn, int64 [pairs].
-
-    With the turns, a batch that spans two values of the longer side joins pairs of like difference.
-    """
-    difference = target_lengths.astype(np.int64) - source_lengths
-    second = (difference << _NOISE_BITS) + noise
-    second = np.where(longest % 2, second, -second)
-    return np.argsort((longest << 41) + (second + _DIFFERENCE_BIAS), kind="stable")
-
-
-def _cut_by_budget(longest: np.ndarray, budget: int, first: int | None = None) -> np.ndarray:
-    """Cuts sorted pairs into batches, each as large as the budget allows, int64 [num_batches + 1].
+def _cut_by_budget(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    tokens_per_batch: int,
+    noise: np.ndarray,
+    first: int | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sorts pairs by length and cuts them into batches, each as large as the budget allows.
 
     Args:
-        longest: longer side of each pair, in order.
-        budget: largest rows times longest side of a batch.
+        source_lengths: of the pairs.
+        target_lengths: of the pairs.
+        tokens_per_batch: largest rows times longest side of a batch.
+        noise: int64 [pairs], within +-2 ** _NOISE_BITS, which stands for one token.
         first: when given, the first batch gets 1 + first % n rows of the n that would fit.
+
+    Returns:
+        Rows in order, int64 [pairs]; offsets, int64 [num_batches + 1]; shapes, int64 [num_batches, 3].
     """
-    most_rows = np.arange(1, budget // int(longest[0]) + 1)
-    offsets = [0]
-    while offsets[-1] < len(longest):
-        start = offsets[-1]
-        window = np.maximum.accumulate(longest[start : start + budget // int(longest[start])])
-        rows = np.count_nonzero(window * most_rows[: len(window)] <= budget)
-        if first is not None and start == 0:
-            rows = 1 + first % rows
-        offsets.append(start + rows)
-    return np.array(offsets, np.int64)
+    longest = np.maximum(source_lengths, target_lengths).astype(np.int64)
+    difference = ((target_lengths.astype(np.int64) - source_lengths) << _NOISE_BITS) + noise
+    # Rising and falling in turn: a batch that spans two values of the longer side joins pairs of like difference.
+    difference = np.where(longest % 2, difference, -difference)
+    order = np.argsort((longest << 41) + (difference + _DIFFERENCE_BIAS), kind="stable")
+    longest = longest[order]
+    most_rows = np.arange(1, tokens_per_batch // int(longest[0]) + 1)
+    starts = [0]
+    while starts[-1] < len(longest):
+        start = starts[-1]
+        window = np.maximum.accumulate(longest[start : start + tokens_per_batch // int(longest[start])])
+        rows = np.count_nonzero(window * most_rows[: len(window)] <= tokens_per_batch)
+        starts.append(start + rows if start or first is None else 1 + first % rows)
+    offsets = np.array(starts, np.int64)
+    sides = [np.maximum.reduceat(lengths[order], offsets[:-1]) for lengths in (source_lengths, target_lengths)]
+    shapes = np.stack([np.diff(offsets), *sides], axis=1).astype(np.int64)  # --> [num_batches, 3]
+    return order, offsets, shapes
 
 
 def _cut_by_bucket(
-    longest: np.ndarray, noise: np.ndarray, cells: np.ndarray
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    tokens_per_batch: int,
+    noise: np.ndarray,
+    first: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Deals pairs into buckets, in the order of the noise within each.
-
-    Returns:
-        Rows in order, int64 [pairs]; offsets, int64 [num_batches + 1]; the bucket of each batch, int64 [num_batches].
-    """
-    bucket = np.searchsorted(cells[:, 1], longest)  # --> [pairs], the shortest that holds the pair
+    """Deals pairs into the buckets of `bucket_shapes`, in the order of the noise within each; as `_cut_by_budget`."""
+    del first  # pairs within a bucket are in random order already
+    longest = np.maximum(source_lengths, target_lengths)
+    cells = bucket_shapes(int(longest.max()), tokens_per_batch)
+    rows, lengths = cells.T
+    bucket = np.searchsorted(lengths, longest)  # --> [pairs], the shortest that holds the pair
     order = np.argsort((bucket << 41) + (noise + _DIFFERENCE_BIAS), kind="stable")
     pairs = np.bincount(bucket, minlength=len(cells))  # --> [buckets]
-    batches = -(-pairs // cells[:, 0])  # --> [buckets]
-    of_batch = np.repeat(np.arange(len(cells)), batches)  # --> [num_batches]
-    sizes = np.repeat(cells[:, 0], batches)
-    last = np.cumsum(batches)[batches > 0] - 1
-    sizes[last] -= (batches * cells[:, 0] - pairs)[batches > 0]
-    return order, np.concatenate([[0], np.cumsum(sizes)]), of_batch
-
-
-def _tight_shapes(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, order: np.ndarray, offsets: np.ndarray
-) -> np.ndarray:
-    """Rows and longest source and target of each batch, int64 [num_batches, 3]."""
-    sides = [np.maximum.reduceat(lengths[order], offsets[:-1]) for lengths in (source_lengths, target_lengths)]
-    return np.stack([np.diff(offsets), *sides], axis=1).astype(np.int64)  # --> [num_batches, 3]
+    batches = -(-pairs // rows)  # --> [buckets]
+    shapes = np.repeat(cells[:, [0, 1, 1]], batches, axis=0)  # --> [num_batches, 3]
+    sizes = shapes[:, 0].copy()
+    used = batches > 0
+    sizes[np.cumsum(batches)[used] - 1] -= (batches * rows - pairs)[used]
+    return order, np.concatenate([[0], np.cumsum(sizes)]), shapes
 
 
 def _permuted(order: np.ndarray, offsets: np.ndarray, shuffled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
