@@ -1,0 +1,189 @@
+"""Beam search over a step function; knows nothing of models.
+
+The step function is `step_fn(token_ids [N] int32, cache) -> (logits [N, vocab], cache)`
+with N = batch * beam, the beams of a sentence side by side. A cache is a dict of
+
+- "position": int32 scalar,
+- "self_attention": a nest of tensors [N, ...] that follow their hypothesis: only
+  the search knows that it reorders them,
+- "memory": a nest of tensors [batch, ...] computed once per source sentence: never
+  reordered, never tiled, and read only.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.decoding import state as search_state
+from t2t_keras.decoding.scoring import best_attainable_score, normalised_score
+from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState
+from t2t_keras.decoding.top_k import top_k
+
+Cache = dict[str, Any]
+StepFunction = Callable[[tf.Tensor, Cache], tuple[tf.Tensor, Cache]]
+
+
+class SearchResult(NamedTuple):
+    """The best hypotheses of each sentence, best score first.
+
+    Attributes:
+        token_ids: [batch, beam, length] int32, the end symbol included, then zeros;
+            length is the number of steps that the search made.
+        scores: [batch, beam] float32, log-probability over length penalty; -inf in a
+            slot for which the search found no hypothesis.
+        log_probs: [batch, beam] float32, the total log-probability.
+        lengths: [batch, beam] int32, tokens with the end symbol; 0 in an unused slot.
+    """
+
+    token_ids: tf.Tensor
+    scores: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+
+
+class _Candidates(NamedTuple):
+    """The best continuations of all living hypotheses, [batch, candidates] each, best first."""
+
+    log_probs: tf.Tensor
+    token_ids: tf.Tensor
+    parents: tf.Tensor
+
+
+def beam_search(
+    step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, beam_size: int, length_penalty: float
+) -> SearchResult:
+    """Searches for the outputs with the best length-normalised log-probability (section 6.1).
+
+    Each step extends every living hypothesis by every token and looks at the
+    2 * beam_size best of these candidates: those that end compete, by score, for
+    the beam_size places among the finished; the beam_size best of the others live on.
+    With a beam of one only the best candidate counts, which is greedy search.
+
+    A sentence is done, and its result fixed, when it has beam_size finished
+    hypotheses and no living one can overtake the worst of them within the
+    sentence's limit, or when the limit is reached. What is returned are the
+    finished hypotheses; where there is none, the living ones, their scores
+    normalised as the others are. No sentence's result depends on another's.
+
+    Log-probabilities are the model's own, normalised over the whole vocabulary;
+    only then is padding barred from the output. Equal candidates are taken by lower slot,
+    then lower token id; of finished hypotheses with equal scores the earlier one is first.
+
+    Args:
+        step_fn: the model, see above; the first token it gets is 0.
+        cache: what it starts from, for N = batch * beam_size rows and as many
+            steps as the largest of `max_lengths`.
+        max_lengths: [batch] int32, most tokens of an output, the end symbol
+            counted; 0 leaves a sentence out (an empty result with score 0).
+        beam_size: hypotheses kept a sentence; may exceed the vocabulary.
+        length_penalty: alpha of `scoring.length_penalty`.
+
+    Returns:
+        The finished hypotheses of each sentence, best first.
+
+    Raises:
+        ValueError: `beam_size` below 1 or a negative `length_penalty`.
+
+    Reference:
+        Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
+    """
+    if beam_size < 1:
+        raise ValueError(f"beam_size must be positive, got {beam_size}")
+    if length_penalty < 0:
+        raise ValueError(f"length_penalty must not be negative, got {length_penalty}")
+    max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
+
+    def step(*state: Any) -> SearchState:
+        return _advance(step_fn, SearchState(*state), cache["memory"], max_lengths, length_penalty)
+
+    start = search_state.start_state(cache, max_lengths, beam_size, start_id=PAD_ID)
+    shapes = search_state.state_shapes(start)
+    end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
+    return _result(SearchState(*end), max_lengths, length_penalty)
+
+
+def _advance(
+    step_fn: StepFunction, state: SearchState, memory: Any, max_lengths: tf.Tensor, alpha: float
+) -> SearchState:
+    """One step: extend, sort out what ends, let the rest live on, see who is done."""
+    cache = {"position": state.position, "self_attention": state.self_attention, "memory": memory}
+    logits, cache = step_fn(tf.reshape(state.living.token_ids, [-1]), cache)  # --> [N, vocab]
+    candidates = _best_candidates(tf.cast(logits, tf.float32), state.living.log_probs)
+    length = state.length + 1
+    ends = candidates.token_ids == EOS_ID
+    finished = _finish(state.finished, candidates, ends & ~state.done[:, tf.newaxis], length, alpha)
+    living, parents = _live_on(candidates, ends)
+    history = search_state.remember(state.history, state.length, living.token_ids, parents)
+    # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
+    log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
+    bound = best_attainable_score(log_probs[:, 0], max_lengths, alpha)
+    return SearchState(
+        length=length,
+        done=state.done | (length >= max_lengths) | (finished.scores[:, -1] >= bound),
+        living=Living(living.token_ids, log_probs),
+        finished=finished,
+        history=history,
+        position=cache["position"],
+        self_attention=search_state.reorder_rows(cache["self_attention"], parents),
+    )
+
+
+def _best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor) -> _Candidates:
+    """The best continuations, [batch, 2 * beam] (one if the beam is one).
+
+    Of 2 * beam candidates at most beam end (each hypothesis has one end symbol),
+    so that beam others are left. A hypothesis cannot have more than 2 * beam of
+    the best, so that each row is cut down to those, plus one for padding,
+    before anything else is computed from it.
+    """
+    beam, vocab = living_log_probs.shape[1], logits.shape[-1]
+    num_candidates = 2 * beam if beam > 1 else 1
+    per_row = min(num_candidates + 1, vocab)
+    best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
+    # log softmax = logit - max - log(sum(exp(logits - max))), and the largest probability is 1 / that sum.
+    largest = tf.gather(tf.nn.softmax(logits), token_ids[:, :1], batch_dims=1)
+    log_probs = best_logits - best_logits[:, :1] + tf.math.log(largest)
+    log_probs = tf.where(token_ids == PAD_ID, DEAD, log_probs) + tf.reshape(living_log_probs, [-1, 1])
+    best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [batch, candidates]
+    token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
+    return _Candidates(best, token_ids, places // per_row)
+
+
+def _finish(finished: Finished, candidates: _Candidates, ends: tf.Tensor, length: tf.Tensor, alpha: float) -> Finished:
+    """The best of the finished hypotheses and of the candidates that end."""
+    scores = tf.where(ends, normalised_score(candidates.log_probs, length, alpha), DEAD)
+    lengths = tf.where(scores > DEAD, length, 0)
+    new = Finished(scores, candidates.log_probs, lengths, candidates.parents)
+    joined = tf.nest.map_structure(lambda old, new: tf.concat([old, new], axis=1), finished, new)
+    scores, places = tf.math.top_k(joined.scores, finished.scores.shape[1])
+    _, *others = joined
+    return Finished(scores, *search_state.gather_slots(others, places))
+
+
+def _live_on(candidates: _Candidates, ends: tf.Tensor) -> tuple[Living, tf.Tensor]:
+    """The best candidates that do not end, and the slots that they come from."""
+    beam = max(1, candidates.log_probs.shape[1] // 2)
+    log_probs, places = tf.math.top_k(tf.where(ends, DEAD, candidates.log_probs), beam)
+    token_ids, parents = search_state.gather_slots((candidates.token_ids, candidates.parents), places)
+    return Living(token_ids, log_probs), parents
+
+
+def _result(state: SearchState, max_lengths: tf.Tensor, alpha: float) -> SearchResult:
+    """The finished hypotheses, or the living ones where nothing finished, as texts."""
+    finished, living = state.finished, state.living
+    ended = finished.scores[:, :1] > DEAD  # --> [batch, 1]
+    living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(max_lengths, 0)[:, tf.newaxis], 0)
+    lengths = tf.where(ended, finished.lengths, living_lengths)
+    log_probs = tf.where(ended, finished.log_probs, living.log_probs)
+    scores = tf.where(ended, finished.scores, normalised_score(living.log_probs, living_lengths, alpha))
+
+    # An end symbol is in no living hypothesis: it is put behind the text that its parent has.
+    text_lengths = tf.where(ended, tf.maximum(lengths - 1, 0), lengths)
+    slots = tf.where(ended, finished.parents, tf.range(living.log_probs.shape[1]))
+    history = tf.nest.map_structure(lambda steps: steps[: state.length], state.history)
+    token_ids = search_state.trace_back(history, slots, text_lengths)  # --> [batch, beam, length]
+    at_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]
+    token_ids = tf.where(at_end & ended[:, :, tf.newaxis], EOS_ID, token_ids)
+    return SearchResult(token_ids, scores, log_probs, lengths)
