@@ -1,0 +1,1 @@
+"""Training: the strategy, the step, the loop, and what it leaves on disk."""
