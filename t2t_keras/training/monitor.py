@@ -1,0 +1,260 @@
+"""What training shows and keeps of its course: a progress bar, metrics.jsonl, TensorBoard, curves.png.
+
+`metrics.jsonl` has one JSON object a line: "step", "kind" ("train" or "valid")
+and the numbers. The TensorBoard scalars and the picture show the same numbers.
+"""
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from t2t_keras.data.writing import replacing
+from t2t_keras.run import Run
+
+# Title and logarithmic or not, then the curves of each panel: (kind, number, label).
+_PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
+    ("loss a token", False, [("train", "loss", "training"), ("valid", "loss", "validation")]),
+    ("learning rate", False, [("train", "learning_rate", "learning rate")]),
+    ("gradient norm", True, [("train", "gradient_norm", "gradient norm")]),
+    ("validation BLEU", False, [("valid", "bleu", "BLEU")]),
+]
+
+
+class Monitor:
+    """Records one process's part of a training run; on resumption it goes on where that run was."""
+
+    def __init__(self, run: Run, total_steps: int, start_step: int = 0, max_minutes: float = 0.0) -> None:
+        """Opens the records; what they hold of steps after `start_step` is dropped, for it will happen again.
+
+        Args:
+            run: the run's paths.
+            total_steps: the step at which training ends.
+            start_step: steps made before.
+            max_minutes: training ends after that time at the latest; 0 means no limit.
+
+        Raises:
+            OSError: the records cannot be written.
+        """
+        self._run = run
+        self._total_steps = total_steps
+        self._last_step = start_step
+        self._ends_at = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
+        self._records, is_shorter = _records_until(run.metrics_path, start_step)
+        if is_shorter:
+            with replacing(run.metrics_path) as file:
+                file.writelines(_line(record) for record in self._records)
+            for events in run.tensorboard_path.glob("events.out.tfevents.*"):
+                events.unlink()
+        run.metrics_path.parent.mkdir(parents=True, exist_ok=True)
+        self._metrics = open(run.metrics_path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._summaries = tf.summary.create_file_writer(str(run.tensorboard_path))
+        for record in self._records if is_shorter else []:
+            self._write_summaries(record)
+        self._bar = None
+        if sys.stderr.isatty():
+            self._bar = tqdm(
+                total=total_steps,
+                initial=start_step,
+                file=sys.stderr,
+                dynamic_ncols=True,
+                bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+            )
+
+    def progress(self, step: int) -> None:
+        """Moves the progress bar; cheap enough for every return to Python."""
+        if self._bar is not None:
+            self._bar.update(step - self._bar.n)
+
+    def log_training(
+        self,
+        step: int,
+        *,
+        loss: float,
+        tokens: int,
+        learning_rate: float,
+        gradient_norm: float,
+        seconds: float,
+        **others: float,
+    ) -> None:
+        """Records the steps since the last call.
+
+        Args:
+            step: steps made so far.
+            loss: mean a target token over these steps.
+            tokens: real target tokens of these steps.
+            learning_rate: of the last step.
+            gradient_norm: of the last step.
+            seconds: what these steps took.
+            **others: further numbers to record.
+        """
+        rates = {
+            "steps_per_second": (step - self._last_step) / max(seconds, 1e-9),
+            "tokens_per_second": tokens / max(seconds, 1e-9),
+        }
+        self._last_step = step
+        numbers = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm, **others}
+        self._record(step, "train", {**numbers, "tokens": tokens, "seconds": seconds, **rates})
+        text = (
+            f"loss {float(loss):.3f}, learning rate {float(learning_rate):.2e}, "
+            f"{rates['steps_per_second']:.2f} steps/s, {rates['tokens_per_second']:,.0f} tokens/s, "
+            f"{_clock(self._seconds_left(rates['steps_per_second']))} left"
+        )
+        if self._bar is None:
+            self.say(f"step {step:,}/{self._total_steps:,}: {text}, gradient norm {float(gradient_norm):.3f}")
+        else:
+            self._bar.set_postfix_str(text, refresh=False)
+            self.progress(step)
+            self._bar.refresh()
+
+    def log_validation(self, step: int, *, loss: float, perplexity: float, **others: float | None) -> None:
+        """Records a validation, and draws the curves anew.
+
+        Args:
+            step: steps made so far.
+            loss: mean a target token.
+            perplexity: a target token.
+            **others: further numbers such as `bleu`; None means that one was not measured.
+        """
+        measured = {name: value for name, value in others.items() if value is not None}
+        numbers = {"loss": loss, "perplexity": perplexity, **measured}
+        self._record(step, "valid", numbers)
+        text = ", ".join(f"{name} {float(value):.3f}" for name, value in numbers.items())
+        self.say(f"step {step:,}: validation {text}")
+        self.draw_curves()
+
+    def say(self, text: str) -> None:
+        """Prints a line on stderr, above the progress bar if there is one."""
+        if self._bar is None:
+            print(text, file=sys.stderr, flush=True)
+        else:
+            self._bar.write(text, file=sys.stderr)
+
+    def draw_curves(self) -> None:
+        """Writes curves.png from all that is recorded."""
+        _draw(self._records, self._run.curves_path)
+
+    def close(self) -> None:
+        """Draws the curves, closes the records and leaves the bar as it is."""
+        if self._metrics.closed:
+            return
+        self.draw_curves()
+        self._metrics.close()
+        self._summaries.close()
+        if self._bar is not None:
+            self._bar.close()
+
+    def _record(self, step: int, kind: str, numbers: dict[str, Any]) -> None:
+        """Appends one record everywhere; a reader sees it at once."""
+        plain = {name: value if isinstance(value, int) else float(value) for name, value in numbers.items()}
+        record = {"step": int(step), "kind": kind, **plain}
+        self._records.append(record)
+        self._metrics.write(_line(record))
+        self._metrics.flush()
+        self._write_summaries(record)
+
+    def _write_summaries(self, record: dict[str, Any]) -> None:
+        with self._summaries.as_default():
+            for name, value in record.items():
+                if name not in ("step", "kind") and value is not None:
+                    tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
+        self._summaries.flush()
+
+    def _seconds_left(self, steps_per_second: float) -> float:
+        by_steps = (self._total_steps - self._last_step) / steps_per_second if steps_per_second else math.inf
+        return max(0.0, min(by_steps, self._ends_at - time.monotonic()))
+
+
+class SilentMonitor:
+    """A monitor's methods without effect, for the workers that are not the chief."""
+
+    def progress(self, step: int) -> None:
+        """Does nothing."""
+
+    def log_training(self, step: int, **numbers: float) -> None:
+        """Does nothing."""
+
+    def log_validation(self, step: int, **numbers: float | None) -> None:
+        """Does nothing."""
+
+    def say(self, text: str) -> None:
+        """Does nothing."""
+
+    def draw_curves(self) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """The records of a metrics.jsonl; lines that an interruption left unfinished are passed over.
+
+    Args:
+        path: the file; it need not exist.
+
+    Returns:
+        One dictionary a line, each with "step" and "kind".
+    """
+    path = Path(path)
+    records = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and "step" in record and "kind" in record:
+            records.append(record)
+    return records
+
+
+def _records_until(path: Path, step: int) -> tuple[list[dict[str, Any]], bool]:
+    """The records up to a step, and whether the file holds anything besides them."""
+    kept = [record for record in read_metrics(path) if record["step"] <= step]
+    return kept, path.exists() and path.read_text(encoding="utf-8", errors="replace") != "".join(map(_line, kept))
+
+
+def _line(record: dict[str, Any]) -> str:
+    """A record as a line of JSON, which has no NaN and no infinity: they become null."""
+    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
+    return json.dumps(finite) + "\n"
+
+
+def _draw(records: list[dict[str, Any]], path: Path) -> None:
+    panels = []
+    for title, is_logarithmic, curves in _PANELS:
+        found = {label: _points(records, kind, name) for kind, name, label in curves}
+        found = {label: points for label, points in found.items() if points}
+        if found:
+            panels.append((title, is_logarithmic, found))
+    if not panels:
+        return
+    columns = min(2, len(panels))
+    grid_rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(6 * columns, 4 * grid_rows), layout="constrained")
+    for place, (title, is_logarithmic, found) in enumerate(panels, start=1):
+        axes = figure.add_subplot(grid_rows, columns, place)
+        for label, points in found.items():
+            axes.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 50 else None)
+        axes.set(title=title, xlabel="step", yscale="log" if is_logarithmic else "linear")
+        axes.grid(alpha=0.3)
+        if len(found) > 1:
+            axes.legend()
+    with replacing(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=100)
+
+
+def _points(records: list[dict[str, Any]], kind: str, name: str) -> list[tuple[int, float]]:
+    """The (step, value) of each record that has the number."""
+    return [(r["step"], r[name]) for r in records if r["kind"] == kind and r.get(name) is not None]
+
+
+def _clock(seconds: float) -> str:
+    """For example 1:02:03, or 02:03 below an hour."""
+    return tqdm.format_interval(seconds) if math.isfinite(seconds) else "?"
