@@ -64,7 +64,7 @@ class Monitor:
                 initial=start_step,
                 file=sys.stderr,
                 dynamic_ncols=True,
-                bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+                bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}",
             )
 
     def progress(self, step: int) -> None:
@@ -101,15 +101,17 @@ class Monitor:
         self._last_step = step
         numbers = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm, **others}
         self._record(step, "train", {**numbers, "tokens": tokens, "seconds": seconds, **rates})
-        text = (
-            f"loss {float(loss):.3f}, learning rate {float(learning_rate):.2e}, "
-            f"{rates['steps_per_second']:.2f} steps/s, {rates['tokens_per_second']:,.0f} tokens/s, "
-            f"{_clock(self._seconds_left(rates['steps_per_second']))} left"
-        )
+        numbers_text = f"loss {float(loss):.3f}, learning rate {float(learning_rate):.1e}"
+        rate_text = f"{rates['tokens_per_second']:,.0f} tokens/s"
+        left_text = f"{_clock(self._seconds_left(rates['steps_per_second']))} left"
         if self._bar is None:
-            self.say(f"step {step:,}/{self._total_steps:,}: {text}, gradient norm {float(gradient_norm):.3f}")
-        else:
-            self._bar.set_postfix_str(text, refresh=False)
+            self.say(
+                f"step {step:,}/{self._total_steps:,}: {numbers_text}, gradient norm {float(gradient_norm):.2f}, "
+                f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {left_text}"
+            )
+        else:  # all of it in 80 columns
+            short_text = numbers_text.replace("learning rate", "lr")
+            self._bar.set_postfix_str(f"{short_text}, {rate_text}, {left_text}", refresh=False)
             self.progress(step)
             self._bar.refresh()
 
