@@ -10,7 +10,7 @@ from t2t_keras.layers import kernels
 Tensor = Any
 
 
-def fold_in(seed: Tensor | None, index: int) -> Tensor | None:
+def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
     """A seed for part `index` of whatever `seed` stands for.
 
     Args:

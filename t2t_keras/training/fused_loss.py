@@ -1,0 +1,127 @@
+"""Projection, softmax and label-smoothed loss in one, without the logits in memory.
+
+The gradient of the loss with respect to a row of logits is known as soon as
+that row is: softmax(logits) minus the smoothed target. So loss and gradients
+are taken chunk by chunk of rows in the forward pass, and nothing is kept for
+the backward pass but the gradients themselves. The formula is that of
+`t2t_keras.losses.token_losses`, and the tests hold the two equal.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+
+# Elements of one chunk of logits: small enough to stay near the cache, large
+# enough that adding each chunk's share to the matrix's gradient costs little.
+_CHUNK_ELEMENTS = 2**22
+
+
+def fused_loss_sum(
+    states: Tensor, table: Tensor, targets: Tensor, label_smoothing: float, skip_padding: bool = True
+) -> Tensor:
+    """Sum of the label-smoothed losses of all tokens that are not padding.
+
+    Args:
+        states: float [batch, target_len, d_model], the decoder's output.
+        table: float32 [vocab, d_model], the pre-softmax matrix.
+        targets: int32 [batch, target_len]; id 0 is padding and weighs nothing.
+        label_smoothing: epsilon, in [0, 1).
+        skip_padding: compute rows of real tokens only; False keeps every shape
+            static, as XLA needs.
+
+    Returns:
+        float32 scalar, differentiable once with respect to `states` and `table`.
+    """
+    table = tf.convert_to_tensor(table)
+    rows = tf.reshape(states, [-1, table.shape[1]])  # --> [batch * target_len, d_model]
+    labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
+
+    @tf.custom_gradient
+    def loss_sum(rows: Tensor, table: Tensor) -> Any:
+        if skip_padding:
+            kept = tf.where(labels != 0)  # --> [tokens, 1]
+            loss, d_rows, d_table = _loss_and_gradients(
+                tf.gather_nd(rows, kept), table, tf.gather_nd(labels, kept), None, label_smoothing
+            )
+            d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
+        else:
+            weights = tf.cast(labels != 0, tf.float32)
+            loss, d_rows, d_table = _loss_and_gradients(rows, table, labels, weights, label_smoothing)
+
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+            return d_rows * tf.cast(upstream, d_rows.dtype), d_table * upstream
+
+        return loss, gradient
+
+    return loss_sum(rows, table)
+
+
+def _loss_and_gradients(
+    rows: Tensor, table: Tensor, labels: Tensor, weights: Tensor | None, label_smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss's sum and its gradients.
+
+    Args:
+        rows: float [rows, d_model].
+        table: float32 [vocab, d_model].
+        labels: int32 [rows].
+        weights: float32 [rows], or None for ones.
+        label_smoothing: epsilon.
+
+    Returns:
+        float32 scalar, [rows, d_model] of the rows' dtype, float32 [vocab, d_model].
+    """
+    vocab_size, d_model = table.shape
+    gold = 1.0 - label_smoothing
+    if weights is not None:
+        rows = rows * tf.cast(weights, rows.dtype)[:, None]  # a row of zeros adds nothing to the matrix's gradient
+    matrix = tf.cast(table, rows.dtype)
+    mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
+    target_rows = tf.gather(matrix, labels)  # --> [rows, d_model]
+    chunk_rows = max(_CHUNK_ELEMENTS // vocab_size, 64)
+    # XLA wants every chunk of one size; elsewhere the last may be shorter.
+    count = rows.shape[0] if rows.shape[0] is not None and weights is not None else tf.shape(rows)[0]
+    num_chunks = (count + chunk_rows - 1) // chunk_rows
+    if weights is not None:
+        rows = tf.pad(rows, [[0, num_chunks * chunk_rows - count], [0, 0]])
+
+    def chunk(index: Tensor, normaliser: Tensor, d_table: Tensor, d_rows: Any) -> tuple:
+        h = rows[index * chunk_rows : (index + 1) * chunk_rows]
+        h = tf.ensure_shape(h, [chunk_rows if weights is not None else None, d_model])
+        logits = tf.cast(tf.matmul(h, matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
+        probabilities = tf.nn.softmax(logits)
+        # log of the largest probability = largest logit - log-normaliser: no second pass of exponentials
+        log_normalisers = tf.reduce_max(logits, -1) - tf.math.log(tf.reduce_max(probabilities, -1))
+        probabilities = tf.cast(probabilities, rows.dtype)
+        d_table += tf.cast(tf.matmul(probabilities, h, transpose_a=True), tf.float32)  # --> [vocab, d_model]
+        return (
+            index + 1,
+            normaliser.write(index, log_normalisers),
+            d_table,
+            d_rows.write(index, tf.matmul(probabilities, matrix)),
+        )
+
+    arrays = [
+        tf.TensorArray(dtype, num_chunks, element_shape=shape, infer_shape=False)
+        for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, d_model]))
+    ]
+    start = (tf.constant(0), arrays[0], tf.zeros_like(table), arrays[1])
+    _, normalisers, d_table, d_rows = tf.while_loop(
+        lambda index, *_: index < num_chunks, chunk, start, parallel_iterations=1
+    )
+    losses = normalisers.concat()[:count]  # --> [rows]
+    target_logits = tf.reduce_sum(tf.cast(rows[:count] * target_rows, tf.float32), -1)  # --> [rows]
+    mean_logits = tf.linalg.matvec(tf.cast(rows[:count], tf.float32), mean_row)  # --> [rows]
+    losses = losses - gold * target_logits - label_smoothing * mean_logits
+    d_rows = d_rows.concat()[:count] - tf.cast(gold, rows.dtype) * target_rows
+    d_rows -= tf.cast(label_smoothing * mean_row, rows.dtype)
+    real_rows = tf.cast(rows[:count], tf.float32)
+    # The target's share of the matrix's gradient goes where the targets are; the uniform share everywhere.
+    d_table -= (label_smoothing / vocab_size) * tf.reduce_sum(real_rows, 0)
+    d_table = tf.tensor_scatter_nd_sub(d_table, labels[:, None], gold * real_rows)
+    if weights is not None:
+        losses *= weights
+        d_rows *= tf.cast(weights, d_rows.dtype)[:, None]
+    return tf.reduce_sum(losses), d_rows, d_table

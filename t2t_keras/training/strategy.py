@@ -1,0 +1,71 @@
+"""A name -> tf.distribute.Strategy."""
+
+import json
+import os
+
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+
+NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
+
+
+def make_strategy(name: str = "auto", replicas: int = 0) -> tf.distribute.Strategy:
+    """The devices that training runs on; call it before anything else of TensorFlow.
+
+    Args:
+        name: "auto" takes a TPU if one answers to TPU_NAME, the workers of TF_CONFIG
+            if that is set, else all GPUs, else the CPU; the others are what they say.
+        replicas: 0 for one a device. On a CPU, that many logical devices are made,
+            to try many replicas anywhere; on GPUs, the first so many are used.
+
+    Returns:
+        A strategy.
+
+    Raises:
+        InputError: an unknown name, or more replicas than there are devices.
+    """
+    if name not in NAMES:
+        raise InputError(f"unknown strategy {name!r}; valid: {', '.join(NAMES)}")
+    if replicas < 0:
+        raise InputError(f"--replicas must not be negative, got {replicas}")
+    if name == "auto":
+        name = _best_available()
+    if name == "tpu":
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    if name == "multiworker":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    gpus = [] if name == "cpu" else [device.name for device in tf.config.list_logical_devices("GPU")]
+    if name == "mirrored" and not gpus and not replicas:
+        raise InputError("--strategy=mirrored found no GPU; to try it on a CPU add --replicas=N")
+    if gpus:
+        if replicas > len(gpus):
+            raise InputError(f"--replicas={replicas}, but there are {len(gpus)} GPUs")
+        return tf.distribute.MirroredStrategy(gpus[: replicas or len(gpus)])
+    return _cpu_strategy(max(replicas, 1))
+
+
+def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
+    if replicas == 1:
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
+    if len(tf.config.get_logical_device_configuration(cpu) or []) < replicas:
+        try:
+            tf.config.set_logical_device_configuration(cpu, wanted)
+        except RuntimeError as error:
+            raise ValueError(
+                f"make_strategy(replicas={replicas}) must run before TensorFlow is used: {error}"
+            ) from None
+    return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
+
+
+def _best_available() -> str:
+    if os.environ.get("TPU_NAME"):
+        return "tpu"
+    if len(json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {}).get("worker", [])) > 1:
+        return "multiworker"
+    return "mirrored" if tf.config.list_physical_devices("GPU") else "cpu"
