@@ -1,9 +1,8 @@
 """A step function that reads its logits from a table: a "model" whose every probability a test knows."""
 
 import numpy as np
-import tensorflow as tf
-
 import reference_search
+import tensorflow as tf
 
 NUM_CODES = 1009
 

@@ -1,0 +1,277 @@
+"""Text in, text out: a tokenizer, a model and a search."""
+
+import dataclasses
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras import run
+from t2t_keras.config import EOS_ID, PAD_ID, DecodeConfig
+from t2t_keras.data.cleaning import repair
+from t2t_keras.data.tokenizer import Tokenizer
+from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.errors import InputError
+
+# The end of a sentence within a line: where a line that is too long is best cut.
+_SENTENCE_END = re.compile(r"[.!?;:。！？]['\")\]»“”]* ?")
+
+
+class StepModel(Protocol):
+    """What a Translator asks of a model; `t2t_keras.model.Transformer` has it."""
+
+    def encode(self, source: tf.Tensor) -> Any: ...
+
+    def start_cache(self, source: tf.Tensor, memory: Any, beam_size: int, max_length: tf.Tensor) -> dict[str, Any]: ...
+
+    def decode_step(self, token_ids: tf.Tensor, cache: dict[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """What became of one line.
+
+    Attributes:
+        text: the translation, without line breaks; empty for a blank line.
+        score: log-probability over length penalty; 0 for a blank line, the sum over its parts for a long one.
+        log_prob: total log-probability, summed over parts.
+        num_tokens: tokens that were generated, end symbols counted.
+        num_parts: pieces that the line was translated in: 0 if it was blank, above 1 if it was too long for one.
+    """
+
+    text: str
+    score: float = 0.0
+    log_prob: float = 0.0
+    num_tokens: int = 0
+    num_parts: int = 0
+
+
+class Translator:
+    """Translates lines of text; each line's result depends on nothing but itself.
+
+    A line is first repaired as training data are (`t2t_keras.data.cleaning.repair`):
+    tabs, carriage returns and other breaks become blanks, invisible characters go. A
+    line of more than `max_source_length` tokens is cut, at the end of a sentence where
+    there is one, and its parts are translated one by one.
+
+    The weights are read from the model at each call, so that a model in
+    training can be used; one trace of the graph serves every batch.
+
+    Args:
+        tokenizer: of the vocabulary that the model was trained with.
+        model: a `Transformer` or anything else with its decoding methods.
+        config: beam size, length penalty, length limit, batch size.
+        lowercase: whether lines are lowercased first, as the training data were.
+        max_source_length: most tokens, end symbol included, of what is translated in one piece.
+
+    Raises:
+        ValueError: `max_source_length` below 2.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        model: StepModel,
+        config: DecodeConfig | None = None,
+        lowercase: bool = False,
+        max_source_length: int = 256,
+    ) -> None:
+        if max_source_length < 2:
+            raise ValueError(f"max_source_length must be at least 2 (a token and the end), got {max_source_length}")
+        self.tokenizer = tokenizer
+        self.model = model
+        self.config = config or DecodeConfig()
+        self.lowercase = lowercase
+        self.max_source_length = max_source_length
+        signature = [tf.TensorSpec([None, None], tf.int32, name="source_ids")]
+        self._compiled_search = tf.function(self._search, input_signature=signature, autograph=False)
+
+    @classmethod
+    def load(
+        cls, model_dir: str | os.PathLike[str], checkpoint: str | None = None, config: DecodeConfig | None = None
+    ) -> "Translator":
+        """The translator of a run.
+
+        Args:
+            model_dir: the run's directory.
+            checkpoint: which weights, as `t2t_keras.run.load_model` takes it.
+            config: None means what the run's `config.json` says.
+
+        Raises:
+            InputError: no run there, no such checkpoint, or a vocabulary that does not fit.
+        """
+        model, run_config, vocab_path = run.load_model(model_dir, checkpoint)
+        tokenizer = Tokenizer.load(vocab_path)
+        if tokenizer.vocab_size != run_config.model.vocab_size:
+            raise InputError(
+                f"{vocab_path} has {tokenizer.vocab_size} entries, the model of {model_dir} expects "
+                f"{run_config.model.vocab_size}"
+            )
+        data = run_config.data
+        return cls(tokenizer, model, config or run_config.decode, data.lowercase, max(2, data.max_length))
+
+    def translate(self, lines: Iterable[str], on_progress: Callable[[int], None] | None = None) -> list[Translation]:
+        """Translates lines, all at once in memory.
+
+        Args:
+            lines: any text; line breaks within one count as blanks.
+            on_progress: called after each batch with the number of parts that it had.
+
+        Returns:
+            One translation a line, in order.
+        """
+        parts = [self._parts(line) for line in self._encoded(lines)]
+        texts = self._translate_parts(list(itertools.chain.from_iterable(parts)), on_progress)
+        remaining = iter(texts)
+        return [_joined(list(itertools.islice(remaining, len(line)))) for line in parts]
+
+    def translate_stream(self, lines: Iterable[str], chunk_lines: int = 5000) -> Iterator[Translation]:
+        """`translate` for input of any size: reads, translates and gives back a chunk after the other.
+
+        Args:
+            lines: any text.
+            chunk_lines: lines held in memory at a time. The more, the less padding.
+
+        Raises:
+            ValueError: `chunk_lines` below 1.
+        """
+        if chunk_lines < 1:
+            raise ValueError(f"chunk_lines must be positive, got {chunk_lines}")
+        remaining = iter(lines)
+        while chunk := list(itertools.islice(remaining, chunk_lines)):
+            yield from self.translate(chunk)
+
+    def search(self, source_ids: np.ndarray | tf.Tensor) -> SearchResult:
+        """The beam search over encoded sentences.
+
+        Args:
+            source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
+
+        Returns:
+            `config.beam_size` hypotheses a sentence, best first.
+        """
+        return self._compiled_search(source_ids)
+
+    def _search(self, source_ids: tf.Tensor) -> SearchResult:
+        lengths = tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32)
+        # Both lengths count an end symbol: as many words as the source has, and the offset.
+        max_lengths = lengths + self.config.max_length_offset
+        memory = self.model.encode(source_ids)
+        longest = tf.reduce_max(max_lengths)
+        cache = self.model.start_cache(source_ids, memory, self.config.beam_size, longest)
+        return beam_search(
+            self.model.decode_step, cache, max_lengths, self.config.beam_size, self.config.length_penalty
+        )
+
+    def _encoded(self, lines: Iterable[str]) -> list[tuple[str, list[int]]]:
+        """Every line as repaired text and its token ids."""
+        texts = [self._repaired(line) for line in lines]
+        return list(zip(texts, self.tokenizer.encode_batch(texts), strict=True))
+
+    def _repaired(self, line: str) -> str:
+        # Lone surrogates cannot be encoded; they come from bytes that were no UTF-8.
+        line = line.encode("utf-8", "replace").decode("utf-8")
+        return repair(line.lower() if self.lowercase else line)
+
+    def _parts(self, line: tuple[str, list[int]]) -> list[list[int]]:
+        """The token ids, without end symbols, of each piece that a line is translated in."""
+        text, ids = line
+        if not text.strip():
+            return []
+        if len(ids) < self.max_source_length:
+            return [ids]
+        pieces = split_text(text, lambda piece: len(self.tokenizer.encode(piece)) < self.max_source_length)
+        return [self.tokenizer.encode(piece) for piece in pieces]
+
+    def _translate_parts(
+        self, parts: Sequence[list[int]], on_progress: Callable[[int], None] | None
+    ) -> list[Translation]:
+        translations: list[Translation] = [Translation("")] * len(parts)
+        for rows in length_batches([len(ids) + 1 for ids in parts], self.config.tokens_per_batch):
+            result = self.search(padded([[*parts[row], EOS_ID] for row in rows]))
+            best = SearchResult(*(values[:, 0].numpy() for values in result))
+            texts = self.tokenizer.decode_batch(best.token_ids)
+            for row, text, score, log_prob, length in zip(
+                rows, texts, best.scores, best.log_probs, best.lengths, strict=True
+            ):
+                # Byte fallback can spell any character, so also a line break.
+                translations[row] = Translation(repair(text), float(score), float(log_prob), int(length), 1)
+            if on_progress is not None:
+                on_progress(len(rows))
+        return translations
+
+
+def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:
+    """Groups items of similar length, longest first.
+
+    Args:
+        lengths: of each item.
+        tokens_per_batch: most that a batch's items times the longest of them may be; one item always fits.
+
+    Yields:
+        The indices of a batch's items.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > tokens_per_batch:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Token ids of different lengths as one int32 array [rows, longest], filled up with padding."""
+    array = np.full((len(rows), max(map(len, rows), default=0)), PAD_ID, np.int32)
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = row
+    return array
+
+
+def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Cuts a text in halves until every piece fits.
+
+    A cut is made in the middle half of a piece: at the end of a sentence if there is
+    one, else between words, else anywhere.
+
+    Args:
+        text: with single blanks between words.
+        fits: whether a piece is short enough; a single character is taken whatever it says.
+
+    Returns:
+        The pieces in order, none of them blank.
+    """
+    text = text.strip()
+    if len(text) < 2 or fits(text):
+        return [text] if text else []
+    cut = _cut(text)
+    return split_text(text[:cut], fits) + split_text(text[cut:], fits)
+
+
+def _cut(text: str) -> int:
+    """A place between the first and the last character."""
+    middle, quarter = len(text) // 2, len(text) // 4
+    for boundary in (_SENTENCE_END, re.compile(" ")):
+        places = [match.end() for match in boundary.finditer(text, quarter, len(text) - quarter)]
+        places = [place for place in places if 0 < place < len(text)]
+        if places:
+            return min(places, key=lambda place: abs(place - middle))
+    return middle
+
+
+def _joined(parts: Sequence[Translation]) -> Translation:
+    """The translation of a line from those of its parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return Translation(
+        " ".join(part.text for part in parts if part.text),
+        sum(part.score for part in parts),
+        sum(part.log_prob for part in parts),
+        sum(part.num_tokens for part in parts),
+        len(parts),
+    )
