@@ -140,8 +140,8 @@ def load_model(
     config = run.config
     model = Transformer(config.model)
     model.build()
-    weights = checkpoints.load(checkpoints.resolve(run.checkpoints_path, checkpoint)).weights
-    assign_weights(model, weights)
+    saved = checkpoints.load(checkpoints.resolve(run.checkpoints_path, checkpoint), weights_only=True)
+    assign_weights(model, saved.weights if saved.ema is None else saved.ema)
     return model, config, run.vocab_path
 
 

@@ -5,6 +5,7 @@ token losses / N. Losses and gradients are then summed over replicas, so one
 replica and eight follow one trajectory for one global batch.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -55,10 +56,8 @@ class TrainingStep:
         with strategy.scope():
             self.adam = Adam(self.variables, config.adam_beta1, config.adam_beta2, config.adam_epsilon)
             self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
-            self.averages = [
-                tf.Variable(tf.zeros(v.shape), trainable=False, name="average") if config.ema_decay else None
-                for v in self.variables
-            ]
+            averaged = self.variables if config.ema_decay else []
+            self.averages = [tf.Variable(tf.zeros(v.shape), trainable=False, name="average") for v in averaged]
         self.start_averages()
         self._run = tf.function(self._steps)
         gradients = self._loss_and_gradients
@@ -77,10 +76,25 @@ class TrainingStep:
         """
         return StepMetrics(*(values.numpy() for values in self._run(batches, tf.constant(steps))))
 
-    def validation_loss(self, batch: Any) -> tuple[float, float]:
-        """The unsmoothed loss's sum over a distributed batch, and its tokens."""
-        loss, tokens = self._validate(batch)
+    def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
+        """The unsmoothed loss's sum over distributed batches, and their target tokens."""
+        loss, tokens = self._validate(batches, tf.constant(count))
         return float(loss), float(tokens)
+
+    @contextlib.contextmanager
+    def averaged_weights(self) -> Iterator[None]:
+        """The model has its moving averages for weights inside, if there are any."""
+        if not self.config.ema_decay:
+            yield
+            return
+        weights = [variable.numpy() for variable in self.variables]
+        for variable, average in zip(self.variables, self.averages, strict=True):
+            variable.assign(average)
+        try:
+            yield
+        finally:
+            for variable, weight in zip(self.variables, weights, strict=True):
+                variable.assign(weight)
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
         """All state but the step count, by weight name: "weights", "first_moments", "second_moments", maybe "ema"."""
@@ -111,9 +125,8 @@ class TrainingStep:
 
     def start_averages(self) -> None:
         """Sets the moving averages to the weights."""
-        if self.config.ema_decay:
-            for average, variable in zip(self.averages, self.variables, strict=True):
-                average.assign(variable)
+        for average, variable in zip(self.averages, self.variables, strict=False):
+            average.assign(variable)
 
     def _steps(self, batches: Iterator[Any], steps: Tensor) -> tuple[Tensor, ...]:
         arrays = tuple(tf.TensorArray(tf.float32, steps, element_shape=[]) for _ in StepMetrics._fields)
@@ -177,15 +190,19 @@ class TrainingStep:
         # Repeated rows must be added up before Adam squares them.
         return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
-    def _validation_loss(self, batch: Any) -> tuple[Tensor, Tensor]:
-        def replica(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
+        def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
             states = self.model.states(batch, training=False)
             table = self.model.output_embedding.table.value
             loss = fused_loss_sum(states, table, batch["target"], 0.0, skip_padding=not self.config.jit_compile)
             return loss, tf.math.count_nonzero(batch["target"], dtype=tf.float32)
 
-        loss, tokens = self.strategy.run(replica, args=(batch,))
-        return self.strategy.reduce(SUM, loss, axis=None), self.strategy.reduce(SUM, tokens, axis=None)
+        loss, tokens = tf.constant(0.0), tf.constant(0.0)
+        for _ in tf.range(count):
+            losses, counts = self.strategy.run(replica_loss, args=(next(batches),))
+            loss += self.strategy.reduce(SUM, losses, axis=None)
+            tokens += self.strategy.reduce(SUM, counts, axis=None)
+        return loss, tokens
 
     def _seed(self, replica_id: Tensor) -> Tensor:
         """int32 [2], a function of the run's seed, the step and the replica alone."""

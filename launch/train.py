@@ -1,0 +1,73 @@
+"""Trains a model on prepared data, or goes on with a training that was stopped.
+
+Example:
+    python -m launch.train --data_dir=data/mine --model_dir=runs/mine --preset=tiny --set model.dropout_rate=0.1
+"""
+
+import dataclasses
+import sys
+
+from . import program  # isort: skip  (sets the environment before TensorFlow is imported)
+
+from absl import flags
+
+from t2t_keras import config as configuration
+from t2t_keras import presets
+from t2t_keras.config import Config
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.run import Run
+from t2t_keras.training.strategy import NAMES, make_strategy
+from t2t_keras.training.trainer import Trainer
+
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
+_PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times; sections: model, train, decode.")
+_STRATEGY = flags.DEFINE_enum("strategy", "auto", NAMES, "The devices to train on.")
+_REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a CPU: that many logical devices.")
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    run = Run(_MODEL_DIR.value)
+    strategy = make_strategy(_STRATEGY.value, _REPLICAS.value)
+    data = PreparedData.open(_data_dir(run))
+    trainer = Trainer(run, _config(run, data), data, strategy)
+    outcome = trainer.train()
+    print(f"step {outcome.step:,}: {outcome.reason}", file=sys.stderr)
+    if outcome.signal:
+        sys.exit(128 + outcome.signal)
+
+
+def _data_dir(run: Run) -> str:
+    if _DATA_DIR.value:
+        return _DATA_DIR.value
+    if not run.exists:
+        raise InputError(f"--data_dir must be given to begin a run in {run.path}")
+    return str(run.data_dir)
+
+
+def _config(run: Run, data: PreparedData) -> Config:
+    """The preset, or the run's own settings if it goes on, with the settings of the flags."""
+    if _PRESET.value:
+        config = presets.preset(_PRESET.value)
+    elif run.exists:
+        config = run.config
+    else:
+        raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
+    for setting in _SET.value:
+        if setting.startswith("data.") or setting.startswith("model.vocab_size"):
+            raise InputError(f"--set {setting}: that was decided by launch.prepare_data")
+    config = configuration.override(config, _SET.value)
+    model = dataclasses.replace(config.model, vocab_size=data.tokenizer.vocab_size)
+    return dataclasses.replace(config, model=model, data=data.config)
+
+
+def run() -> None:
+    """Console entry point."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,318 @@
+"""The training loop."""
+
+import itertools
+import signal
+import time
+from types import FrameType
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.config import Config
+from t2t_keras.data.batching import EpochPlans, Position
+from t2t_keras.data.pipeline import share_shape, training_dataset
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+from t2t_keras.model import Transformer
+from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
+from t2t_keras.training.monitor import Monitor, SilentMonitor
+from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.validation import Validator
+
+
+class Outcome(NamedTuple):
+    """How a training ended.
+
+    Attributes:
+        step: updates made in all.
+        reason: in words.
+        signal: the number of the signal that stopped it, or 0.
+    """
+
+    step: int
+    reason: str
+    signal: int
+
+
+class Trainer:
+    """Trains a run from wherever it stands.
+
+    Args:
+        run: where everything is kept.
+        config: resolved, its vocabulary size that of the data.
+        data: the prepared corpus.
+        strategy: the replicas.
+
+    Raises:
+        InputError: the run was begun with other settings, or its checkpoints are of another model.
+    """
+
+    def __init__(self, run: Run, config: Config, data: PreparedData, strategy: tf.distribute.Strategy) -> None:
+        self.run, self.config, self.data, self.strategy = run, config, data, strategy
+        self.is_chief = _is_chief(strategy)
+        if self.is_chief:
+            run.start(config, data.directory, data.vocab_path)
+        self.corpus = data.split("train")
+        self.plans = EpochPlans(
+            self.corpus.source_lengths,
+            self.corpus.target_lengths,
+            config.train.tokens_per_batch,
+            config.train.seed,
+            config.train.static_shapes,
+        )
+        keras.utils.set_random_seed(config.train.seed)
+        keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
+        with strategy.scope():
+            model = Transformer(config.model)
+            model.build()
+        self.training = TrainingStep(model, config.train, strategy)
+        self.validator = Validator(
+            self.training,
+            config,
+            data.split("valid"),
+            data.text("valid"),
+            Translator(data.tokenizer, model, config.decode, config.data.lowercase),
+            self._replica_ids(),
+        )
+        self.step, self.position = 0, Position()
+        self.best: float | None = None
+        self.validations_without_gain = 0
+        self._signal = 0
+
+    def train(self) -> Outcome:
+        """Runs until a limit, a signal or a lack of progress ends it; the last step is saved.
+
+        Raises:
+            InputError: memory ran out on the largest batch, or the loss is no longer a number.
+        """
+        self._restore()
+        if self.step >= self.config.train.max_steps:
+            return Outcome(self.step, "had reached train.max_steps before", 0)
+        self._try_largest_batch()
+        monitor = SilentMonitor()
+        if self.is_chief:
+            train = self.config.train
+            monitor = Monitor(self.run, train.max_steps, self.step, train.max_minutes)
+        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            return self._loop(monitor)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            monitor.close()
+
+    def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
+        train = self.config.train
+        batches = self._training_batches()
+        begun = logged = saved = time.monotonic()
+        last_saved, interval = self.step, _Interval()
+        reason = ""
+        while not reason:
+            steps = self._steps_to_next_event()
+            metrics = self.training.run(batches, steps)
+            self._check_finite(metrics)
+            self.step += steps
+            self.position = self.plans.advance(self.position, steps)
+            interval.add(metrics)
+            monitor.progress(self.step)
+            now = time.monotonic()
+            if self.step % train.log_steps == 0:
+                monitor.log_training(self.step, seconds=now - logged, **interval.summary())
+                interval, logged = _Interval(), now
+            reason = self._reason_to_stop((now - begun) / 60)
+            checkpoint_due = (
+                now - saved >= train.checkpoint_minutes * 60
+                if train.checkpoint_minutes
+                else self.step % train.checkpoint_steps == 0
+            )
+            validation_due = self.step % train.validation_steps == 0 if train.validation_steps else checkpoint_due
+            if checkpoint_due or validation_due or (reason and self.step != last_saved):
+                improved = (validation_due or (reason and not self._signal)) and self._validate(monitor)
+                self._save(improved)
+                last_saved, saved = self.step, time.monotonic()
+                logged += saved - now  # the rate is of training alone
+                reason = reason or self._lack_of_progress()
+        return Outcome(self.step, reason, self._signal)
+
+    def _steps_to_next_event(self) -> int:
+        """Steps until something has to be done in Python, at most `steps_per_call`."""
+        train = self.config.train
+        periods = [train.log_steps, train.validation_steps, 0 if train.checkpoint_minutes else train.checkpoint_steps]
+        waits = [period - self.step % period for period in periods if period]
+        return min(train.steps_per_call, train.max_steps - self.step, *waits)
+
+    def _reason_to_stop(self, minutes: float) -> str:
+        train = self.config.train
+        if self._signal:
+            return f"stopped by {signal.Signals(self._signal).name}; the same command goes on from here"
+        if self.step >= train.max_steps:
+            return "reached train.max_steps"
+        if train.max_minutes and minutes >= train.max_minutes:
+            return "reached train.max_minutes"
+        return ""
+
+    def _lack_of_progress(self) -> str:
+        patience = self.config.train.patience
+        if patience and self.validations_without_gain >= patience:
+            return f"no better validation {self.config.train.best_metric} in {patience} validations"
+        return ""
+
+    def _validate(self, monitor: Monitor | SilentMonitor) -> bool:
+        """Validates, and says whether the result is the best so far."""
+        validation = self.validator.validate()
+        monitor.log_validation(self.step, **validation._asdict())
+        by_loss = self.config.train.best_metric == "loss"
+        gain = -validation.loss if by_loss else validation.bleu
+        improved = self.best is None or gain > self.best
+        self.best = gain if improved else self.best
+        self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
+        return improved
+
+    def _save(self, improved: bool) -> None:
+        if not self.is_chief:
+            return
+        state = self.training.read()
+        checkpoints.save(
+            self.run.checkpoints_path,
+            self.step,
+            state["weights"],
+            {f"{part}/{name}": array for part in _MOMENTS for name, array in state[part].items()},
+            {
+                "epoch": self.position.epoch,
+                "batch": self.position.batch,
+                "seed": self.config.train.seed,
+                "best": self.best,
+                "validations_without_gain": self.validations_without_gain,
+                "config": self.config.to_dict(),
+            },
+            state.get("ema"),
+        )
+        if improved:
+            metric = self.config.train.best_metric
+            checkpoints.set_best(self.run.checkpoints_path, self.step, metric, abs(self.best))
+        checkpoints.prune(self.run.checkpoints_path, self.config.train.keep_checkpoints)
+
+    def _restore(self) -> None:
+        """Takes up the newest checkpoint that is whole, if there is one."""
+        saved = checkpoints.latest(self.run.checkpoints_path)
+        if saved is None:
+            return
+        arrays = {"weights": saved.weights, **{part: {} for part in _MOMENTS}}
+        for key, array in saved.optimizer.items():
+            part, _, name = key.partition("/")
+            arrays[part][name] = array
+        if self.config.train.ema_decay:
+            arrays["ema"] = saved.ema or saved.weights
+        self.training.write(arrays, saved.step)
+        self.step = saved.step
+        self.position = Position(saved.state["epoch"], saved.state["batch"])
+        self.best = saved.state["best"]
+        self.validations_without_gain = saved.state["validations_without_gain"]
+
+    def _try_largest_batch(self) -> None:
+        """Runs one step on the largest batch and takes it back: memory runs out now or not at all."""
+        state = self.training.read()
+        replicas, parts = self.strategy.num_replicas_in_sync, self.config.train.accumulation_steps
+        for shape in self.plans.largest_shapes(self.position.epoch):
+            rows, source_len, target_len = share_shape(shape, replicas, parts)
+            element = {
+                "source": np.ones((rows, source_len), np.int32),
+                "target": np.ones((rows, target_len), np.int32),
+            }
+            try:
+                self.training.run(self._distributed(_repeated(element)), 1)
+            except tf.errors.ResourceExhaustedError as error:
+                raise InputError(
+                    f"out of memory on the largest batch ({rows} rows of {source_len} source and {target_len} target "
+                    f"tokens on each replica): lower train.tokens_per_batch={self.config.train.tokens_per_batch} or "
+                    f"raise train.accumulation_steps={parts} ({str(error).splitlines()[0][:120]})"
+                ) from None
+        self.training.write(state, self.step)
+
+    def _training_batches(self) -> tf.distribute.DistributedIterator:
+        """This worker's shares of the batches from the position on."""
+        return self._distributed(
+            training_dataset(
+                self.corpus,
+                self.plans,
+                self.position,
+                self.strategy.num_replicas_in_sync,
+                self._replica_ids(),
+                self.config.train.accumulation_steps,
+            )
+        )
+
+    def _distributed(self, dataset: tf.data.Dataset) -> tf.distribute.DistributedIterator:
+        """Consecutive elements to consecutive local replicas."""
+        return iter(self.strategy.distribute_datasets_from_function(lambda _: dataset))
+
+    def _replica_ids(self) -> range:
+        """This worker's replicas among all."""
+        resolver = self.strategy.cluster_resolver
+        replicas = self.strategy.num_replicas_in_sync
+        if not isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver.task_id is None:
+            return range(replicas)
+        workers = len(resolver.cluster_spec().as_dict()["worker"])
+        local = replicas // workers
+        return range(resolver.task_id * local, (resolver.task_id + 1) * local)
+
+    def _check_finite(self, metrics: StepMetrics) -> None:
+        finite = np.isfinite(metrics.loss) & np.isfinite(metrics.gradient_norm)
+        if finite.all():
+            return
+        bad = int(np.argmin(finite))
+        position = self.plans.advance(self.position, bad)
+        saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
+        raise InputError(
+            f"training diverged at step {self.step + bad + 1}: loss {metrics.loss[bad]}, gradient norm "
+            f"{metrics.gradient_norm[bad]}, learning rate {metrics.learning_rate[bad]:.3g}, epoch {position.epoch}, "
+            f"batch {position.batch}; the last good checkpoint is {saved.path if saved else 'none'}. "
+            "Lower train.learning_rate_scale, raise train.warmup_steps or set train.clip_norm"
+        )
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self._signal == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice: at once, without saving
+        self._signal = number
+
+
+_MOMENTS = ("first_moments", "second_moments")
+
+
+class _Interval:
+    """Metrics summed up since the last line of the log."""
+
+    def __init__(self) -> None:
+        self.loss_sum = self.tokens = 0.0
+        self.learning_rate = self.gradient_norm = 0.0
+
+    def add(self, metrics: StepMetrics) -> None:
+        self.loss_sum += float(metrics.loss.astype(np.float64) @ metrics.tokens)
+        self.tokens += float(metrics.tokens.sum(dtype=np.float64))
+        self.learning_rate = float(metrics.learning_rate[-1])
+        self.gradient_norm = float(metrics.gradient_norm[-1])
+
+    def summary(self) -> dict[str, float]:
+        return {
+            "loss": self.loss_sum / self.tokens,
+            "tokens": int(self.tokens),
+            "learning_rate": self.learning_rate,
+            "gradient_norm": self.gradient_norm,
+        }
+
+
+def _repeated(element: dict[str, np.ndarray]) -> tf.data.Dataset:
+    """One element without end, in the form of the training batches."""
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.data.Dataset.from_generator(
+        lambda: itertools.repeat(element), output_signature={"source": ids, "target": ids}
+    )
+
+
+def _is_chief(strategy: tf.distribute.Strategy) -> bool:
+    resolver = strategy.cluster_resolver
+    return resolver is None or not resolver.task_id
