@@ -112,13 +112,9 @@ def write_encoded(
     for side, name in enumerate(SIDES):
         ends = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths[side]]))  # --> [pairs + 1]
         with replacing(_path(directory, split, name, "offsets"), "wb") as file:
-            np.save(file, ends)
+            _write_header(file, len(ends), np.int64)
+            file.write(ends.tobytes())
     return len(ends) - 1
-
-
-def is_encoded(directory: str | Path, split: str) -> bool:
-    """Whether `write_encoded` completed a split here; its last file is the sign."""
-    return _path(directory, split, SIDES[-1], "offsets").exists()
 
 
 def _path(directory: str | Path, split: str, side: str, kind: str) -> Path:

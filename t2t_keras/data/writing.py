@@ -34,5 +34,10 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        # Writing to an open file (a full disk) fails without saying which file it was.
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,0 +1,164 @@
+"""What is repaired, what is dropped, and how often.
+
+Sentences are repaired in every split, so that each stays on one line; pairs are
+dropped from the training split alone, so that validation and test sets stay what
+their makers published.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+
+from t2t_keras.data.tokenizer import MAX_PIECE_CHARACTERS
+
+# What a cleaning counts, in the order in which it is shown.
+REASONS = {
+    "empty": "a side is empty",
+    "invalid_characters": "damaged text: U+FFFD, control or private-use characters",
+    "identical": "both sides are the same",
+    "too_long": "more tokens than max_length",
+    "length_ratio": "sides differ by more than max_length_ratio",
+    "held_out": "a side occurs in validation or test",
+    "duplicate": "the pair occurred before",
+    "validation": "drawn as validation set",
+}
+
+# Tabs, carriage returns, vertical tabs, form feeds and Unicode's line and
+# paragraph separators: blanks to a reader, but line or column breaks to tools.
+_BREAKS = "\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
+# Invisible: zero-width space, word joiner, byte-order mark, soft hyphen, marks of
+# direction. The zero-width joiners U+200C and U+200D stay: Persian, Indic
+# scripts and emoji are spelled with them.
+_INVISIBLE = "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
+_CONTROL = "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"
+_PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"
+_BROKEN = "\ud800-\udfff\ufdd0-\ufdef\ufffd-\uffff"
+
+_REPAIRABLE = re.compile(f"[{_BREAKS}{_INVISIBLE}{_CONTROL}]|  |^ | $")
+_BREAK_RUN = re.compile(f"[ {_BREAKS}]+")
+_UNPRINTABLE = re.compile(f"[{_INVISIBLE}{_CONTROL}]")
+_DAMAGE = re.compile(f"[{_CONTROL}{_PRIVATE}{_BROKEN}]")
+_WORD = re.compile(r"\w+")
+
+Pair = tuple[str, str]
+
+
+def repair(text: str) -> str:
+    """A sentence on one line: breaks and runs of blanks become one blank, what is invisible goes."""
+    if not _REPAIRABLE.search(text):
+        return text
+    return _BREAK_RUN.sub(" ", _UNPRINTABLE.sub("", text)).strip(" ")
+
+
+def is_damaged(text: str) -> bool:
+    """Whether a text has characters that no sentence has: traces of a wrong encoding or of binary data."""
+    return _DAMAGE.search(text) is not None
+
+
+def comparison_key(text: str) -> str:
+    """A sentence as it is compared between splits: its words without case, blanks and punctuation.
+
+    A text without any word stands for itself.
+    """
+    return " ".join(_WORD.findall(text.casefold())) or text
+
+
+class HeldOut:
+    """The sentences that training must not see, whatever their case and punctuation."""
+
+    def __init__(self) -> None:
+        self._sides: tuple[set[str], set[str]] = (set(), set())
+
+    def add(self, pairs: Iterable[Pair]) -> None:
+        """Adds both sides of pairs."""
+        for pair in pairs:
+            for side, text in zip(self._sides, pair, strict=True):
+                side.add(comparison_key(text))
+
+    def __contains__(self, pair: Pair) -> bool:
+        """Whether either side of a pair is held out."""
+        return any(comparison_key(text) in side for side, text in zip(self._sides, pair, strict=True))
+
+
+class Cleaner:
+    """Cleans a split pair by pair and counts what it did.
+
+    Args:
+        lowercase: whether text is lowercased first.
+
+    Attributes:
+        counts: pairs "read" and "kept", kept pairs that were "repaired", and pairs
+            dropped for each of `REASONS`.
+    """
+
+    def __init__(self, lowercase: bool = False) -> None:
+        self.counts: dict[str, int] = {"read": 0, "kept": 0, "repaired": 0}
+        self._lowercase = lowercase
+
+    def for_evaluation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Every pair, repaired: of validation and test sets nothing is dropped."""
+        for pair in pairs:
+            self.counts["read"] += 1
+            yield self._keep(pair, self._repaired(pair))
+
+    def for_training(self, pairs: Iterable[Pair], max_length: int, held_out: HeldOut) -> Iterator[Pair]:
+        """The pairs that are worth training on, as far as their text tells.
+
+        What takes token counts is left to `length_reason`; only lines that
+        cannot have few enough tokens are dropped as too long here.
+
+        Args:
+            pairs: source and target sentences.
+            max_length: largest number of tokens on a side, end symbol included.
+            held_out: the sentences of validation and test.
+        """
+        self.counts.update(dict.fromkeys(REASONS, 0))
+        seen: set[bytes] = set()
+        for raw in pairs:
+            self.counts["read"] += 1
+            pair = self._repaired(raw)
+            if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS):
+                self.counts[reason] += 1
+            elif pair in held_out:
+                self.counts["held_out"] += 1
+            elif (fingerprint := _fingerprint(pair)) in seen:
+                self.counts["duplicate"] += 1
+            else:
+                seen.add(fingerprint)
+                yield self._keep(raw, pair)
+
+    def _repaired(self, pair: Pair) -> Pair:
+        if self._lowercase:
+            pair = (pair[0].lower(), pair[1].lower())
+        return repair(pair[0]), repair(pair[1])
+
+    def _keep(self, raw: Pair, pair: Pair) -> Pair:
+        self.counts["kept"] += 1
+        self.counts["repaired"] += any(map(_REPAIRABLE.search, raw))
+        return pair
+
+
+def length_reason(source_length: int, target_length: int, max_length: int, max_length_ratio: float) -> str | None:
+    """Why a training pair is dropped for its length in tokens, end symbols included; None if it is not."""
+    shorter, longer = sorted((source_length, target_length))
+    if longer > max_length:
+        return "too_long"
+    return "length_ratio" if longer > shorter * max_length_ratio else None
+
+
+def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int) -> str | None:
+    """Why a pair is of no use by itself; `raw` is the pair before its repair, which hides damage."""
+    if any(map(is_damaged, raw)):
+        return "invalid_characters"
+    if not all(pair):
+        return "empty"
+    if pair[0] == pair[1]:
+        return "identical"
+    if max(map(len, pair)) >= max_characters:
+        return "too_long"
+    return None
+
+
+def _fingerprint(pair: Pair) -> bytes:
+    """64 bits that stand for a pair: millions of pairs are compared without holding their text."""
+    return hashlib.blake2b("\n".join(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,0 +1,83 @@
+"""Parallel text in files: plain or compressed, one file a side or both sides on a line."""
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from t2t_keras.data.cleaning import Pair
+from t2t_keras.errors import InputError
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, which may be compressed (.gz, .bz2, .xz).
+
+    Only "\\n" and "\\r\\n" end a line: a lone carriage return or one of Unicode's
+    separators inside a sentence does not shift the lines that follow.
+
+    Raises:
+        InputError: the file is missing, unreadable, broken, or not UTF-8; names
+            the file, and the line where there is one.
+    """
+    number = 0
+    try:
+        with _open(path) as file:
+            for number, line in enumerate(file, start=1):
+                if number == 1:
+                    line = line.removeprefix(_BYTE_ORDER_MARK)
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1}: {error.reason})") from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(f"{path}, after line {number}: broken compressed file: {error}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:
+    """Line n of one file with line n of the other.
+
+    Raises:
+        InputError: as `read_lines`, or the files differ in their number of lines.
+    """
+    source_lines, target_lines = read_lines(source_path), read_lines(target_path)
+    count = 0
+    for source in source_lines:
+        target = next(target_lines, None)
+        if target is None:
+            more = count + 1 + sum(1 for _ in source_lines)
+            raise _unequal(source_path, more, target_path, count)
+        count += 1
+        yield source, target
+    if extra := sum(1 for _ in target_lines):
+        raise _unequal(source_path, count, target_path, count + extra)
+
+
+def read_tsv(path: str | Path) -> Iterator[Pair]:
+    """The first two tab-separated columns of each line.
+
+    Raises:
+        InputError: as `read_lines`, or a line has no tab.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise InputError(f"{path}, line {number}: expected source and target separated by a tab")
+        yield columns[0], columns[1]
+
+
+def _open(path: str | Path) -> BinaryIO:
+    openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    return openers.get(Path(path).suffix, open)(path, "rb")
+
+
+def _unequal(source_path: str | Path, source_count: int, target_path: str | Path, target_count: int) -> InputError:
+    return InputError(
+        f"unequal numbers of lines: {source_path} has {source_count}, {target_path} has {target_count}; "
+        "line n of one must be the translation of line n of the other"
+    )
