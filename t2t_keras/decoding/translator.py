@@ -20,6 +20,8 @@ from t2t_keras.errors import InputError
 # The end of a sentence within a line: where a line that is too long is best cut.
 _SENTENCE_END = re.compile(r"[.!?;:。！？]['\")\]»“”]* ?")
 
+Progress = Callable[[int, int], None]
+
 
 class StepModel(Protocol):
     """What a Translator asks of a model; `t2t_keras.model.Transformer` has it."""
@@ -114,12 +116,13 @@ class Translator:
         data = run_config.data
         return cls(tokenizer, model, config or run_config.decode, data.lowercase, max(2, data.max_length))
 
-    def translate(self, lines: Iterable[str], on_progress: Callable[[int], None] | None = None) -> list[Translation]:
+    def translate(self, lines: Iterable[str], on_progress: Progress | None = None) -> list[Translation]:
         """Translates lines, all at once in memory.
 
         Args:
             lines: any text; line breaks within one count as blanks.
-            on_progress: called after each batch with the number of parts that it had.
+            on_progress: called after each batch with how many parts are done, and how many there are: one
+                a line, but none for a blank and several for a very long one.
 
         Returns:
             One translation a line, in order.
@@ -156,6 +159,12 @@ class Translator:
         """
         return self._compiled_search(source_ids)
 
+    def repaired(self, line: str) -> str:
+        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if need be."""
+        # Lone surrogates cannot be encoded; they come from bytes that were no UTF-8.
+        line = line.encode("utf-8", "replace").decode("utf-8")
+        return repair(line.lower() if self.lowercase else line)
+
     def _search(self, source_ids: tf.Tensor) -> SearchResult:
         lengths = tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32)
         # Both lengths count an end symbol: as many words as the source has, and the offset.
@@ -169,13 +178,8 @@ class Translator:
 
     def _encoded(self, lines: Iterable[str]) -> list[tuple[str, list[int]]]:
         """Every line as repaired text and its token ids."""
-        texts = [self._repaired(line) for line in lines]
+        texts = [self.repaired(line) for line in lines]
         return list(zip(texts, self.tokenizer.encode_batch(texts), strict=True))
-
-    def _repaired(self, line: str) -> str:
-        # Lone surrogates cannot be encoded; they come from bytes that were no UTF-8.
-        line = line.encode("utf-8", "replace").decode("utf-8")
-        return repair(line.lower() if self.lowercase else line)
 
     def _parts(self, line: tuple[str, list[int]]) -> list[list[int]]:
         """The token ids, without end symbols, of each piece that a line is translated in."""
@@ -187,10 +191,9 @@ class Translator:
         pieces = split_text(text, lambda piece: len(self.tokenizer.encode(piece)) < self.max_source_length)
         return [self.tokenizer.encode(piece) for piece in pieces]
 
-    def _translate_parts(
-        self, parts: Sequence[list[int]], on_progress: Callable[[int], None] | None
-    ) -> list[Translation]:
+    def _translate_parts(self, parts: Sequence[list[int]], on_progress: Progress | None) -> list[Translation]:
         translations: list[Translation] = [Translation("")] * len(parts)
+        done = 0
         for rows in length_batches([len(ids) + 1 for ids in parts], self.config.tokens_per_batch):
             result = self.search(padded([[*parts[row], EOS_ID] for row in rows]))
             best = SearchResult(*(values[:, 0].numpy() for values in result))
@@ -200,8 +203,9 @@ class Translator:
             ):
                 # Byte fallback can spell any character, so also a line break.
                 translations[row] = Translation(repair(text), float(score), float(log_prob), int(length), 1)
+            done += len(rows)
             if on_progress is not None:
-                on_progress(len(rows))
+                on_progress(done, len(parts))
         return translations
 
 

@@ -1,0 +1,32 @@
+"""The flags that all programs which translate have in common; programs adopt them as their own."""
+
+import dataclasses
+
+from absl import flags
+
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.run import Run
+
+_RUN = "; default: the run's own setting."
+
+MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
+CHECKPOINT = flags.DEFINE_string(
+    "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
+)
+_SETTINGS = (
+    flags.DEFINE_integer("beam_size", None, "Hypotheses kept a sentence; 1 is greedy search" + _RUN),
+    flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty; 0 means none" + _RUN),
+    flags.DEFINE_integer("max_length_offset", None, "Output tokens allowed beyond the source's length" + _RUN),
+    flags.DEFINE_integer("tokens_per_batch", None, "Most sentences times source tokens of a batch" + _RUN),
+)
+
+
+def load_translator() -> Translator:
+    """The translator of the run, with the settings of the flags.
+
+    Raises:
+        InputError: no such run or checkpoint, or a setting out of range.
+    """
+    given = {flag.name: flag.value for flag in _SETTINGS if flag.value is not None}
+    config = dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given)
+    return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config)

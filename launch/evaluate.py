@@ -1,0 +1,140 @@
+"""Translates a test set and scores the result: BLEU, chrF, TER, perplexity.
+
+The hypotheses and the scores are also written to --output_dir.
+
+Examples:
+    python -m launch.evaluate --model_dir=runs/mine --split=test
+    python -m launch.evaluate --model_dir=runs/mine --source=t.en --reference=t.de --beam_size=5 --paper_bleu
+"""
+
+import dataclasses
+import pathlib
+import sys
+from typing import Any
+
+from . import program  # isort: skip  (sets the environment before TensorFlow is imported)
+
+import tqdm
+from absl import flags
+
+from t2t_keras import evaluation
+from t2t_keras.data.corpora_files import read_pairs
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+from t2t_keras.run import Run
+
+from . import decoding_flags
+
+_SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the prepared data to translate.")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")
+_SOURCE = flags.DEFINE_string("source", None, "Instead of --split: UTF-8 text to translate; .gz .bz2 .xz too.")
+_REFERENCE = flags.DEFINE_string("reference", None, "With --source: its translation by people, line by line.")
+_LOWERCASE = flags.DEFINE_bool(
+    "lowercase", None, "Also score lowercased text; default: if the model was trained on such."
+)
+_PAPER_BLEU = flags.DEFINE_bool("paper_bleu", False, "Also score as the paper did: Moses tokens, compounds split.")
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
+)
+flags.adopt_module_key_flags(decoding_flags)
+
+
+def main(argv: list[str]) -> None:
+    """Evaluates what the flags say."""
+    del argv  # every setting is a flag
+    run = Run(decoding_flags.MODEL_DIR.value)
+    config = run.config
+    sources, references = _text(run)
+    translator = decoding_flags.load_translator()
+    result = evaluation.evaluate(
+        translator,
+        sources,
+        references,
+        config.data.target_language,
+        lowercase=config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value,
+        paper_bleu=_PAPER_BLEU.value,
+        perplexity=_perplexity(translator, sources, references),
+        on_progress=_show_progress(),
+    )
+    paths = evaluation.write_evaluation(_output_dir(run), result, _settings(translator))
+    print(_table(result))
+    print("written:", *paths)
+
+
+def _text(run: Run) -> tuple[list[str], list[str]]:
+    """The sources and the references that the flags ask for."""
+    if _SPLIT.value is not None:
+        if _SOURCE.value or _REFERENCE.value:
+            raise InputError("give either --split or --source and --reference, not both")
+        return PreparedData.open(_DATA_DIR.value or run.data_dir).text(_SPLIT.value)
+    if not _SOURCE.value or not _REFERENCE.value:
+        raise InputError("give --split=valid, --split=test, or both --source and --reference")
+    pairs = list(read_pairs(_SOURCE.value, _REFERENCE.value))
+    return [source for source, _ in pairs], [reference for _, reference in pairs]
+
+
+def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> float:
+    sides = [[translator.repaired(line) for line in lines] for lines in (sources, references)]
+    tokens_per_batch = translator.config.tokens_per_batch
+    return evaluation.perplexity(
+        evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, *sides, tokens_per_batch)
+    )
+
+
+def _show_progress() -> Any:
+    """A progress bar's update; silent when standard error is not a terminal."""
+    bar = tqdm.tqdm(unit=" sentences", disable=not sys.stderr.isatty(), leave=False)
+
+    def update(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+
+    return update
+
+
+def _output_dir(run: Run) -> pathlib.Path:
+    if _OUTPUT_DIR.value:
+        return pathlib.Path(_OUTPUT_DIR.value)
+    return run.path / "evaluation" / (_SPLIT.value or pathlib.Path(_SOURCE.value).name)
+
+
+def _settings(translator: Translator) -> dict[str, Any]:
+    """What was evaluated, for the record."""
+    return {
+        "model_dir": decoding_flags.MODEL_DIR.value,
+        "checkpoint": decoding_flags.CHECKPOINT.value,
+        "split": _SPLIT.value,
+        "source": _SOURCE.value,
+        "reference": _REFERENCE.value,
+        **dataclasses.asdict(translator.config),
+    }
+
+
+def _table(result: evaluation.Evaluation) -> str:
+    """The scores for people to read."""
+    rows = [(score.name, f"{score.value:.2f}", score.signature) for score in result.scores]
+    if result.perplexity is not None:
+        rows.append(("perplexity", f"{result.perplexity:.3f}", "a token of the references, end symbols counted"))
+    width = max(len(name) for name, *_ in rows)
+    lines = [f"{name:<{width}}  {value:>9}  {signature}" for name, value, signature in rows]
+    others = {score.name: score.comparable_to for score in result.scores if score.name not in ("BLEU", "chrF", "TER")}
+    lines += [f"{name}: compare it with {comparable_to}" for name, comparable_to in others.items()]
+    lines.append(
+        f"{len(result.hypotheses):,} lines, {result.num_tokens:,} tokens in {result.seconds:.1f} s: "
+        f"{result.tokens_per_second:,.0f} tokens/s"
+    )
+    if result.num_long_lines:
+        lines.append(f"{result.num_long_lines:,} lines were too long for one piece and were translated in parts")
+    return "\n".join(lines)
+
+
+def run() -> None:
+    """The console entry point."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()
