@@ -1,0 +1,52 @@
+# make quickstart   sets up .venv, then trains and scores a small translation model on real text (about 10 minutes)
+# make test         sets up .venv, then runs the tests
+# PYTHON=python3.12 chooses the interpreter that .venv is made with; it must be 3.11 to 3.13.
+
+PYTHON ?= python3
+MINUTES ?= 5
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help venv quickstart test slow lint format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make venv                    the virtual environment in $(VENV), with everything installed"
+	@echo "make quickstart [MINUTES=5]  train on real text, score, translate"
+	@echo "make test                    the tests"
+	@echo "make slow                    the tests that take minutes"
+	@echo "make lint                    style and common mistakes; make format puts the style right"
+	@echo "make clean                   removes $(VENV) and what building and testing leave behind"
+
+venv: $(INSTALLED)
+
+# Stamped at the end, so an installation that was interrupted begins again and a complete one is reused.
+# Where Python comes without ensurepip (Debian without python3-venv), its own pip installs into the environment.
+$(INSTALLED): setup.py pyproject.toml
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] <= (3, 13) or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is " + sys.version.split()[0] + ": set PYTHON=")'
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
+	else $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; fi
+	$(BIN)/python -m pip install --editable '.[dev]'
+	@touch $@
+
+quickstart: $(INSTALLED)
+	$(BIN)/python -m launch.quickstart --minutes=$(MINUTES)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(INSTALLED)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+format: $(INSTALLED)
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find benchmarks launch t2t_keras tests -name __pycache__ -type d -prune -exec rm -rf {} +

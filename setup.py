@@ -1,0 +1,67 @@
+"""What is installed: the package, the programs of `launch/` as `t2t_keras.launch`, and their commands."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+
+COMMANDS = {
+    "t2t-prepare": "prepare_data",
+    "t2t-train": "train",
+    "t2t-evaluate": "evaluate",
+    "t2t-translate": "translate",
+    "t2t-average": "average_checkpoints",
+    "t2t-describe": "describe",
+    "t2t-quickstart": "quickstart",
+}
+
+setup(
+    name="t2t_keras",
+    version="0.1.0",
+    description='"Attention Is All You Need" as working software: the Transformer on TensorFlow and Keras 3',
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    # Keras 3.15 asks for 3.11; TensorFlow 2.21 has no wheels beyond 3.13.
+    python_requires=">=3.11,<3.14",
+    # In the repository the programs are run as `python -m launch.train`, installed they are `t2t_keras.launch.train`.
+    packages=[*find_packages(include=["t2t_keras", "t2t_keras.*"]), "t2t_keras.launch"],
+    package_dir={"t2t_keras.launch": "launch"},
+    package_data={"t2t_keras": ["py.typed"]},
+    install_requires=[
+        # TensorFlow, Keras and TensorFlow Text are pinned to one minor version each: the ops of TensorFlow Text are
+        # built against one TensorFlow and load in no other (2.21.0 does not load even in its own), and the training
+        # step relies on how this Keras keeps its variables and gives them their names in a checkpoint.
+        "tensorflow>=2.21,<2.22",
+        "keras>=3.15,<3.16",
+        "tensorflow-text>=2.21.1,<2.22",
+        "tensorflow-datasets>=4.9.10",
+        # TensorFlow Datasets imports it without asking for it.
+        "importlib_resources",
+        "numpy",
+        "sentencepiece>=0.2.1",
+        "sacrebleu>=2.4",
+        "sacremoses>=0.1",
+        "polib>=1.2",
+        "absl-py>=2",
+        "tqdm>=4.60",
+        "matplotlib>=3.7",
+        # Writing summaries needs none of it, looking at them does; TensorFlow does not bring it along.
+        "tensorboard>=2.20",
+    ],
+    extras_require={
+        "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.12"],
+        # The peers of benchmarks/train_step.py. Any backend of theirs may be missing: it is left out then.
+        "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9"],
+    },
+    entry_points={"console_scripts": [f"{name} = t2t_keras.launch.{file}:run" for name, file in COMMANDS.items()]},
+    classifiers=[
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+)
