@@ -1,0 +1,197 @@
+"""The epoch plan: complete, within budget, well filled, and a function of its arguments alone."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t2t_keras.data.batching import EpochPlans, Position, bucket_shapes, plan_epoch, plan_in_length_order
+from t2t_keras.errors import InputError
+
+
+def sentence_lengths(pairs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths as those of real text: long-tailed, the two sides alike."""
+    generator = np.random.default_rng(seed)
+    source = np.clip(generator.lognormal(2.7, 0.5, pairs), 2, 120).astype(np.int32)
+    target = np.clip(source * generator.normal(1.05, 0.2, pairs), 2, 120).astype(np.int32)
+    return source, target
+
+
+def check_plan(plan, source_lengths, target_lengths, tokens_per_batch):
+    """What holds for every plan."""
+    np.testing.assert_array_equal(np.sort(plan.order), np.arange(len(source_lengths)))
+    assert plan.offsets[0] == 0 and plan.offsets[-1] == len(source_lengths)
+    for batch in range(plan.num_batches):
+        pairs = plan.rows(batch)
+        rows, source_len, target_len = plan.shape(batch)
+        assert 1 <= len(pairs) <= rows
+        assert source_lengths[pairs].max() <= source_len
+        assert target_lengths[pairs].max() <= target_len
+        assert rows * max(source_len, target_len) <= tokens_per_batch
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=80),
+    spare=st.integers(0, 300),
+    seed=st.integers(-(2**63), 2**63),
+    epoch=st.integers(0, 1000),
+    static_shapes=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_plan_is_complete_and_within_budget(lengths, spare, seed, epoch, static_shapes):
+    source, target = np.array(lengths, np.int32).T
+    budget = int(max(source.max(), target.max())) + spare
+    check_plan(plan_epoch(source, target, budget, seed, epoch, static_shapes), source, target, budget)
+    check_plan(plan_in_length_order(source, target, budget, static_shapes), source, target, budget)
+
+
+def test_dynamic_shapes_are_tight():
+    source, target = sentence_lengths(2000)
+    plan = plan_epoch(source, target, 1000, seed=1, epoch=0)
+    for batch in range(plan.num_batches):
+        pairs = plan.rows(batch)
+        assert plan.shape(batch) == (len(pairs), source[pairs].max(), target[pairs].max())
+
+
+def test_a_plan_is_a_function_of_its_arguments():
+    source, target = sentence_lengths(3000)
+    one, same = (plan_epoch(source.copy(), target.copy(), 2000, seed=3, epoch=2) for _ in range(2))
+    np.testing.assert_array_equal(one.order, same.order)
+    np.testing.assert_array_equal(one.offsets, same.offsets)
+    np.testing.assert_array_equal(one.shapes, same.shapes)
+
+
+@pytest.mark.parametrize(
+    ("static_shapes", "digest"),
+    [(False, "60982143eb5a45f2"), (True, "6a80ddd23d64f63d")],
+)
+def test_plans_stay_what_they_were(static_shapes, digest):
+    # A checkpoint's position means something only as long as the same arguments give the same plan, also with
+    # another version of NumPy or of this project.
+    source = 2 + np.arange(5000, dtype=np.int32) * 7919 % 61
+    target = 2 + np.arange(5000, dtype=np.int32) * 104729 % 67
+    plan = plan_epoch(source, target, 1500, seed=7, epoch=4, static_shapes=static_shapes)
+    contents = np.concatenate([plan.order, plan.offsets, plan.shapes.ravel()]).astype("<i8").tobytes()
+    assert hashlib.sha256(contents).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize("static_shapes", [False, True])
+@pytest.mark.parametrize("other", [{"seed": 1, "epoch": 1}, {"seed": 2, "epoch": 0}])
+def test_epochs_and_seeds_make_batches_of_their_own(other, static_shapes):
+    source, target = sentence_lengths(5000)
+    plans = [
+        plan_epoch(source, target, 2000, static_shapes=static_shapes, **which)
+        for which in ({"seed": 1, "epoch": 0}, other)
+    ]
+    batches = [{frozenset(plan.rows(batch).tolist()) for batch in range(plan.num_batches)} for plan in plans]
+    assert len(batches[0] & batches[1]) <= 0.05 * len(batches[0])
+
+
+@pytest.mark.parametrize("static_shapes", [False, True])
+def test_batches_come_in_random_order(static_shapes):
+    source, target = sentence_lengths(20000)
+    plan = plan_epoch(source, target, 2000, seed=1, epoch=0, static_shapes=static_shapes)
+    lengths = plan.shapes[:, 2]
+    assert abs(np.corrcoef(lengths[:-1], lengths[1:])[0, 1]) < 0.25
+    assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.25
+
+
+def test_batches_are_well_filled():
+    source, target = sentence_lengths(30000)
+    plan = plan_epoch(source, target, 4096, seed=1, epoch=0)
+    padded_source = sum(rows * source_len for rows, source_len, _ in plan.shapes.tolist())
+    padded_target = sum(rows * target_len for rows, _, target_len in plan.shapes.tolist())
+    assert plan.fill == pytest.approx(target.sum() / padded_target)
+    assert plan.source_fill == pytest.approx(source.sum() / padded_source)
+    assert plan.fill > 0.93
+    assert plan.source_fill > 0.9
+    budget_used = plan.shapes[:, 0] * plan.shapes[:, 1:].max(axis=1) / 4096
+    assert budget_used.mean() > 0.95
+
+
+def test_static_shapes_come_from_the_buckets():
+    source, target = sentence_lengths(20000)
+    plan = plan_epoch(source, target, 4000, seed=1, epoch=0, static_shapes=True)
+    longest = int(max(source.max(), target.max()))
+    allowed = {(rows, length, length) for rows, length in bucket_shapes(longest, 4000).tolist()}
+    assert {plan.shape(batch) for batch in range(plan.num_batches)} <= allowed
+    not_full = sum(len(plan.rows(batch)) < plan.shape(batch)[0] for batch in range(plan.num_batches))
+    assert not_full <= len(allowed)  # at most the last of each bucket
+    assert plan.fill > 0.75
+
+
+@pytest.mark.parametrize(("longest", "budget"), [(256, 25000), (3, 3), (9, 9), (100, 100), (1000, 4096)])
+def test_bucket_shapes(longest, budget):
+    shapes = bucket_shapes(longest, budget)
+    assert (np.diff(shapes[:, 1]) > 0).all()
+    assert shapes[-1, 1] >= longest
+    assert (shapes.prod(axis=1) <= budget).all()
+    assert (shapes[:, 0] >= 1).all()
+    assert len(shapes) <= 30
+
+
+def test_length_order_is_in_order_of_length():
+    source, target = sentence_lengths(3000)
+    plan = plan_in_length_order(source, target, 2000)
+    assert (np.diff(np.maximum(source, target)[plan.order]) >= 0).all()
+
+
+@pytest.mark.parametrize("plan", [lambda *a: plan_epoch(*a, seed=1, epoch=0), plan_in_length_order])
+def test_a_pair_longer_than_the_budget_is_named(plan):
+    source, target = np.array([3, 4, 5], np.int32), np.array([3, 101, 5], np.int32)
+    with pytest.raises(InputError, match=r"pair 1 .*101 tokens.*train\.tokens_per_batch=100 .*at least 101"):
+        plan(source, target, 100)
+    assert plan(source, target, 101).num_batches == 2
+
+
+def test_no_pairs_at_all():
+    none = np.zeros(0, np.int32)
+    with pytest.raises(InputError, match="no pairs"):
+        EpochPlans(none, none, 100, seed=1)
+
+
+def test_unequal_sides_are_misuse():
+    with pytest.raises(ValueError, match=r"source_lengths and target_lengths.*\(2,\) and \(3,\)"):
+        plan_epoch(np.ones(2, np.int32), np.ones(3, np.int32), 10, seed=1, epoch=0)
+
+
+def test_a_batch_that_is_not_there_is_misuse():
+    plan = plan_in_length_order(*sentence_lengths(100), 1000)
+    for batch in (-1, plan.num_batches):
+        with pytest.raises(ValueError, match=f"got {batch}"):
+            plan.rows(batch)
+
+
+def test_advancing_is_stepping():
+    plans = EpochPlans(*sentence_lengths(300), 1000, seed=5)
+    position = start = Position(0, 2)
+    for steps in range(3 * plans.plan(0).num_batches):
+        assert plans.advance(start, steps) == position
+        assert position.batch < plans.plan(position.epoch).num_batches
+        is_last = position.batch + 1 == plans.plan(position.epoch).num_batches
+        position = Position(position.epoch + 1, 0) if is_last else Position(position.epoch, position.batch + 1)
+    assert position.epoch >= 2
+    with pytest.raises(ValueError, match="batches must not be negative, got -1"):
+        plans.advance(start, -1)
+
+
+def test_positions_go_on_from_any_position():
+    plans = EpochPlans(*sentence_lengths(300), 1000, seed=5)
+    positions = plans.positions(Position())
+    walked = [next(positions) for _ in range(50)]
+    assert walked[0] == Position(0, 0)
+    later = plans.positions(walked[20])
+    assert [next(later) for _ in range(30)] == walked[20:]
+
+
+def test_largest_shapes():
+    source, target = sentence_lengths(3000)
+    plans = EpochPlans(source, target, 2000, seed=1)
+    shapes = [tuple(shape) for shape in plans.plan(3).shapes.tolist()]
+    largest = plans.largest_shapes(3)
+    assert set(largest) <= set(shapes)
+    assert max(rows * (s + t) for rows, s, t in shapes) == max(rows * (s + t) for rows, s, t in largest)
+    by_weights = [max(rows * (s * s + t * t + s * t) for rows, s, t in those) for those in (shapes, largest)]
+    assert by_weights[0] == by_weights[1]

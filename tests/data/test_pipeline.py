@@ -1,0 +1,149 @@
+"""The pipeline: shares that add up to the plan's batches, from any position on."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from t2t_keras.config import EOS_ID
+from t2t_keras.data.batching import EpochPlans, Position, plan_in_length_order
+from t2t_keras.data.encoded import EncodedCorpus
+from t2t_keras.data.pipeline import share_shape, shares, training_dataset, validation_batches
+from t2t_keras.errors import InputError
+
+PAIRS = 200
+BUDGET = 300
+
+
+def encoded(lengths: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sentences whose first id tells their row: base + row, then fillers, then the end symbol."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = np.full(offsets[-1], 7, np.uint16)
+    ids[offsets[1:] - 1] = EOS_ID
+    ids[offsets[:-1]] = base + np.arange(len(lengths))
+    return ids, offsets
+
+
+@pytest.fixture(scope="module")
+def corpus() -> EncodedCorpus:
+    generator = np.random.default_rng(1)
+    source = generator.integers(2, 20, PAIRS)
+    target = np.clip(source + generator.integers(-3, 4, PAIRS), 2, 25)
+    return EncodedCorpus(encoded(source, 1000), encoded(target, 2000))
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["dynamic", "static"])
+def plans(request, corpus) -> EpochPlans:
+    return EpochPlans(corpus.source_lengths, corpus.target_lengths, BUDGET, seed=1, static_shapes=request.param)
+
+
+def pairs_in(elements) -> list[int]:
+    """The corpus rows in some elements, sorted; checks that both sides are of the same pair."""
+    rows = []
+    for element in elements:
+        source, target = np.asarray(element["source"]), np.asarray(element["target"])
+        np.testing.assert_array_equal(source[:, 0] > 0, target[:, 0] > 0)
+        real = source[:, 0] > 0
+        np.testing.assert_array_equal(source[real, 0] - 1000, target[real, 0] - 2000)
+        assert not source[~real].any() and not target[~real].any()
+        rows.extend((source[real, 0] - 1000).tolist())
+    return sorted(rows)
+
+
+def take(dataset, count: int) -> list[dict[str, np.ndarray]]:
+    return list(itertools.islice(dataset.as_numpy_iterator(), count))
+
+
+@pytest.mark.parametrize(("num_replicas", "rows_multiple"), [(1, 1), (3, 1), (8, 2)])
+def test_shares_add_up_to_the_plan(corpus, plans, num_replicas, rows_multiple):
+    count = plans.plan(0).num_batches + 3  # into the second epoch
+    dataset = training_dataset(corpus, plans, Position(), num_replicas, range(num_replicas), rows_multiple)
+    elements = take(dataset, count * num_replicas)
+    for index, position in enumerate(itertools.islice(plans.positions(Position()), count)):
+        batch = elements[index * num_replicas : (index + 1) * num_replicas]
+        plan = plans.plan(position.epoch)
+        assert pairs_in(batch) == sorted(plan.rows(position.batch).tolist())
+        rows, source_len, target_len = share_shape(plan.shape(position.batch), num_replicas, rows_multiple)
+        assert rows % rows_multiple == 0
+        for element in batch:
+            assert element["source"].shape == (rows, source_len)
+            assert element["target"].shape == (rows, target_len)
+            assert element["source"].dtype == element["target"].dtype == np.int32
+
+
+def test_sentences_arrive_whole(corpus, plans):
+    (element,) = shares(corpus, plans.plan(0), 0)
+    rows = element["source"][:, 0][element["source"][:, 0] > 0] - 1000
+    np.testing.assert_array_equal((element["source"] > 0).sum(axis=1)[: len(rows)], corpus.source_lengths[rows])
+    np.testing.assert_array_equal((element["target"] > 0).sum(axis=1)[: len(rows)], corpus.target_lengths[rows])
+    np.testing.assert_array_equal((element["target"] == EOS_ID).sum(axis=1)[: len(rows)], 1)
+
+
+def test_workers_take_their_replicas_shares(corpus, plans):
+    whole = take(training_dataset(corpus, plans, Position(), 4, range(4)), 40)
+    first = take(training_dataset(corpus, plans, Position(), 4, range(2)), 20)
+    second = take(training_dataset(corpus, plans, Position(), 4, range(2, 4)), 20)
+    together = itertools.chain.from_iterable(first[i : i + 2] + second[i : i + 2] for i in range(0, 20, 2))
+    for expected, found in zip(whole, together, strict=True):
+        np.testing.assert_array_equal(expected["source"], found["source"])
+        np.testing.assert_array_equal(expected["target"], found["target"])
+
+
+@pytest.mark.parametrize("skipped", [1, 7, 30])
+def test_resuming_replays_and_skips_nothing(corpus, plans, skipped):
+    uninterrupted = take(training_dataset(corpus, plans, Position(), 2, range(2)), 2 * (skipped + 12))
+    start = plans.advance(Position(), skipped)
+    resumed = take(training_dataset(corpus, plans, start, 2, range(2)), 2 * 12)
+    for expected, found in zip(uninterrupted[2 * skipped :], resumed, strict=True):
+        np.testing.assert_array_equal(expected["source"], found["source"])
+        np.testing.assert_array_equal(expected["target"], found["target"])
+
+
+def test_shares_are_about_equal(corpus):
+    plan = plan_in_length_order(corpus.source_lengths, corpus.target_lengths, BUDGET)
+    for batch in range(plan.num_batches):
+        found = shares(corpus, plan, batch, 4, range(4))
+        real_rows = [int((share["source"][:, 0] > 0).sum()) for share in found]
+        tokens = [int((share["target"] > 0).sum()) for share in found]
+        assert max(real_rows) - min(real_rows) <= 1
+        assert max(tokens) - min(tokens) <= 2 * plan.shape(batch)[2]
+
+
+def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
+    plan = plan_in_length_order(corpus.source_lengths[:2], corpus.target_lengths[:2], BUDGET)
+    found = shares(corpus, plan, 0, 4, range(4))
+    assert [int((share["source"][:, 0] > 0).sum()) for share in found] == [1, 1, 0, 0]
+    assert len({share["source"].shape for share in found}) == 1
+    (last,) = shares(corpus, plan, 0, 4, [3])
+    assert not last["source"].any() and not last["target"].any()
+
+
+def test_the_dataset_does_not_autotune(corpus, plans):
+    assert training_dataset(corpus, plans, Position(), 1, [0]).options().autotune.enabled is False
+
+
+@pytest.mark.parametrize("num_replicas", [1, 3])
+def test_validation_is_one_pass_in_order_of_length(corpus, num_replicas):
+    batches = list(validation_batches(corpus, BUDGET, num_replicas, range(num_replicas)))
+    assert pairs_in(itertools.chain.from_iterable(batches)) == list(range(PAIRS))
+    lengths = [max(batch[0]["source"].shape[1], batch[0]["target"].shape[1]) for batch in batches]
+    assert lengths == sorted(lengths)
+    for batch in batches:
+        assert len(batch) == num_replicas
+        assert sum(share["source"].shape[0] for share in batch) * lengths[0] <= BUDGET + num_replicas * lengths[-1]
+
+
+def test_validation_complains_before_the_first_batch(corpus):
+    with pytest.raises(InputError, match=r"train\.tokens_per_batch=5"):
+        validation_batches(corpus, 5)
+
+
+@pytest.mark.parametrize(
+    ("num_replicas", "replica_ids", "rows_multiple", "message"),
+    [(2, [2], 1, r"num_replicas=2.*\[2\]"), (2, [], 1, r"\[\]"), (2, [0], 0, "rows_multiple must be positive, got 0")],
+)
+def test_misuse_is_named(corpus, plans, num_replicas, replica_ids, rows_multiple, message):
+    with pytest.raises(ValueError, match=message):
+        training_dataset(corpus, plans, Position(), num_replicas, replica_ids, rows_multiple)
+    with pytest.raises(ValueError, match=message):
+        validation_batches(corpus, BUDGET, num_replicas, replica_ids, rows_multiple)
