@@ -78,13 +78,13 @@ class DecoderLayer(keras.layers.Layer):
         self.feed_forward = FeedForward(d_ff, relu_dropout_rate, name="feed_forward")
         self.feed_forward_residual = Residual(*residual, name="feed_forward_residual")
 
-    def build(self, input_shape: tuple, memory_shape: tuple | None = None) -> None:
-        self.self_attention.build(input_shape, input_shape)
-        self.self_attention_residual.build(input_shape)
-        self.cross_attention.build(input_shape, memory_shape)
-        self.cross_attention_residual.build(input_shape)
-        self.feed_forward.build(input_shape)
-        self.feed_forward_residual.build(input_shape)
+    def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
+        self.self_attention.build(inputs_shape, inputs_shape)
+        self.self_attention_residual.build(inputs_shape)
+        self.cross_attention.build(inputs_shape, memory_shape)
+        self.cross_attention_residual.build(inputs_shape)
+        self.feed_forward.build(inputs_shape)
+        self.feed_forward_residual.build(inputs_shape)
 
     def call(
         self,
@@ -149,8 +149,8 @@ class DecoderLayer(keras.layers.Layer):
         x = self.cross_attention_residual(x, sublayer=cross_attention, training=False)
         return self.feed_forward_residual(x, sublayer=self.feed_forward, training=False), written
 
-    def compute_output_shape(self, input_shape: tuple, memory_shape: tuple | None = None) -> tuple:
-        return input_shape
+    def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
+        return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}
@@ -186,11 +186,11 @@ class Decoder(keras.layers.Layer):
         epsilon = self.layer_settings.get("layer_norm_epsilon", 1e-6)
         self.final_norm = LayerNormalization(epsilon, name="final_norm") if pre_norm else None
 
-    def build(self, input_shape: tuple, memory_shape: tuple | None = None) -> None:
+    def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
         for layer in self.layers:
-            layer.build(input_shape, memory_shape)
+            layer.build(inputs_shape, memory_shape)
         if self.final_norm is not None:
-            self.final_norm.build(input_shape)
+            self.final_norm.build(inputs_shape)
 
     def call(
         self,
@@ -257,8 +257,8 @@ class Decoder(keras.layers.Layer):
             past.append(written)
         return (x if self.final_norm is None else self.final_norm(x)), past
 
-    def compute_output_shape(self, input_shape: tuple, memory_shape: tuple | None = None) -> tuple:
-        return input_shape
+    def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
+        return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_layers": self.num_layers, "layer": self.layer_settings}
