@@ -1,0 +1,72 @@
+"""Small things to translate with: a vocabulary, a model that copies, a run on disk."""
+
+import functools
+import pathlib
+import tempfile
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras import run
+from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig
+from t2t_keras.data.tokenizer import Tokenizer, train_tokenizer
+from t2t_keras.model import Transformer
+from t2t_keras.training import checkpoints
+
+SENTENCES = [
+    "The quick brown fox jumps over the lazy dog.",
+    "A man in a blue shirt is standing on a ladder.",
+    "Two dogs play in the snow; one of them barks!",
+    "Ein Mann in einem blauen Hemd steht auf einer Leiter.",
+    "Zwei Hunde spielen im Schnee, und einer bellt.",
+]
+MODEL = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2}
+
+
+@functools.cache
+def tokenizer() -> Tokenizer:
+    with tempfile.TemporaryDirectory() as directory:
+        return train_tokenizer(SENTENCES, 350, pathlib.Path(directory) / "vocab.model")
+
+
+@functools.cache
+def transformer(**changes: Any) -> Transformer:
+    """An untrained model."""
+    tf.keras.utils.set_random_seed(1)
+    model = Transformer(ModelConfig(vocab_size=tokenizer().vocab_size, **{**MODEL, **changes}))
+    model.build()
+    return model
+
+
+def make_run(model_dir: pathlib.Path, **data: Any) -> pathlib.Path:
+    """A run's directory with a checkpoint of an untrained model."""
+    vocab_path = model_dir.parent / "tiny_vocab.model"
+    vocab_path.write_bytes(tokenizer().serialized)
+    model = transformer()
+    config = Config(model=model.config, data=DataConfig(vocab_size=350, **data), decode=DecodeConfig(beam_size=2))
+    the_run = run.Run(model_dir)
+    the_run.start(config, model_dir.parent / "data", vocab_path)
+    names = run.weight_names(model)
+    weights = {name: weight.numpy() for name, weight in zip(names, model.trainable_variables, strict=True)}
+    checkpoints.save(the_run.checkpoints_path, 1, weights, {}, {})
+    return model_dir
+
+
+class CopyModel:
+    """Gives its source back, token by token."""
+
+    def __init__(self, vocab_size: int):
+        self.vocab_size = vocab_size
+
+    def encode(self, source: tf.Tensor) -> tf.Tensor:
+        return source
+
+    def start_cache(self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, max_length: tf.Tensor) -> dict:
+        del memory, beam_size, max_length
+        return {"position": tf.constant(0), "self_attention": {}, "memory": source}
+
+    def decode_step(self, token_ids: tf.Tensor, cache: dict) -> tuple[tf.Tensor, dict]:
+        source = cache["memory"]
+        column = source[:, tf.minimum(cache["position"], tf.shape(source)[1] - 1)]
+        column = tf.repeat(column, tf.shape(token_ids)[0] // tf.shape(source)[0])  # --> [batch * beam]
+        return 30.0 * tf.one_hot(column, self.vocab_size), {**cache, "position": cache["position"] + 1}

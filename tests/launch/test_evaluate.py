@@ -1,0 +1,100 @@
+"""The program: its table, its files, its complaints."""
+
+import json
+import math
+import pathlib
+import sys
+
+import pytest
+
+sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "decoding")]
+
+import tiny
+from drive import run_cases
+
+from t2t_keras.config import DataConfig
+from t2t_keras.data import corpora
+from t2t_keras.data.prepare import prepare
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluate")
+    tiny.make_run(folder / "run", source_language="en", target_language="de")
+    tiny.make_run(folder / "lowercase_run", lowercase=True)
+    for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2), ("none", 0)]:
+        (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
+    pairs = [(f"A man {word}", f"Ein Mann {word}") for word in ("runs", "barks", "plays", "jumps", "stands")]
+    splits = {"train": pairs[2:], "valid": pairs[1:2], "test": pairs[:1]}
+    corpus = corpora.Corpus({name: lambda rows=rows: rows for name, rows in splits.items()})
+    prepare(corpus, DataConfig(vocab_size=290), folder / "data", report=lambda line: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    run = [f"--model_dir={folder / 'run'}", "--max_length_offset=3"]
+    texts = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.de'}"]
+    cases = {
+        "files": [*run, *texts, "--lowercase", "--paper_bleu", "--beam_size=1", f"--output_dir={folder / 'out'}"],
+        "split": [*run, "--split=test"],
+        "lowercase_run": [f"--model_dir={folder / 'lowercase_run'}", "--max_length_offset=3", *texts],
+        "no_text": run,
+        "both": [*run, *texts, "--split=test"],
+        "half": [*run, texts[0]],
+        "unequal": [*run, texts[0], f"--reference={folder / 'short.de'}"],
+        "missing": [*run, texts[0], "--reference=/nowhere/a.de"],
+        "empty": [*run, f"--source={folder / 'none'}", f"--reference={folder / 'none'}"],
+        "no_data": [*run, "--split=test", f"--data_dir={folder / 'out'}"],
+    }
+    done = run_cases("launch.evaluate", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, done, strict=True))
+
+
+def test_files(results, folder):
+    status, out, _ = results["files"]
+    assert status == 0
+    names = ["BLEU", "chrF", "TER", "BLEU lowercased", "BLEU tokenised lowercased", "BLEU tokenised, compounds split"]
+    scores = json.loads((folder / "out" / "scores.json").read_text(encoding="utf-8"))
+    assert [score["name"] for score in scores["scores"]] == names
+    for score in scores["scores"]:
+        assert f"{score['value']:.2f}" in out and score["signature"] in out
+    assert scores["settings"]["beam_size"] == 1 and scores["settings"]["length_penalty"] == 0.6
+    assert 1 < scores["perplexity"] < math.inf
+    assert f"{scores['perplexity']:.3f}" in out and "tokens/s" in out
+    hypotheses = (folder / "out" / "hypotheses.txt").read_text(encoding="utf-8")
+    assert hypotheses.count("\n") == scores["num_lines"] == 3
+    assert "compare it with multi-bleu.perl" in out and "not sacreBLEU" in out
+
+
+def test_split_of_the_run(results, folder):
+    assert results["split"][0] == 0
+    written = folder / "run" / "evaluation" / "test"
+    assert sorted(path.name for path in written.iterdir()) == ["hypotheses.txt", "scores.json"]
+    assert json.loads((written / "scores.json").read_text(encoding="utf-8"))["settings"]["beam_size"] == 2
+
+
+def test_lowercase_is_the_models_own(results, folder):
+    assert results["lowercase_run"][0] == 0
+    assert "BLEU tokenised lowercased" in results["lowercase_run"][1]
+    assert "BLEU tokenised lowercased" not in results["split"][1]
+    assert (folder / "lowercase_run" / "evaluation" / "a.en" / "hypotheses.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_text", ["--split", "--source"]),
+        ("both", ["--split", "--source"]),
+        ("half", ["--source", "--reference"]),
+        ("unequal", ["a.en has 3", "short.de has 2"]),
+        ("missing", ["/nowhere/a.de"]),
+        ("empty", ["no lines"]),
+        ("no_data", ["out"]),
+    ],
+)
+def test_bad_input_is_one_line(results, name, words):
+    status, out, err = results[name]
+    assert status == 1 and out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1
+    assert all(word in err for word in words), err
