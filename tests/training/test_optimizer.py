@@ -1,0 +1,90 @@
+"""Adam against NumPy, also where gradients come from repeated embedding lookups."""
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.training.optimizer import Adam
+
+BETA1, BETA2, EPSILON = 0.9, 0.98, 1e-9
+RATES = (0.01, 0.02, 0.03, 0.005, 0.002)
+
+
+class NumpyAdam:
+    """Algorithm 1 of Kingma and Ba in the order of section 2's last paragraph, in float64."""
+
+    def __init__(self, weights: list[np.ndarray]) -> None:
+        self.weights = [array.astype(np.float64) for array in weights]
+        self.first_moments = [np.zeros_like(array) for array in self.weights]
+        self.second_moments = [np.zeros_like(array) for array in self.weights]
+
+    def apply(self, gradients: list[np.ndarray], rate: float, step: int) -> None:
+        corrected_rate = rate * np.sqrt(1 - BETA2**step) / (1 - BETA1**step)
+        for i, gradient in enumerate(gradients):
+            self.first_moments[i] = BETA1 * self.first_moments[i] + (1 - BETA1) * gradient
+            self.second_moments[i] = BETA2 * self.second_moments[i] + (1 - BETA2) * gradient**2
+            change = self.first_moments[i] / (np.sqrt(self.second_moments[i]) + EPSILON)
+            self.weights[i] = self.weights[i] - corrected_rate * change
+
+
+def assert_equal_states(adam: Adam, expected: NumpyAdam) -> None:
+    for name in ("first_moments", "second_moments"):
+        for got, wanted in zip(getattr(adam, name), getattr(expected, name), strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5, atol=1e-9)
+    for got, wanted in zip(adam.variables_to_train, expected.weights, strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_equals_numpy():
+    random = np.random.default_rng(0)
+    weights = [random.normal(size=shape).astype(np.float32) for shape in ((5, 3), (7,), ())]
+    variables = [tf.Variable(array) for array in weights]
+    adam, expected = Adam(variables, BETA1, BETA2, EPSILON), NumpyAdam(weights)
+    apply = tf.function(adam.apply)
+    for step, rate in enumerate(RATES, start=1):
+        # Of very different sizes, for the second moment to matter, and once zero, for epsilon to.
+        gradients = [random.normal(size=array.shape) * 10.0 ** (step - 3) for array in weights]
+        gradients[1] = gradients[1] * (step != 2)
+        apply([tf.constant(g, tf.float32) for g in gradients], tf.constant(rate), tf.constant(step, tf.int64))
+        expected.apply(gradients, rate, step)
+        assert_equal_states(adam, expected)
+
+
+def test_zero_gradients_change_nothing():
+    variable = tf.Variable([1.0, -2.0])
+    adam = Adam([variable], BETA1, BETA2, EPSILON)
+    adam.apply([tf.zeros([2])], tf.constant(0.1), tf.constant(1))
+    np.testing.assert_array_equal(variable.numpy(), [1.0, -2.0])
+
+
+def test_first_update_is_the_rate_against_the_sign():
+    """Both moments are corrected for their start at zero."""
+    variable = tf.Variable([1.0, 1.0, 1.0])
+    adam = Adam([variable], BETA1, BETA2, EPSILON)
+    adam.apply([tf.constant([1e-3, -5.0, 200.0])], tf.constant(0.01), tf.constant(1))
+    np.testing.assert_allclose(variable.numpy(), [0.99, 1.01, 0.99], rtol=1e-5)
+
+
+def test_repeated_ids_are_summed_before_they_are_squared():
+    random = np.random.default_rng(1)
+    table = random.normal(size=(6, 4)).astype(np.float32)
+    variable = tf.Variable(table)
+    adam, expected = Adam([variable], BETA1, BETA2, EPSILON), NumpyAdam([table])
+
+    @tf.function
+    def update(ids: tf.Tensor, upstream: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(variable, ids) * upstream)
+        slices = tape.gradient(loss, variable)
+        assert isinstance(slices, tf.IndexedSlices)  # one row a lookup: the danger is there
+        adam.apply([tf.convert_to_tensor(slices)], rate, step)
+
+    for step, rate in enumerate(RATES, start=1):
+        ids = random.integers(0, 4, 12).astype(np.int32)  # rows 4 and 5 never
+        ids[:3] = 2
+        upstream = random.normal(size=(12, 4)).astype(np.float32)
+        update(ids, upstream, tf.constant(rate), tf.constant(step))
+        dense = np.zeros_like(table, np.float64)
+        np.add.at(dense, ids, upstream)
+        expected.apply([dense], rate, step)
+    assert_equal_states(adam, expected)
+    np.testing.assert_array_equal(variable.numpy()[4:], table[4:])
