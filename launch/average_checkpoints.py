@@ -7,7 +7,7 @@ import pathlib
 
 from absl import flags
 
-from t2t_keras.config import differences
+from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
@@ -28,9 +28,10 @@ def main(argv: list[str]) -> None:
     """
     del argv
     run = Run(_MODEL_DIR.value)
+    config = run.config
     paths = _chosen(run, _CHECKPOINTS.value, _LAST.value)
     for path in paths:
-        _check_same_model(run, path)
+        _check_same_model(config, path)
     chosen = [checkpoints.load(path, weights_only=True) for path in paths]
     default_name = f"averaged_{len(paths)}_chosen" if _CHECKPOINTS.value else f"averaged_last{_LAST.value}"
     averaged = checkpoints.save_weights(
@@ -59,12 +60,12 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
 
 
-def _check_same_model(run: Run, path: pathlib.Path) -> None:
+def _check_same_model(config: Config, path: pathlib.Path) -> None:
     """Refuses a checkpoint of another run with another model: equal shapes do not make equal models."""
     other = Run(path.resolve().parents[1])
-    changed = differences(run.config, other.config) if other.exists else []
+    changed = differences(config, other.config) if other.exists else []
     if changed := [change for change in changed if change.startswith("model.")]:
-        raise InputError(f"{path} is of another model than {run.path}: {'; '.join(changed)}")
+        raise InputError(f"{path} is of another model than that of --model_dir: {'; '.join(changed)}")
 
 
 def run() -> None:

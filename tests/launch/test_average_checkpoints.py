@@ -1,0 +1,88 @@
+"""The program that averages checkpoints, as a user starts it."""
+
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from t2t_keras.config import Config, ModelConfig
+from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def average(*flags: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "launch.average_checkpoints", *flags]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    """Makes a run with checkpoints at the given steps, each full of its step's number."""
+
+    def make(name: str, steps: list[int], **model) -> Run:
+        vocab = tmp_path / "some.model"
+        vocab.write_bytes(b"vocabulary")
+        run = Run(tmp_path / name)
+        run.start(Config(model=ModelConfig(**model)), tmp_path, vocab)
+        for step in steps:
+            weights = {"w": np.full((2, 3), step, np.float32)}
+            checkpoints.save(run.checkpoints_path, step, weights, {"m": np.zeros(2)}, {"epoch": 0})
+        return run
+
+    return make
+
+
+def test_the_last_checkpoints_are_averaged(make_run):
+    run = make_run("run", [10, 20, 30, 50])
+    done = average(f"--model_dir={run.path}", "--last=2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 checkpoints, of steps 30, 50" in done.stdout
+    averaged = checkpoints.load(run.checkpoints_path / "averaged_last2")
+    assert averaged.step == 50
+    np.testing.assert_array_equal(averaged.weights["w"], np.full((2, 3), 40, np.float32))
+    assert checkpoints.resolve(run.checkpoints_path) == averaged.path
+    assert checkpoints.steps(run.checkpoints_path) == [10, 20, 30, 50]
+
+
+def test_chosen_checkpoints_and_a_name(make_run):
+    run = make_run("run", [10, 20])
+    other = make_run("other", [60])
+    chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
+    done = average(f"--model_dir={run.path}", f"--checkpoints={chosen}", "--output=mixed")
+    assert (done.returncode, done.stderr) == (0, "")
+    np.testing.assert_array_equal(checkpoints.load(run.checkpoints_path / "mixed").weights["w"], np.full((2, 3), 35))
+
+
+def test_fewer_than_asked_for_is_said(make_run):
+    run = make_run("run", [10, 20])
+    done = average(f"--model_dir={run.path}")
+    assert done.returncode == 0
+    assert "only 2 checkpoints of the 10 asked for" in done.stdout
+    assert (run.checkpoints_path / "averaged_last10").is_dir()
+
+
+def check_refused(done: subprocess.CompletedProcess, *words: str):
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_bad_input_is_one_line(make_run, tmp_path):
+    run = make_run("run", [10, 20])
+    flag = f"--model_dir={run.path}"
+    check_refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing", "config.json")
+    check_refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
+    check_refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
+    check_refused(average(flag, "--checkpoints=10,10"), "twice")
+    other = make_run("other", [60], num_heads=4)  # the same shapes, another model
+    chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
+    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
+    (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
+    check_refused(average(flag, "--last=2"), "weights.npz is damaged")
+    assert checkpoints.steps(run.checkpoints_path) == [10, 20]
+    assert not (run.checkpoints_path / "averaged_last2").exists()

@@ -1,0 +1,299 @@
+"""Checkpoints: whole or not at all, damage noticed, averages exact."""
+
+import json
+import logging
+import resource
+import shutil
+
+import numpy as np
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.training import checkpoints
+
+
+def arrays(seed: int, size: int = 12) -> dict[str, np.ndarray]:
+    """Weights under names that are awkward for a file format: with slashes, or those of np.savez's own arguments."""
+    generator = np.random.default_rng(seed)
+    return {
+        "encoder/layer_0/kernel": generator.normal(size=(3, size)).astype(np.float32),
+        "file": generator.normal(size=(size,)).astype(np.float32),
+        "größe": np.float32(0.25 * seed),
+    }
+
+
+def save(directory, step: int, **changes):
+    values = {"weights": arrays(step), "optimizer": {**arrays(step + 1), "iterations": np.int64(step)}}
+    return checkpoints.save(directory, step, state={"epoch": 3, "batch": step}, **{**values, **changes})
+
+
+def assert_equal(found, expected):
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == np.asarray(array).dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("ema", [None, arrays(99)])
+def test_what_is_saved_is_loaded(tmp_path, ema):
+    state = {"epoch": 2, "batch": 7, "seed": -1, "best": {"bleu": 12.5, "waited": None}}
+    path = checkpoints.save(tmp_path / "new" / "checkpoints", 1000, arrays(1), arrays(2), state, ema)
+    assert path == tmp_path / "new" / "checkpoints" / "step_00001000"
+    loaded = checkpoints.load(path)
+    assert (loaded.path, loaded.step, loaded.state) == (path, 1000, state)
+    assert_equal(loaded.weights, arrays(1))
+    assert_equal(loaded.optimizer, arrays(2))
+    if ema is None:
+        assert loaded.ema is None
+    else:
+        assert_equal(loaded.ema, ema)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    with np.load(path / "weights.npz") as plain:  # anybody's NumPy reads it
+        np.testing.assert_array_equal(plain["file"], arrays(1)["file"])
+
+
+def test_the_same_step_again_replaces(tmp_path):
+    save(tmp_path, 5)
+    save(tmp_path, 5, weights=arrays(77), ema=arrays(78))
+    save(tmp_path, 5, weights=arrays(77))
+    assert_equal(checkpoints.load(tmp_path / "step_00000005").weights, arrays(77))
+    assert checkpoints.load(tmp_path / "step_00000005").ema is None
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_steps_beyond_eight_digits_keep_their_order(tmp_path):
+    for step in (99_999_999, 100_000_000, 7):
+        save(tmp_path, step)
+    (tmp_path / "step_x").mkdir()
+    (tmp_path / "step_00000009").write_text("not a directory")
+    assert checkpoints.steps(tmp_path) == [7, 99_999_999, 100_000_000]
+    assert checkpoints.latest(tmp_path).step == 100_000_000
+
+
+def test_a_full_disk_keeps_the_last_good_one(tmp_path):
+    save(tmp_path, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))  # writing beyond it fails as on a full disk
+    try:
+        with pytest.raises(InputError, match=r"cannot save checkpoint .*step_00000002: .+; the earlier ones are"):
+            save(tmp_path, 2, optimizer=arrays(2, size=2**18))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
+    assert_equal(checkpoints.latest(tmp_path).weights, arrays(1))
+    save(tmp_path, 2)
+    assert checkpoints.latest(tmp_path).step == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_leaves_nothing_behind(tmp_path, monkeypatch, error):
+    save(tmp_path, 1)
+
+    def interrupted(*arguments):
+        raise error
+
+    monkeypatch.setattr(checkpoints.os, "rename", interrupted)
+    with pytest.raises(error):
+        save(tmp_path, 2)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
+
+
+def test_what_a_killed_save_left_goes_with_the_next(tmp_path):
+    save(tmp_path, 1)
+    for name in (".tmp_step_00000002", ".tmp_step_00000001.deleted", ".tmp_averaged_last10"):
+        shutil.copytree(tmp_path / "step_00000001", tmp_path / name)
+    assert checkpoints.latest(tmp_path).step == 1
+    save(tmp_path, 3)
+    # An average may be being written by another program at this moment.
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        ".tmp_averaged_last10",
+        "step_00000001",
+        "step_00000003",
+    ]
+    checkpoints.save_weights(tmp_path, "averaged_last10", 3, arrays(1), {})
+    assert not (tmp_path / ".tmp_averaged_last10").exists()
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_a_bit(path):
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(bytes(contents))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("weights.npz", truncate),
+        ("weights.npz", flip_a_bit),
+        ("weights.npz", lambda path: path.unlink()),
+        ("optimizer.npz", truncate),
+        ("ema.npz", flip_a_bit),
+        ("state.json", truncate),
+        ("state.json", lambda path: path.write_text("")),
+        ("state.json", lambda path: path.write_text("[1]")),
+        ("state.json", lambda path: path.unlink()),
+    ],
+)
+def test_damage_falls_back_to_the_one_before(tmp_path, caplog, name, damage):
+    for step in (1, 2):
+        save(tmp_path, step, ema=arrays(3))
+    damage(tmp_path / "step_00000002" / name)
+    with pytest.raises(InputError, match=name):
+        checkpoints.load(tmp_path / "step_00000002")
+    with caplog.at_level(logging.WARNING):
+        assert checkpoints.latest(tmp_path).step == 1
+    (record,) = caplog.records
+    assert "step_00000002" in record.getMessage() and "step_00000001" in record.getMessage()
+    damage(tmp_path / "step_00000001" / name)
+    with pytest.raises(InputError, match=r"(?s)no checkpoint .* can be used: .*step_00000002.*step_00000001"):
+        checkpoints.latest(tmp_path)
+
+
+def test_translating_does_not_read_the_optimizer(tmp_path):
+    path = save(tmp_path, 1)
+    truncate(path / "optimizer.npz")
+    assert_equal(checkpoints.load(path, weights_only=True).weights, arrays(1))
+
+
+def test_no_checkpoint_at_all(tmp_path):
+    assert checkpoints.latest(tmp_path / "missing") is None
+    assert checkpoints.steps(tmp_path) == []
+
+
+def test_a_format_of_the_future(tmp_path):
+    path = save(tmp_path, 1)
+    document = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps({**document, "format": 2}))
+    with pytest.raises(InputError, match="format 2; this version of t2t_keras reads 1"):
+        checkpoints.load(path)
+
+
+def test_arrays_that_numpy_cannot_keep(tmp_path):
+    with pytest.raises(ValueError, match="object for 'odd'"):
+        save(tmp_path, 1, weights={"odd": np.array([None])})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pruning_keeps_the_newest_and_the_best(tmp_path):
+    for step in range(1, 7):
+        save(tmp_path, step)
+    checkpoints.set_best(tmp_path, 2, "bleu", np.float32(31.5))
+    assert checkpoints.best(tmp_path) == checkpoints.Best(2, "bleu", 31.5)
+    assert checkpoints.prune(tmp_path, keep=2) == [1, 3, 4]
+    assert checkpoints.steps(tmp_path) == [2, 5, 6]
+    checkpoints.set_best(tmp_path, 6, "bleu", 32.0)
+    assert checkpoints.prune(tmp_path, keep=2) == [2]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["best.json", "step_00000005", "step_00000006"]
+
+
+def test_misuse_is_named(tmp_path):
+    with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
+        checkpoints.prune(tmp_path, 0)
+    with pytest.raises(ValueError, match="step must have a checkpoint to be the best, got 9"):
+        checkpoints.set_best(tmp_path, 9, "loss", 1.0)
+    with pytest.raises(ValueError, match="checkpoints must not be empty"):
+        checkpoints.average([])
+
+
+def test_a_damaged_note_of_the_best(tmp_path):
+    (tmp_path / "best.json").write_text('{"step": 1')
+    with pytest.raises(InputError, match=r"best\.json is damaged"):
+        checkpoints.best(tmp_path)
+
+
+def test_averages_are_the_mean(tmp_path):
+    loaded = [checkpoints.load(save(tmp_path, step)) for step in (1, 2, 3)]
+    averaged = checkpoints.average(loaded)
+    for name, array in averaged.items():
+        stacked = np.stack([arrays(step)[name] for step in (1, 2, 3)])
+        assert array.dtype == np.float32
+        np.testing.assert_array_equal(array, stacked.mean(axis=0, dtype=np.float64).astype(np.float32))
+    assert_equal(checkpoints.average(loaded[:1]), arrays(1))
+
+
+def test_averages_are_summed_in_float64(tmp_path):
+    values = [1.0] + [2.0**-25] * 8  # in float32 the small ones vanish one by one
+    loaded = [checkpoints.load(save(tmp_path, i, weights={"w": np.float32(v)})) for i, v in enumerate(values)]
+    assert checkpoints.average(loaded)["w"] == np.float32(sum(values) / 9)
+    assert checkpoints.average(loaded)["w"] != np.float32(1.0) / np.float32(9.0)
+
+
+def test_averages_refuse_another_model(tmp_path):
+    first = checkpoints.load(save(tmp_path, 1))
+    names = checkpoints.load(save(tmp_path, 2, weights={"file": arrays(1)["file"], "other": np.zeros(2)}))
+    with pytest.raises(
+        InputError, match=r"step_00000002 does not fit .*step_00000001: .*encoder/layer_0/kernel, .*other"
+    ):
+        checkpoints.average([first, names])
+    shapes = checkpoints.load(save(tmp_path, 3, weights=arrays(1, size=13)))
+    with pytest.raises(InputError, match=r"kernel has shape \(3, 13\) and \(3, 12\)"):
+        checkpoints.average([first, shapes])
+
+
+def test_an_average_is_a_checkpoint(tmp_path):
+    path = checkpoints.save_weights(tmp_path, "averaged_last2", 8, arrays(4), {"averaged": [7, 8]})
+    loaded = checkpoints.load(path)
+    assert (loaded.step, loaded.state) == (8, {"averaged": [7, 8]})
+    assert_equal(loaded.weights, arrays(4))
+    with pytest.raises(InputError, match=r"optimizer\.npz does not exist"):
+        _ = loaded.optimizer
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest"])
+def test_names_that_cannot_be_an_average(tmp_path, name):
+    with pytest.raises(InputError, match="cannot name a checkpoint"):
+        checkpoints.save_weights(tmp_path, name, 1, arrays(1), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_stand_for_checkpoints(tmp_path, monkeypatch):
+    folder = tmp_path / "run" / "checkpoints"
+    for step in (10, 20, 30):
+        save(folder, step)
+    checkpoints.set_best(folder, 20, "loss", 2.0)
+    average = checkpoints.save_weights(folder, "averaged_last2", 20, arrays(1), {})
+    elsewhere = save(tmp_path / "other", 40)
+    monkeypatch.chdir(tmp_path)
+    expected = {
+        "latest": folder / "step_00000030",
+        "best": folder / "step_00000020",
+        "10": folder / "step_00000010",
+        "step_00000010": folder / "step_00000010",
+        "averaged_last2": average,
+        str(elsewhere): elsewhere,
+    }
+    assert {name: checkpoints.resolve(folder, name) for name in expected} == expected
+    assert checkpoints.resolve(folder, "other/step_00000040").samefile(elsewhere)
+
+
+def test_the_default_is_the_newest_average_until_training_goes_on(tmp_path):
+    save(tmp_path, 20)
+    assert checkpoints.resolve(tmp_path).name == "step_00000020"
+    for name, step in (("averaged_old", 10), ("averaged_new", 20)):
+        checkpoints.save_weights(tmp_path, name, step, arrays(1), {})
+    assert checkpoints.resolve(tmp_path).name == "averaged_new"
+    assert checkpoints.resolve(tmp_path, "latest").name == "step_00000020"
+    save(tmp_path, 30)
+    assert checkpoints.resolve(tmp_path).name == "step_00000030"
+    for step in (20, 30):
+        shutil.rmtree(tmp_path / checkpoints.step_name(step))
+    assert checkpoints.resolve(tmp_path).name == "averaged_new"
+
+
+@pytest.mark.parametrize("name", [None, "latest", "best", "25", "averaged_last9"])
+def test_names_that_stand_for_nothing(tmp_path, name):
+    with pytest.raises(InputError, match="steps there: none; names there: none"):
+        checkpoints.resolve(tmp_path / "missing", name)
+    if name in ("25", "averaged_last9"):
+        for step in (10, 20):
+            save(tmp_path, step)
+        checkpoints.set_best(tmp_path, 10, "loss", 1.0)
+        checkpoints.save_weights(tmp_path, "averaged_last2", 20, arrays(1), {})
+        with pytest.raises(
+            InputError, match=f"no checkpoint '{name}' in .*steps there: 10, 20; .*best, averaged_last2"
+        ):
+            checkpoints.resolve(tmp_path, name)

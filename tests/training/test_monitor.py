@@ -1,0 +1,176 @@
+"""The monitor: each step once in the records, also after a resumption."""
+
+import io
+import json
+import sys
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from t2t_keras.run import Run
+from t2t_keras.training.monitor import Monitor, SilentMonitor, read_metrics
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def log(monitor, step: int, **changes):
+    numbers = {"loss": 8 - step / 100, "tokens": 4000, "learning_rate": 1e-4, "gradient_norm": 1.5, "seconds": 5.0}
+    monitor.log_training(step, **{**numbers, **changes})
+
+
+def steps_and_kinds(run: Run) -> list[tuple[int, str]]:
+    return [(record["step"], record["kind"]) for record in read_metrics(run.metrics_path)]
+
+
+def scalar_steps(run: Run, name: str) -> list[int]:
+    events = EventAccumulator(str(run.tensorboard_path))
+    events.Reload()
+    return [event.step for event in events.Tensors(name)]
+
+
+def test_records(tmp_path, capsys):
+    run = Run(tmp_path / "run")
+    monitor = Monitor(run, total_steps=100)
+    log(monitor, 10)
+    log(monitor, 30, embedding_norm=2)
+    monitor.log_validation(30, loss=6.0, perplexity=403.4, bleu=None)
+    # Readable while training goes on.
+    assert read_metrics(run.metrics_path) == [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
+    first, second, validation = read_metrics(run.metrics_path)
+    assert first == {
+        "step": 10,
+        "kind": "train",
+        "loss": 7.9,
+        "learning_rate": 1e-4,
+        "gradient_norm": 1.5,
+        "tokens": 4000,
+        "seconds": 5.0,
+        "steps_per_second": 2.0,
+        "tokens_per_second": 800.0,
+    }
+    assert (second["steps_per_second"], second["embedding_norm"]) == (4.0, 2)
+    assert validation == {"step": 30, "kind": "valid", "loss": 6.0, "perplexity": 403.4}
+    monitor.close()
+    monitor.close()
+    assert scalar_steps(run, "train/loss") == [10, 30]
+    assert scalar_steps(run, "valid/perplexity") == [30]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == (
+        "step 10/100: loss 7.900, learning rate 1.0e-04, gradient norm 1.50, 2.00 steps/s, 800 tokens/s, 00:45 left"
+    )
+    assert lines[2] == "step 30: validation loss 6.000, perplexity 403.400"
+
+
+def test_resuming_drops_what_will_happen_again(tmp_path):
+    run = Run(tmp_path)
+    monitor = Monitor(run, total_steps=100)
+    for step in (10, 20, 30, 40):
+        log(monitor, step)
+    monitor.log_validation(20, loss=1.0, perplexity=2.7, bleu=3.0)
+    monitor.close()
+    with open(run.metrics_path, "a") as file:
+        file.write('{"step": 50, "ki')  # a killed process
+    monitor = Monitor(run, total_steps=100, start_step=20)
+    assert steps_and_kinds(run) == [(10, "train"), (20, "train"), (20, "valid")]
+    log(monitor, 30, loss=0.5)
+    monitor.close()
+    assert steps_and_kinds(run)[-1] == (30, "train")
+    assert read_metrics(run.metrics_path)[-1]["steps_per_second"] == 2.0
+    assert scalar_steps(run, "train/loss") == [10, 20, 30]
+    assert scalar_steps(run, "valid/bleu") == [20]
+
+
+def test_resuming_where_it_stopped_keeps_everything(tmp_path):
+    run = Run(tmp_path)
+    for step in (10, 20):
+        monitor = Monitor(run, total_steps=100, start_step=step - 10)
+        log(monitor, step)
+        monitor.close()
+    assert steps_and_kinds(run) == [(10, "train"), (20, "train")]
+    assert scalar_steps(run, "train/loss") == [10, 20]
+
+
+def test_starting_anew_starts_the_records_anew(tmp_path):
+    run = Run(tmp_path)
+    for _ in range(2):
+        monitor = Monitor(run, total_steps=100)
+        log(monitor, 10)
+        monitor.close()
+    assert steps_and_kinds(run) == [(10, "train")]
+    assert scalar_steps(run, "train/loss") == [10]
+
+
+def test_not_a_number_is_null_in_json(tmp_path):
+    run = Run(tmp_path)
+    monitor = Monitor(run, total_steps=100)
+    log(monitor, 10, loss=float("nan"), gradient_norm=float("inf"))
+    monitor.close()
+    assert "NaN" not in run.metrics_path.read_text() and "Infinity" not in run.metrics_path.read_text()
+    (record,) = read_metrics(run.metrics_path)
+    assert (record["loss"], record["gradient_norm"], record["tokens"]) == (None, None, 4000)
+    log(Monitor(run, total_steps=100, start_step=10), 20)  # reads the nulls
+
+
+def test_curves(tmp_path):
+    run = Run(tmp_path)
+    monitor = Monitor(run, total_steps=100)
+    monitor.draw_curves()
+    assert not run.curves_path.exists()  # nothing to draw yet
+    log(monitor, 10)
+    log(monitor, 20)
+    monitor.log_validation(20, loss=6.0, perplexity=403.4)
+    narrow = run.curves_path.read_bytes()
+    assert narrow.startswith(PNG)
+    monitor.log_validation(30, loss=5.0, perplexity=148.4, bleu=12.0)
+    monitor.close()
+    assert run.curves_path.read_bytes().startswith(PNG)
+    assert run.curves_path.read_bytes() != narrow
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["curves.png", "metrics.jsonl", "tensorboard"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monitor = Monitor(Run(tmp_path), total_steps=100, start_step=20)
+    monitor.progress(25)
+    log(monitor, 30)
+    monitor.say("a line of its own")
+    monitor.close()
+    shown = sys.stderr.getvalue()
+    assert "30/100, loss 7.700, lr 1.0e-04, 800 tokens/s, 00:35 left" in shown
+    assert "\na line of its own\n" in shown.replace("\r", "\n")
+    assert "step 30" not in shown
+
+
+def test_the_time_left_ends_with_the_minutes(tmp_path, capsys):
+    monitor = Monitor(Run(tmp_path), total_steps=10**6, max_minutes=2.0)
+    log(monitor, 10)
+    monitor.close()
+    left = capsys.readouterr().err.split(", ")[-1].split()[0]
+    assert left in ("02:00", "01:59", "01:58")
+
+
+@pytest.mark.parametrize("contents", ["", "\n\n", "nonsense\n", '["step"]\n{"step": 1}\n'])
+def test_metrics_of_nobody(tmp_path, contents):
+    path = tmp_path / "metrics.jsonl"
+    assert read_metrics(path) == []
+    path.write_text(contents)
+    assert read_metrics(path) == []
+
+
+def test_other_workers_are_silent(capsys):
+    monitor = SilentMonitor()
+    log(monitor, 10)
+    monitor.progress(10)
+    monitor.log_validation(10, loss=1.0, perplexity=2.7)
+    monitor.say("nothing")
+    monitor.draw_curves()
+    monitor.close()
+    assert capsys.readouterr() == ("", "")
+    public = {name for name in vars(Monitor) if not name.startswith("_")}
+    assert public == {name for name in vars(SilentMonitor) if not name.startswith("_")}
