@@ -3,6 +3,7 @@
 Examples:
   python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
   python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
+  python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
 """
 
 from absl import flags
@@ -21,7 +22,7 @@ _DEFAULTS = DataConfig()
 
 def define_flags() -> None:
     """Defines this program's flags."""
-    flags.DEFINE_string("corpus", _DEFAULTS.corpus, "files or multi30k.")
+    flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"Where the text comes from: {', '.join(corpora.NAMES)}.")
     for split in corpora.SPLITS:
         for side in ("source", "target"):
             flags.DEFINE_string(f"{split}_{side}", None, f"corpus=files: {side} side of {split}; .gz .bz2 .xz too.")
@@ -41,17 +42,27 @@ def main(argv: list[str]) -> None:
     """Prepares what the flags say and prints what was kept."""
     del argv  # every setting is a flag
     config = DataConfig(**{name: FLAGS[name].value for name in vars(_DEFAULTS)})
-    prepared = prepare(_corpus(), config, FLAGS.data_dir, report=lambda line: print(line, flush=True))
+    corpus = corpora.of_config(config, FLAGS.download_dir, _paths(), _report)
+    prepared = prepare(corpus, config, FLAGS.data_dir, _report)
     print(_table(prepared))
 
 
-def _corpus() -> corpora.Corpus:
-    if FLAGS.corpus == "multi30k":
-        return corpora.multi30k(FLAGS.source_language, FLAGS.target_language, FLAGS.download_dir)
-    if FLAGS.corpus != "files":
-        raise InputError(f"--corpus={FLAGS.corpus}: unknown; valid: files, multi30k")
-    paths = {split: (FLAGS[f"{split}_source"].value, FLAGS[f"{split}_target"].value) for split in corpora.SPLITS}
-    return corpora.files({split: sides for split, sides in paths.items() if any(sides)})
+def _report(line: str) -> None:
+    print(line, flush=True)
+
+
+def _paths() -> dict[str, corpora.Paths]:
+    """The text files that were given, by split."""
+    paths: dict[str, corpora.Paths] = {}
+    for split in corpora.SPLITS:
+        source, target = (FLAGS[f"{split}_{side}"].value for side in ("source", "target"))
+        if source is None and target is None:
+            continue
+        if source is None or (target is None) != FLAGS.tsv:
+            needed = f"--{split}_source alone" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
+            raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, {needed} must be given")
+        paths[split] = (source, target)
+    return paths
 
 
 def _table(prepared: PreparedData) -> str:

@@ -39,7 +39,17 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
             raise InputError(
                 f"{url}: cannot be downloaded ({error}); where there is no internet, put the file at {path}"
             ) from error
-    if sha256 is not None and (found := checksum(path)) != sha256:
+    if sha256 is not None:
+        verify(path, sha256)
+
+
+def verify(path: str | Path, sha256: str) -> None:
+    """Checks a file's checksum.
+
+    Raises:
+        InputError: the file cannot be read, or its SHA-256 is another one.
+    """
+    if (found := checksum(path)) != sha256:
         raise InputError(f"{path}: SHA-256 is {found}, expected {sha256}; delete the file to download it again")
 
 

