@@ -1,0 +1,76 @@
+"""Peak memory of a training step against the vocabulary's size.
+
+    python benchmarks/loss_memory.py [--tokens=4096] [--vocab_sizes=8000,37000]
+
+Each size runs in a process of its own. What is printed is the rise of the peak
+over an idle process with TensorFlow in it, less the weights and the optimizer.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str, float]:
+    """Runs three steps of `tokens` target tokens; mebibytes."""
+    import numpy as np
+    import tensorflow as tf
+
+    from t2t_keras.config import TrainConfig
+    from t2t_keras.model import Transformer
+    from t2t_keras.training.step import TrainingStep
+
+    rng = np.random.default_rng(1)
+    shape = (tokens // length, length)
+    batch = {side: rng.integers(3, vocab_size, shape).astype(np.int32) for side in ("source", "target")}
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    tf.matmul(tf.ones([512, 512]), tf.ones([512, 512]))  # whatever the libraries take when first used
+    idle = _peak_mib()
+    with strategy.scope():
+        model = Transformer.from_preset(preset, vocab_size=vocab_size)
+        model.build()
+    step = TrainingStep(model, TrainConfig(), strategy)
+    dataset = tf.data.Dataset.from_tensors(batch).repeat()
+    step.run(iter(strategy.distribute_datasets_from_function(lambda _: dataset)), 3)
+    state = 3 * 4 * model.count_params() / 2**20
+    return {"peak": _peak_mib() - idle, "weights and optimizer": state, "the rest": _peak_mib() - idle - state}
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="tiny")
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--vocab_sizes", default="8000,37000")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.worker:
+        print(json.dumps(measure(flags.preset, flags.worker, flags.tokens, flags.length)))
+        return
+    rests = []
+    print(
+        "| vocabulary | peak MiB | weights and optimizer MiB | the rest MiB | logits would be MiB |\n|---|---|---|---|---|"
+    )
+    for vocab_size in map(int, flags.vocab_sizes.split(",")):
+        command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], f"--worker={vocab_size}"]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        numbers = json.loads(lines[-1])
+        rests.append(numbers["the rest"])
+        logits = 4 * flags.tokens * vocab_size / 2**20
+        cells = " | ".join(f"{number:,.0f}" for number in (*numbers.values(), logits))
+        print(f"| {vocab_size:,} | {cells} |", flush=True)
+    print(f"\nthe rest at the largest vocabulary / at the smallest: {rests[-1] / rests[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

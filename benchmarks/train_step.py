@@ -1,0 +1,107 @@
+"""Training speed: ours against the same network elsewhere, turn by turn, and against its matrix products alone.
+
+    python benchmarks/train_step.py --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
+    python benchmarks/train_step.py --data_dir=data/multi30k --preset=base --tokens_per_batch=1024
+
+An engine whose packages are missing is left out with a note. `--python marian=PATH`
+runs an engine with another environment's interpreter.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np
+
+from benchmarks.turns import Worker, take_turns
+from t2t_keras import presets
+from t2t_keras.data.batching import plan_epoch
+from t2t_keras.data.prepare import PreparedData
+
+ENGINES = ("ours", "keras_layers", "keras_hub", "marian", "products")
+
+
+def write_batches(data_dir: str, tokens_per_batch: int, count: int, path: str) -> tuple[int, int, float]:
+    """The first batches of an epoch; returns the vocabulary's size, the real target tokens and the targets' fill."""
+    data = PreparedData.open(data_dir)
+    corpus = data.split("train")
+    plan = plan_epoch(corpus.source_lengths, corpus.target_lengths, tokens_per_batch, seed=1, epoch=0)
+    arrays = {}
+    for i in range(min(count, plan.num_batches)):
+        _, source_len, target_len = plan.shape(i)
+        arrays[f"source_{i}"] = corpus.source_ids(plan.rows(i), source_len)
+        arrays[f"target_{i}"] = corpus.target_ids(plan.rows(i), target_len)
+    np.savez(path, **arrays)
+    targets = [array for name, array in arrays.items() if name.startswith("target")]
+    tokens = sum(int((array != 0).sum()) for array in targets)
+    return data.tokenizer.vocab_size, tokens, tokens / sum(array.size for array in targets)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
+    parser.add_argument("--preset", default="tiny", help="sizes")
+    parser.add_argument("--tokens_per_batch", type=int, default=4096)
+    parser.add_argument("--batches", type=int, default=8, help="batches a turn")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dropout_rate", type=float, default=0.1)
+    parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
+    parser.add_argument("--python", action="append", default=[], help="ENGINE=interpreter")
+    parser.add_argument("--output", help="also write the numbers to this JSON file")
+    flags = parser.parse_args()
+    model = presets.preset(flags.preset).model
+    with tempfile.TemporaryDirectory() as folder:
+        batches, sizes_path = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
+        vocab_size, tokens, fill = write_batches(flags.data_dir, flags.tokens_per_batch, flags.batches, batches)
+        sizes = {
+            **{key: getattr(model, key) for key in ("d_model", "d_ff", "num_heads")},
+            "num_layers": model.num_encoder_layers,
+            "vocab_size": vocab_size,
+            "dropout_rate": flags.dropout_rate,
+        }
+        with open(sizes_path, "w") as file:
+            json.dump(sizes, file)
+        interpreters = dict(item.split("=", 1) for item in flags.python)
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_step_engines.py")
+        workers = []
+        for engine in flags.engines.split(","):
+            command = [interpreters.get(engine, sys.executable), script, engine, batches, sizes_path]
+            worker = Worker(engine, command, os.path.join(folder, f"{engine}.log"))
+            if worker.failure:
+                print(f"{engine} is left out: {worker.failure}", file=sys.stderr)
+            else:
+                workers.append(worker)
+        take_turns(workers, flags.rounds)
+        report(workers, sizes, flags.batches, tokens, fill, flags.output)
+        for worker in workers:
+            worker.close()
+
+
+def report(workers: list[Worker], sizes: dict, batches: int, tokens: int, fill: float, output: str | None) -> None:
+    """Prints the table."""
+    rates = {worker.name: tokens / worker.median("seconds") for worker in workers}
+    print(f"{sizes}\n{batches} batches, {tokens} target tokens, fill of the targets {fill:.3f}\n")
+    print("| engine | target tokens/s | ours / it | ms/step | CPU s/step | peak GiB | parameters | quiet turns |")
+    print("|---|---|---|---|---|---|---|---|")
+    for worker in workers:
+        rate = rates[worker.name]
+        ratio = f"{rates['ours'] / rate:.2f}" if "ours" in rates else ""
+        print(
+            f"| {worker.name} | {rate:,.0f} | {ratio} | {worker.median('seconds') / batches * 1e3:,.0f} "
+            f"| {worker.median('cpu_seconds') / batches:.2f} | {worker.median('peak_gib'):.2f} "
+            f"| {worker.about['parameters']:,} | {len(worker.turns)} |"
+        )
+    peers = [rate for name, rate in rates.items() if name not in ("ours", "products")]
+    if peers and "ours" in rates:
+        print(f"\nours / best peer: {rates['ours'] / max(peers):.2f}")
+    if output:
+        with open(output, "w") as file:
+            json.dump({"sizes": sizes, "rates": rates, "turns": {w.name: w.turns for w in workers}}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Engines in processes of their own, run turn by turn, so that all meet the same machine.
+
+A worker calls `serve`; a driver makes a `Worker` an engine and calls `take_turns`.
+A turn counts only while other processes leave the machine alone.
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_FOREIGN_LIMIT = 0.05  # of the machine's processor time
+_TRIES = 4
+
+
+def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
+    """The worker's side: says what it is, then does `work` whenever it is told to, until its input ends."""
+    print(json.dumps({"ready": about}), flush=True)
+    for line in sys.stdin:
+        if line.strip() != "go":
+            break
+        begun, cpu = time.perf_counter(), time.process_time()
+        result = work()
+        numbers = {
+            "seconds": time.perf_counter() - begun,
+            "cpu_seconds": time.process_time() - cpu,
+            "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        }
+        print(json.dumps({"done": {**numbers, **result}}), flush=True)
+
+
+class Worker:
+    """The driver's side of one engine."""
+
+    def __init__(self, name: str, command: list[str], log_path: str) -> None:
+        """Starts the engine and waits until it is ready; `failure` is the end of its log if it is not."""
+        self.name, self.turns, self.noisy_turns = name, [], []
+        with open(log_path, "w") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self.about = (self._answer() or {}).get("ready")
+        self.failure = ""
+        if self.about is None:
+            with open(log_path) as log:
+                self.failure = (log.read().strip().splitlines() or ["no output"])[-1]
+
+    def turn(self) -> None:
+        """Has the work done once, again if the machine was not quiet."""
+        for _ in range(_TRIES):
+            before, begun = _busy_seconds(), time.perf_counter()
+            self._process.stdin.write("go\n")
+            self._process.stdin.flush()
+            done = (self._answer() or {}).get("done")
+            if done is None:
+                raise RuntimeError(f"{self.name} died; see its log")
+            wall = time.perf_counter() - begun
+            foreign = (_busy_seconds() - before - done["cpu_seconds"]) / wall / os.cpu_count()
+            if foreign < _FOREIGN_LIMIT:
+                self.turns.append(done)
+                return
+            self.noisy_turns.append(done)
+
+    def median(self, key: str) -> float:
+        """Of the quiet turns, or of the noisy ones if there was no quiet one."""
+        return statistics.median(turn[key] for turn in self.turns or self.noisy_turns)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _answer(self) -> dict[str, Any] | None:
+        while line := self._process.stdout.readline():
+            if line.startswith(('{"ready"', '{"done"')):
+                return json.loads(line)
+        return None
+
+
+def take_turns(workers: list[Worker], rounds: int) -> None:
+    """One warm-up round, then `rounds` that count."""
+    for round_number in range(rounds + 1):
+        for worker in workers:
+            worker.turn()
+            if round_number == 0:
+                worker.turns, worker.noisy_turns = [], []
+        print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)
+
+
+def _busy_seconds() -> float:
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, *_ = (int(field) for field in file.readline().split()[1:])
+    return (user + nice + system + irq + softirq) / _TICKS
