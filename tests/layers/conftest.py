@@ -1,0 +1,27 @@
+"""What the tests of the layers share."""
+
+import pathlib
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))  # for numpy_oracle
+
+
+@pytest.fixture(autouse=True)
+def random_seed():
+    keras.utils.set_random_seed(7)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture
+def mixed_bfloat16():
+    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.mixed_precision.set_dtype_policy("float32")

@@ -1,0 +1,82 @@
+"""The paper's formulas in float64 NumPy, one head and one position at a time, from section 3 alone."""
+
+import math
+
+import numpy as np
+
+
+def numbers(weight) -> np.ndarray:
+    """A Keras variable's value in float64."""
+    return np.asarray(weight.value if hasattr(weight, "value") else weight, dtype=np.float64)
+
+
+def randomise(layer, rng, scale: float = 0.3) -> None:
+    """Gives every weight of a built layer, biases and normalisations too, values that matter."""
+    for weight in layer.trainable_variables:
+        around = 1.0 if weight.path.endswith("scale") else 0.0
+        weight.assign(around + scale * rng.standard_normal(tuple(weight.shape)).astype("float32"))
+
+
+def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Equation 1 for one head: [query_len, d_key], [key_len, d_key], [key_len, d_value], bool [query_len, key_len]."""
+    outputs = []
+    for query, allowed in zip(queries, mask, strict=True):
+        scores = [query @ key / math.sqrt(len(key)) if ok else -math.inf for key, ok in zip(keys, allowed, strict=True)]
+        exponentials = [math.exp(score - max(scores)) for score in scores]
+        shares = [exponential / sum(exponentials) for exponential in exponentials]
+        outputs.append(sum(share * value for share, value in zip(shares, values, strict=True)))
+    return np.stack(outputs)
+
+
+def multi_head_attention(layer, query: np.ndarray, memory: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Section 3.2.2 with a `MultiHeadAttention` layer's weights; mask is bool [batch, query_len, key_len]."""
+
+    def projected(x: np.ndarray, name: str) -> np.ndarray:
+        kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
+        return x @ numbers(kernel) + (0.0 if bias is None else numbers(bias))
+
+    outputs = []
+    for sentence_query, sentence_memory, sentence_mask in zip(query, memory, mask, strict=True):
+        queries, keys, values = (
+            np.split(projected(x, name), layer.num_heads, axis=-1)
+            for x, name in ((sentence_query, "query"), (sentence_memory, "key"), (sentence_memory, "value"))
+        )
+        heads = [attention(q, k, v, sentence_mask) for q, k, v in zip(queries, keys, values, strict=True)]
+        outputs.append(projected(np.concatenate(heads, axis=-1), "output"))
+    return np.stack(outputs)
+
+
+def layer_norm(layer, x: np.ndarray) -> np.ndarray:
+    deviation = np.sqrt(x.var(-1, keepdims=True) + layer.epsilon)
+    return (x - x.mean(-1, keepdims=True)) / deviation * numbers(layer.scale) + numbers(layer.offset)
+
+
+def feed_forward(layer, x: np.ndarray) -> np.ndarray:
+    """Equation 2."""
+    inner = np.maximum(0.0, x @ numbers(layer.inner_kernel) + numbers(layer.inner_bias))
+    return inner @ numbers(layer.outer_kernel) + numbers(layer.outer_bias)
+
+
+def add_and_norm(residual, x: np.ndarray, sublayer) -> np.ndarray:
+    if residual.norm_position == "post":
+        return layer_norm(residual.norm, x + sublayer(x))
+    return x + sublayer(layer_norm(residual.norm, x))
+
+
+def encoder_layer(layer, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The left half of Figure 1; mask is bool [batch, source_len, source_len]."""
+    x = add_and_norm(layer.self_attention_residual, x, lambda y: multi_head_attention(layer.self_attention, y, y, mask))
+    return add_and_norm(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
+
+
+def decoder_layer(layer, x: np.ndarray, memory: np.ndarray, self_mask: np.ndarray, cross_mask: np.ndarray):
+    """The right half of Figure 1; masks are bool [batch, target_len, key_len]."""
+    x = add_and_norm(
+        layer.self_attention_residual, x, lambda y: multi_head_attention(layer.self_attention, y, y, self_mask)
+    )
+    x = add_and_norm(
+        layer.cross_attention_residual,
+        x,
+        lambda y: multi_head_attention(layer.cross_attention, y, memory, cross_mask),
+    )
+    return add_and_norm(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))

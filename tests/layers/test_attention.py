@@ -1,0 +1,126 @@
+"""Attention against the formulas written out in NumPy, and what masks must do."""
+
+import numpy as np
+import numpy_oracle
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from t2t_keras.layers import MultiHeadAttention, causal_mask, scaled_dot_product_attention
+
+
+def test_scaled_dot_product_attention_equals_the_formula(rng):
+    queries, keys, values = (rng.standard_normal((n, d)) for n, d in ((4, 6), (5, 6), (5, 3)))
+    mask = rng.random((4, 5)) < 0.6
+    mask[:, 0] = True
+    outputs, weights = scaled_dot_product_attention(
+        *(ops.convert_to_tensor(x, "float32") for x in (queries, keys, values)), mask
+    )
+    assert tuple(weights.shape) == (4, 5)
+    np.testing.assert_allclose(np.array(weights).sum(-1), 1.0, rtol=1e-6)
+    assert np.all(np.array(weights)[~mask] == 0)
+    np.testing.assert_allclose(outputs, numpy_oracle.attention(queries, keys, values, mask), atol=1e-6)
+
+
+def test_without_a_mask_every_query_attends_to_every_key(rng):
+    x = rng.standard_normal((2, 3, 4)).astype("float32")
+    everything = np.ones((3, 3), bool)
+    np.testing.assert_array_equal(
+        scaled_dot_product_attention(x, x, x)[0], scaled_dot_product_attention(x, x, x, everything)[0]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_query_that_may_attend_to_nothing_attends_equally(rng, dtype):
+    x = ops.cast(rng.standard_normal((4, 8)), dtype)
+    _, weights = scaled_dot_product_attention(x, x, x, np.zeros((4, 4), bool))
+    np.testing.assert_allclose(ops.cast(weights, "float32"), 0.25, rtol=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_hidden_keys_weigh_exactly_nothing(rng, dtype):
+    x = ops.cast(10 * rng.standard_normal((4, 8)), dtype)
+    _, weights = scaled_dot_product_attention(x, x, x, np.array([True, True, False, True]))
+    assert np.all(np.array(ops.cast(weights, "float32"))[:, 2] == 0)
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize(("num_heads", "d_key", "d_value"), [(1, 8, None), (2, 4, None), (4, 3, 5)])
+def test_multi_head_attention_equals_the_formula(rng, num_heads, d_key, d_value, use_bias):
+    query, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 5, 6))
+    mask = rng.random((2, 4, 5)) < 0.6
+    mask[..., 0] = True
+    layer = MultiHeadAttention(num_heads, d_key, d_value, use_bias=use_bias)
+    layer.build((None, None, 8), (None, None, 6))
+    numpy_oracle.randomise(layer, rng)
+    outputs = layer(query.astype("float32"), memory.astype("float32"), mask[:, None])
+    assert tuple(outputs.shape) == (2, 4, 8)
+    expected = numpy_oracle.multi_head_attention(layer, query, memory, mask)
+    np.testing.assert_allclose(outputs, expected, atol=2e-5)
+
+
+def test_self_attention_equals_the_formula(rng):
+    """The same tensor as query and memory may take another way through the layer."""
+    x = rng.standard_normal((2, 4, 8))
+    mask = np.broadcast_to(np.array(causal_mask(4))[0], (2, 4, 4))
+    layer = MultiHeadAttention(2, 4)
+    layer.build((None, None, 8), (None, None, 8))
+    numpy_oracle.randomise(layer, rng)
+    x32 = ops.convert_to_tensor(x, "float32")
+    expected = numpy_oracle.multi_head_attention(layer, x, x, mask)
+    np.testing.assert_allclose(layer(x32, x32, causal_mask(4)), expected, atol=2e-5)
+    np.testing.assert_allclose(layer(x32, ops.copy(x32), causal_mask(4)), expected, atol=2e-5)
+
+
+def test_fully_masked_rows_and_their_gradients_are_finite(rng):
+    layer = MultiHeadAttention(2, 4)
+    x = tf.constant(rng.standard_normal((2, 3, 8)), tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        outputs = layer(x, x, np.zeros((2, 1, 1, 3), bool))
+    assert np.all(np.isfinite(outputs))
+    assert np.all(np.isfinite(tape.gradient(outputs, x)))
+
+
+def test_projected_memory_has_heads_first(rng):
+    layer = MultiHeadAttention(2, 4, 3)
+    layer.build((None, None, 8), (None, None, 8))
+    keys, values = layer.project_memory(ops.convert_to_tensor(rng.standard_normal((2, 5, 8)), "float32"))
+    assert tuple(keys.shape) == (2, 2, 5, 4)
+    assert tuple(values.shape) == (2, 2, 5, 3)
+
+
+def test_attending_to_projected_memory_equals_the_call(rng):
+    query, memory = (ops.convert_to_tensor(rng.standard_normal((2, n, 8)), "float32") for n in (4, 5))
+    layer = MultiHeadAttention(2, 4)
+    mask = np.array([True, True, True, False, True])
+    outputs = layer(query, memory, mask)
+    np.testing.assert_allclose(layer.attend(query, *layer.project_memory(memory), mask), outputs, atol=1e-6)
+
+
+def test_attention_dropout_acts_in_training_and_is_a_function_of_the_seed(rng):
+    x = ops.convert_to_tensor(rng.standard_normal((2, 5, 8)), "float32")
+    layer = MultiHeadAttention(2, 4, dropout_rate=0.5)
+    seed, other = ops.convert_to_tensor([1, 2], "int32"), ops.convert_to_tensor([1, 3], "int32")
+    calm, dropped = np.array(layer(x, x, seed=seed)), np.array(layer(x, x, seed=seed, training=True))
+    np.testing.assert_array_equal(dropped, layer(x, x, seed=seed, training=True))
+    assert np.abs(dropped - calm).max() > 1e-3
+    assert np.abs(dropped - np.array(layer(x, x, seed=other, training=True))).max() > 1e-3
+    np.testing.assert_array_equal(calm, layer(x, x))
+
+
+@pytest.mark.parametrize("argument", ["num_heads", "d_key", "d_value"])
+def test_sizes_below_one_are_refused(argument):
+    with pytest.raises(ValueError, match=rf"`{argument}` must be at least 1, got 0"):
+        MultiHeadAttention(**{"num_heads": 2, "d_key": 4, argument: 0})
+
+
+def test_a_bad_dropout_rate_is_refused():
+    with pytest.raises(ValueError, match=r"`rate` must be in \[0, 1\), got 1"):
+        MultiHeadAttention(2, 4, dropout_rate=1)
+
+
+def test_a_layer_without_bias_has_four_matrices():
+    layer = MultiHeadAttention(2, 4, use_bias=False)
+    layer.build((None, None, 8), (None, None, 8))
+    assert layer.count_params() == 4 * 8 * 8

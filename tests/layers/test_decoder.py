@@ -1,0 +1,95 @@
+"""The right half of Figure 1 against NumPy, and one position at a time against all at once."""
+
+import numpy as np
+import numpy_oracle
+import pytest
+from keras import ops
+
+from t2t_keras.layers import Decoder, DecoderLayer, causal_mask
+
+SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+@pytest.mark.parametrize("changes", [{}, {"d_key": 3, "d_value": 5, "use_attention_bias": False}])
+def test_a_layer_equals_figure_1(rng, norm_position, changes):
+    layer = DecoderLayer(**{**SIZES, **changes}, norm_position=norm_position)
+    layer.build((None, None, 8), (None, None, 6))
+    numpy_oracle.randomise(layer, rng)
+    x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 6))
+    cross_mask = np.array([[True, True, False], [True, True, True]])
+    outputs = layer(x.astype("float32"), memory.astype("float32"), causal_mask(4), cross_mask[:, None, None])
+    causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 4, 4))
+    expected = numpy_oracle.decoder_layer(layer, x, memory, causal, np.repeat(cross_mask[:, None], 4, 1))
+    np.testing.assert_allclose(outputs, expected, atol=5e-5)
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_position):
+    decoder = Decoder(2, {**SIZES, "norm_position": norm_position})
+    decoder.build((None, None, 8), (None, None, 8))
+    numpy_oracle.randomise(decoder, rng)
+    x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 8))
+    causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 4, 4))
+    expected = x
+    for layer in decoder.layers:
+        expected = numpy_oracle.decoder_layer(layer, expected, memory, causal, np.ones((2, 4, 3), bool))
+    if norm_position == "pre":
+        expected = numpy_oracle.layer_norm(decoder.final_norm, expected)
+    outputs = decoder(x.astype("float32"), memory.astype("float32"), causal_mask(4))
+    np.testing.assert_allclose(outputs, expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+def test_later_positions_change_nothing_before_them(rng, norm_position):
+    decoder = Decoder(2, {**SIZES, "norm_position": norm_position})
+    x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (6, 3))
+    outputs = np.array(decoder(x, memory, causal_mask(6)))
+    for position in range(1, 6):
+        changed = x.copy()
+        changed[:, position:] += rng.standard_normal((2, 6 - position, 8)).astype("float32")
+        perturbed = np.array(decoder(changed, memory, causal_mask(6)))
+        np.testing.assert_array_equal(perturbed[:, :position], outputs[:, :position])
+        assert np.all(np.abs(perturbed[:, position] - outputs[:, position]).max(-1) > 1e-3)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_position": "pre"}, {"d_value": 6, "use_attention_bias": False}])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
+    decoder = Decoder(2, {**SIZES, **changes})
+    decoder.build((None, None, 8), (None, None, 8))
+    numpy_oracle.randomise(decoder, rng)
+    batch, length = 2, 5
+    x = rng.standard_normal((batch * beam_size, length, 8)).astype("float32")
+    memory = rng.standard_normal((batch, 3, 8)).astype("float32")
+    mask = np.array([[True, True, False], [True, True, True]])[:, None, None]
+    expected = decoder(x, np.repeat(memory, beam_size, 0), causal_mask(length), np.repeat(mask, beam_size, 0))
+
+    cache = decoder.start_cache(ops.convert_to_tensor(memory), beam_size, length + 2)
+    past = cache["self_attention"]
+    assert tuple(past[0]["keys"].shape) == (batch * beam_size, 2, length + 2, 4)
+    assert tuple(cache["memory"][0]["keys"].shape) == (batch, 2, 3, 4)
+    for position in range(length):
+        outputs, past = decoder.step(x[:, position : position + 1], {**cache, "self_attention": past}, position, mask)
+        np.testing.assert_allclose(outputs[:, 0], expected[:, position], atol=1e-5)
+
+
+def test_every_dropout_site_has_a_mask_of_its_own(rng):
+    """Taking away any one rate changes the outcome, and layers of one stack differ."""
+    names = ("dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
+    x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (4, 3))
+    seed = ops.convert_to_tensor([1, 2], "int32")
+    reference = Decoder(2, {**SIZES, **dict.fromkeys(names, 0.4)})
+    outcome = np.array(reference(x, memory, seed=seed, training=True))
+    np.testing.assert_array_equal(outcome, reference(x, memory, seed=seed, training=True))
+    for name in names:
+        other = Decoder(2, {**SIZES, **dict.fromkeys(names, 0.4), name: 0.0})
+        other.build(x.shape, memory.shape)
+        for weight, value in zip(other.trainable_variables, reference.trainable_variables, strict=True):
+            weight.assign(value)
+        assert np.abs(np.array(other(x, memory, seed=seed, training=True)) - outcome).max() > 1e-3
+
+
+def test_a_stack_without_layers_is_refused():
+    with pytest.raises(ValueError, match="`num_layers` must be at least 1, got -1"):
+        Decoder(-1, SIZES)

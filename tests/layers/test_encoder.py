@@ -1,0 +1,73 @@
+"""The left half of Figure 1 against NumPy, and what padding must not change."""
+
+import numpy as np
+import numpy_oracle
+import pytest
+from keras import ops
+
+from t2t_keras.layers import Encoder, EncoderLayer
+
+SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+@pytest.mark.parametrize("changes", [{}, {"d_key": 3, "d_value": 5, "use_attention_bias": False}])
+def test_a_layer_equals_figure_1(rng, norm_position, changes):
+    layer = EncoderLayer(**{**SIZES, **changes}, norm_position=norm_position)
+    layer.build((None, None, 8))
+    numpy_oracle.randomise(layer, rng)
+    x = rng.standard_normal((2, 4, 8))
+    mask = np.array([[True, True, True, False], [True, True, True, True]])
+    outputs = layer(x.astype("float32"), mask[:, None, None])
+    expected = numpy_oracle.encoder_layer(layer, x, np.repeat(mask[:, None], 4, 1))
+    np.testing.assert_allclose(outputs, expected, atol=5e-5)
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_position):
+    encoder = Encoder(3, {**SIZES, "norm_position": norm_position})
+    encoder.build((None, None, 8))
+    numpy_oracle.randomise(encoder, rng)
+    x = rng.standard_normal((2, 4, 8))
+    expected = x
+    for layer in encoder.layers:
+        expected = numpy_oracle.encoder_layer(layer, expected, np.ones((2, 4, 4), bool))
+    if norm_position == "pre":
+        expected = numpy_oracle.layer_norm(encoder.final_norm, expected)
+    else:
+        assert encoder.final_norm is None
+    np.testing.assert_allclose(encoder(x.astype("float32")), expected, atol=2e-4)
+
+
+def test_padding_changes_no_real_position(rng):
+    encoder = Encoder(2, SIZES)
+    x = rng.standard_normal((2, 4, 8)).astype("float32")
+    noise = rng.standard_normal((2, 3, 8)).astype("float32")
+    mask = np.array([True] * 4 + [False] * 3)
+    padded = encoder(np.concatenate([x, noise], 1), mask)
+    np.testing.assert_allclose(padded[:, :4], encoder(x), atol=1e-5)
+
+
+def test_dropout_differs_between_layers_and_sites_and_is_a_function_of_the_seed(rng):
+    rates = {"dropout_rate": 0.3, "attention_dropout_rate": 0.3, "relu_dropout_rate": 0.3}
+    encoder = Encoder(2, {**SIZES, **rates})
+    x = rng.standard_normal((2, 4, 8)).astype("float32")
+    seeds = [ops.convert_to_tensor(seed, "int32") for seed in ([1, 2], [1, 3], [2, 2])]
+    dropped = [np.array(encoder(x, seed=seed, training=True)) for seed in seeds]
+    np.testing.assert_array_equal(dropped[0], encoder(x, seed=seeds[0], training=True))
+    assert np.abs(dropped[0] - dropped[1]).max() > 1e-3
+    assert np.abs(dropped[0] - dropped[2]).max() > 1e-3
+    np.testing.assert_array_equal(encoder(x, seed=seeds[0]), encoder(x))
+
+
+def test_without_a_seed_training_draws_a_new_mask_each_time(rng):
+    encoder = Encoder(1, {**SIZES, "dropout_rate": 0.3})
+    x = rng.standard_normal((2, 4, 8)).astype("float32")
+    assert np.abs(np.array(encoder(x, training=True)) - np.array(encoder(x, training=True))).max() > 1e-3
+
+
+def test_a_stack_without_layers_and_an_unknown_norm_position_are_refused():
+    with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
+        Encoder(0, SIZES)
+    with pytest.raises(ValueError, match="`norm_position` must be 'post' or 'pre', got 'both'"):
+        EncoderLayer(**SIZES, norm_position="both")

@@ -1,0 +1,40 @@
+import numpy as np
+import numpy_oracle
+import pytest
+from keras import ops
+
+from t2t_keras.layers import FeedForward
+
+
+def test_it_equals_equation_2(rng):
+    layer = FeedForward(12)
+    layer.build((None, None, 6))
+    numpy_oracle.randomise(layer, rng)
+    x = rng.standard_normal((2, 3, 6))
+    outputs = layer(x.astype("float32"))
+    np.testing.assert_allclose(outputs, numpy_oracle.feed_forward(layer, x), atol=1e-5)
+    assert layer.count_params() == 6 * 12 + 12 + 12 * 6 + 6
+
+
+def test_positions_do_not_touch_each_other(rng):
+    layer = FeedForward(12)
+    x = rng.standard_normal((1, 5, 6)).astype("float32")
+    outputs = np.array(layer(x))
+    for position in range(5):
+        np.testing.assert_allclose(layer(x[:, position : position + 1])[:, 0], outputs[:, position], atol=1e-6)
+
+
+def test_relu_dropout_acts_in_training_on_the_inner_activations(rng):
+    layer = FeedForward(64, dropout_rate=0.5)
+    x = rng.standard_normal((2, 3, 6)).astype("float32")
+    seed = ops.convert_to_tensor([1, 2], "int32")
+    calm, dropped = np.array(layer(x, seed=seed)), np.array(layer(x, seed=seed, training=True))
+    np.testing.assert_array_equal(calm, layer(x))
+    np.testing.assert_array_equal(dropped, layer(x, seed=seed, training=True))
+    assert np.abs(dropped - calm).max() > 1e-3
+    assert np.all(dropped != 0)
+
+
+def test_a_width_below_one_is_refused():
+    with pytest.raises(ValueError, match="`d_ff` must be at least 1, got 0"):
+        FeedForward(0)

@@ -1,0 +1,21 @@
+import keras
+import numpy as np
+import pytest
+
+from t2t_keras.layers import causal_mask, padding_mask
+
+
+def test_padding_mask_is_true_on_tokens():
+    mask = padding_mask(np.array([[5, 1, 0], [7, 8, 1]]))
+    assert keras.backend.standardize_dtype(mask.dtype) == "bool"
+    assert np.array(mask).tolist() == [[[[True, True, False]]], [[[True, True, True]]]]
+
+
+@pytest.mark.parametrize("length", [1, 4, keras.ops.convert_to_tensor(4)])
+def test_causal_mask_lets_a_query_see_itself_and_what_came_before(length):
+    mask = np.array(causal_mask(length))
+    assert mask.dtype == bool
+    assert mask.shape == (1, 1, int(length), int(length))
+    for query in range(int(length)):
+        for key in range(int(length)):
+            assert mask[0, 0, query, key] == (key <= query)

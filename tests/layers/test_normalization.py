@@ -1,0 +1,39 @@
+import keras
+import numpy as np
+import numpy_oracle
+import pytest
+
+from t2t_keras.layers import LayerNormalization
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (2, 3, 4, 6)])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1])
+def test_it_equals_the_formula(rng, shape, epsilon):
+    layer = LayerNormalization(epsilon)
+    layer.build(shape)
+    numpy_oracle.randomise(layer, rng)
+    x = 3.0 + rng.standard_normal(shape)
+    np.testing.assert_allclose(layer(x.astype("float32")), numpy_oracle.layer_norm(layer, x), atol=1e-5)
+
+
+def test_it_starts_as_mean_0_and_deviation_1(rng):
+    outputs = np.array(LayerNormalization()(5.0 + 2.0 * rng.standard_normal((4, 64)).astype("float32")))
+    np.testing.assert_allclose(outputs.mean(-1), 0.0, atol=1e-5)
+    np.testing.assert_allclose(outputs.std(-1), 1.0, atol=1e-4)
+
+
+def test_equal_elements_give_the_offset_and_no_nan():
+    assert np.all(np.array(LayerNormalization()(np.full((2, 8), 1e4, "float32"))) == 0)
+
+
+def test_it_computes_in_float32_under_mixed_precision(rng, mixed_bfloat16):
+    layer = LayerNormalization()
+    layer.build((None, 64))
+    scale = layer.scale
+    scale.assign(np.full(64, 1.001, "float32"))  # bfloat16 would make this 1
+    x = keras.ops.cast(rng.standard_normal((200, 64)), "bfloat16")
+    outputs = keras.ops.cast(layer(x), "float32")
+    assert keras.backend.standardize_dtype(layer(x).dtype) == "bfloat16"
+    expected = numpy_oracle.layer_norm(layer, np.array(keras.ops.cast(x, "float32"), np.float64))
+    # Rounded once at the end, to 8 bits: half a unit in the last place.
+    np.testing.assert_allclose(outputs, expected, rtol=2.0**-8)
