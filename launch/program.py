@@ -11,6 +11,7 @@ from absl import app, logging
 
 from t2t_keras.errors import InputError
 
+
 def run(main: Callable[[list[str]], None]) -> None:
     """Parses the flags and calls `main`; bad input becomes one line and exit status 1.
 
@@ -19,6 +20,7 @@ def run(main: Callable[[list[str]], None]) -> None:
     """
     logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: _guarded(main, argv))
+
 
 def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
     if len(argv) > 1:
@@ -33,6 +35,7 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+
 
 def _fail(message: str) -> None:
     print(f"error: {message}", file=sys.stderr)

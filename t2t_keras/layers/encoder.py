@@ -79,9 +79,7 @@ class EncoderLayer(keras.layers.Layer):
         self.feed_forward.build(input_shape)
         self.feed_forward_residual.build(input_shape)
 
-    def call(
-        self, inputs: Tensor, self_attention_mask: Tensor | None = None, seed: Tensor | None = None
-    ) -> Tensor:
+    def call(self, inputs: Tensor, self_attention_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
         def self_attention(x: Tensor) -> Tensor:
             return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
 
@@ -132,9 +130,7 @@ class Encoder(keras.layers.Layer):
         if self.final_norm is not None:
             self.final_norm.build(input_shape)
 
-    def call(
-        self, inputs: Tensor, self_attention_mask: Tensor | None = None, seed: Tensor | None = None
-    ) -> Tensor:
+    def call(self, inputs: Tensor, self_attention_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
         x = inputs
         for index, layer in enumerate(self.layers):
             x = layer(x, self_attention_mask, seed=fold_in(seed, index))

@@ -13,7 +13,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Residual(keras.layers.Layer):
-    """"Add & Norm" of Figure 1, around a sub-layer.
+    """The "Add & Norm" of Figure 1, around a sub-layer.
 
     Args:
         norm_position: "post": LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4);

@@ -103,4 +103,3 @@ def write_slice(cache: Tensor, position: Tensor, update: Tensor) -> Tensor:
 
 
 __all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "write_slice"]
-
