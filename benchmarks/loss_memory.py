@@ -59,9 +59,8 @@ def main() -> None:
         print(json.dumps(measure(flags.preset, flags.worker, flags.tokens, flags.length)))
         return
     rests = []
-    print(
-        "| vocabulary | peak MiB | weights and optimizer MiB | the rest MiB | logits would be MiB |\n|---|---|---|---|---|"
-    )
+    print("| vocabulary | peak MiB | weights and optimizer MiB | the rest MiB | logits would be MiB |")
+    print("|---|---|---|---|---|")
     for vocab_size in map(int, flags.vocab_sizes.split(",")):
         command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], f"--worker={vocab_size}"]
         lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()

@@ -42,6 +42,7 @@ def write_batches(data_dir: str, tokens_per_batch: int, count: int, path: str) -
 
 
 def main() -> None:
+    """Makes the batches, runs the engines, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
     parser.add_argument("--preset", default="tiny", help="sizes")

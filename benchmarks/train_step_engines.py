@@ -287,6 +287,7 @@ ENGINES = {engine.__name__: engine for engine in (ours, keras_layers, keras_hub,
 
 
 def main() -> None:
+    """Runs one engine until its input ends."""
     engine, batches_path, sizes_path = sys.argv[1:]
     batches = read_batches(batches_path)
     with open(sizes_path) as file:

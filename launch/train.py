@@ -29,7 +29,12 @@ _REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a
 
 
 def main(argv: list[str]) -> None:
-    del argv
+    """Trains the run that the flags describe.
+
+    Raises:
+        InputError: the flags, the data or the run are at fault, or training diverged.
+    """
+    del argv  # every setting is a flag
     run = Run(_MODEL_DIR.value)
     strategy = make_strategy(_STRATEGY.value, _REPLICAS.value)
     data = PreparedData.open(_data_dir(run))
