@@ -121,6 +121,11 @@ def evaluate(
     )
 
 
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """sacreBLEU's BLEU alone, 0 to 100; see `sacrebleu_scores`."""
+    return sacrebleu.metrics.BLEU().corpus_score(list(hypotheses), [list(references)]).score
+
+
 def sacrebleu_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
     """BLEU, chrF and TER as sacreBLEU computes them by default, on cased, detokenised text.
 
