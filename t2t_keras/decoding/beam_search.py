@@ -7,7 +7,10 @@ with N = batch * beam, the beams of a sentence side by side. A cache is a dict o
 - "self_attention": a nest of tensors [N, ...] that follow their hypothesis: only
   the search knows that it reorders them,
 - "memory": a nest of tensors [batch, ...] computed once per source sentence: never
-  reordered, never tiled, and read only.
+  tiled, and read only.
+
+Sentences that are done leave the computation, so that batch shrinks from step to
+step: whatever else a step function knows of a sentence belongs into the memory too.
 """
 
 from collections.abc import Callable
@@ -96,7 +99,7 @@ def beam_search(
     max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
 
     def step(*state: Any) -> SearchState:
-        return _advance(step_fn, SearchState(*state), cache["memory"], max_lengths, length_penalty)
+        return _advance(step_fn, SearchState(*state), max_lengths, length_penalty)
 
     start = search_state.start_state(cache, max_lengths, beam_size, start_id=PAD_ID)
     shapes = search_state.state_shapes(start)
@@ -104,13 +107,9 @@ def beam_search(
     return _result(SearchState(*end), max_lengths, length_penalty)
 
 
-def _advance(
-    step_fn: StepFunction, state: SearchState, memory: Any, max_lengths: tf.Tensor, alpha: float
-) -> SearchState:
+def _advance(step_fn: StepFunction, state: SearchState, max_lengths: tf.Tensor, alpha: float) -> SearchState:
     """One step: extend, sort out what ends, let the rest live on, see who is done."""
-    cache = {"position": state.position, "self_attention": state.self_attention, "memory": memory}
-    logits, cache = step_fn(tf.reshape(state.living.token_ids, [-1]), cache)  # --> [N, vocab]
-    candidates = _best_candidates(tf.cast(logits, tf.float32), state.living.log_probs)
+    candidates, cache = _extend(step_fn, state)
     length = state.length + 1
     ends = candidates.token_ids == EOS_ID
     finished = _finish(state.finished, candidates, ends & ~state.done[:, tf.newaxis], length, alpha)
@@ -119,19 +118,36 @@ def _advance(
     # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
     bound = best_attainable_score(log_probs[:, 0], max_lengths, alpha)
-    return SearchState(
+    stepped = SearchState(
         length=length,
         done=state.done | (length >= max_lengths) | (finished.scores[:, -1] >= bound),
         living=Living(living.token_ids, log_probs),
         finished=finished,
         history=history,
+        open_sentences=state.open_sentences,
         position=cache["position"],
-        self_attention=search_state.reorder_rows(cache["self_attention"], parents),
+        self_attention=cache["self_attention"],
+        memory=state.memory,
     )
+    return search_state.move_caches(stepped, parents)
+
+
+def _extend(step_fn: StepFunction, state: SearchState) -> tuple[_Candidates, Cache]:
+    """The best continuations in the open sentences (DEAD in all others), and the step function's cache."""
+    living = Living(*(tf.gather(values, state.open_sentences) for values in state.living))
+    cache = {"position": state.position, "self_attention": state.self_attention, "memory": state.memory}
+    logits, cache = step_fn(tf.reshape(living.token_ids, [-1]), cache)  # --> [N, vocab]
+    found = _best_candidates(tf.cast(logits, tf.float32), living.log_probs)  # --> [open, candidates]
+    defaults = _Candidates(DEAD, PAD_ID, 0)
+    spread = (
+        search_state.spread(values, state.open_sentences, state.done, default)
+        for values, default in zip(found, defaults, strict=True)
+    )
+    return _Candidates(*spread), cache  # --> [batch, candidates]
 
 
 def _best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor) -> _Candidates:
-    """The best continuations, [batch, 2 * beam] (one if the beam is one).
+    """The best continuations, [open, 2 * beam] (one if the beam is one).
 
     Of 2 * beam candidates at most beam end (each hypothesis has one end symbol),
     so that beam others are left. A hypothesis cannot have more than 2 * beam of
@@ -146,7 +162,7 @@ def _best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor) -> _Candida
     largest = tf.gather(tf.nn.softmax(logits), token_ids[:, :1], batch_dims=1)
     log_probs = best_logits - best_logits[:, :1] + tf.math.log(largest)
     log_probs = tf.where(token_ids == PAD_ID, DEAD, log_probs) + tf.reshape(living_log_probs, [-1, 1])
-    best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [batch, candidates]
+    best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [open, candidates]
     token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
     return _Candidates(best, token_ids, places // per_row)
 

@@ -1,7 +1,8 @@
 """What a search carries from step to step, and the moves that beams make.
 
-Axes: batch (sentences), beam (hypotheses a sentence), N = batch * beam rows as
-the step function sees them, the beams of a sentence side by side.
+Axes: batch (sentences), beam (hypotheses a sentence), open (sentences that the step
+function still works on), N = open * beam rows as the step function sees them, the
+beams of a sentence side by side.
 """
 
 from typing import Any, NamedTuple
@@ -60,8 +61,11 @@ class SearchState(NamedTuple):
         living: the living hypotheses.
         finished: the finished hypotheses.
         history: the living hypotheses' earlier tokens.
+        open_sentences: [open] int32, those of the batch that the caches still hold: all that
+            are not done, and perhaps some that are.
         position: the cache's entry of that name.
-        self_attention: the cache's entry of that name, rows in the order of `living`.
+        self_attention: the cache's entry of that name, rows in the order of `open_sentences` and `living`.
+        memory: the cache's entry of that name, rows in the order of `open_sentences`.
     """
 
     length: tf.Tensor
@@ -69,8 +73,10 @@ class SearchState(NamedTuple):
     living: Living
     finished: Finished
     history: History
+    open_sentences: tf.Tensor
     position: tf.Tensor
     self_attention: Any
+    memory: Any
 
 
 def start_state(cache: dict[str, Any], max_lengths: tf.Tensor, beam_size: int, start_id: int) -> SearchState:
@@ -94,8 +100,10 @@ def start_state(cache: dict[str, Any], max_lengths: tf.Tensor, beam_size: int, s
             tf.fill(shape, DEAD), tf.fill(shape, DEAD), tf.zeros(shape, tf.int32), tf.zeros(shape, tf.int32)
         ),
         history=History(empty, empty),
+        open_sentences=tf.range(shape[0]),
         position=cache["position"],
         self_attention=cache["self_attention"],
+        memory=cache["memory"],
     )
 
 
@@ -104,16 +112,20 @@ def state_shapes(state: SearchState) -> SearchState:
     beam_size = state.living.log_probs.shape[1]
     slots = tf.TensorShape([None, beam_size])
     steps = tf.TensorShape([None, None, beam_size])
+
+    def any_rows(value: tf.Tensor) -> tf.TensorShape:
+        return tf.TensorShape([None]) + value.shape[1:]
+
     return SearchState(
         length=state.length.shape,
         done=tf.TensorShape([None]),
         living=Living(slots, slots),
         finished=Finished(slots, slots, slots, slots),
         history=History(steps, steps),
+        open_sentences=tf.TensorShape([None]),
         position=state.position.shape,
-        self_attention=tf.nest.map_structure(
-            lambda rows: tf.TensorShape([None]) + rows.shape[1:], state.self_attention
-        ),
+        self_attention=tf.nest.map_structure(any_rows, state.self_attention),
+        memory=tf.nest.map_structure(any_rows, state.memory),
     )
 
 
@@ -130,21 +142,58 @@ def gather_slots(values: Any, slots: tf.Tensor) -> Any:
     return tf.nest.map_structure(lambda value: tf.gather(value, slots, batch_dims=1), values)
 
 
-def reorder_rows(rows: Any, parents: tf.Tensor) -> Any:
-    """Lets whatever belongs to a hypothesis follow it into its new slot.
+def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: float | int) -> tf.Tensor:
+    """Rows of some sentences as rows of the whole batch.
 
     Args:
-        rows: a nest of tensors [N, ...].
-        parents: [batch, beam] int32, the slot that each hypothesis comes from.
+        values: [open, width].
+        sentences: [open] int32, which sentences these are.
+        like: a tensor [batch, ...].
+        default: what the rows of all other sentences are filled with.
 
     Returns:
-        The nest, rows reordered within their sentence.
+        [batch, width].
     """
-    batch, beam = tf.shape(parents)[0], parents.shape[1]
-    if beam == 1:
-        return rows
-    flat = tf.reshape(parents + beam * tf.range(batch)[:, tf.newaxis], [-1])  # --> [N]
-    return tf.nest.map_structure(lambda value: tf.gather(value, flat), rows)
+    empty = tf.fill([tf.shape(like)[0], values.shape[1]], tf.constant(default, values.dtype))
+    return tf.tensor_scatter_nd_update(empty, sentences[:, tf.newaxis], values)
+
+
+def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
+    """Lets the caches' rows follow their hypotheses, and leaves out sentences that are done.
+
+    Keys and values of the self-attention are copied anyway, so that leaving some out costs
+    nothing; the memory would not be, hence nothing is left out before a quarter is done.
+
+    Args:
+        state: after a step, but for its caches.
+        parents: [batch, beam] int32, the slot that each living hypothesis comes from.
+    """
+    is_open = ~tf.gather(state.done, state.open_sentences)
+    shrink = 4 * tf.reduce_sum(tf.cast(is_open, tf.int32)) <= 3 * tf.size(is_open)
+    places = tf.cast(tf.where(is_open | ~shrink)[:, 0], tf.int32)  # --> [open]
+    sentences = tf.gather(state.open_sentences, places)
+    beam = parents.shape[1]
+    rows = tf.gather(parents, sentences) + beam * places[:, tf.newaxis]  # --> [open, beam]
+    moved = beam > 1 or shrink
+    return state._replace(
+        open_sentences=sentences,
+        self_attention=_gather_if(moved, state.self_attention, tf.reshape(rows, [-1])),
+        memory=_gather_if(shrink, state.memory, places),
+    )
+
+
+def _gather_if(condition: tf.Tensor | bool, values: Any, rows: tf.Tensor) -> Any:
+    """Rows of a nest, if the condition holds; else the nest, which must then have just these rows."""
+    flat = tf.nest.flatten(values)
+
+    def gather() -> list[tf.Tensor]:
+        return [tf.gather(value, rows) for value in flat]
+
+    if condition is True:
+        flat = gather()
+    elif flat:
+        flat = tf.cond(condition, gather, lambda: flat)
+    return tf.nest.pack_sequence_as(values, flat)
 
 
 def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:

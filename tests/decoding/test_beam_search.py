@@ -63,8 +63,8 @@ def assert_same(found: list[tuple], expected: list[tuple]) -> None:
     np.testing.assert_allclose([f[1:] for f in found], [e[1:] for e in expected], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
-@pytest.mark.parametrize("beam", [1, 2, 3, 5])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.5])
+@pytest.mark.parametrize("beam", [1, 2, 5])
 def test_equals_reference_beam_search(beam, alpha):
     limits = [6, 1, 5, 12, 3, 8]
     for seed, end_bias in [(1, 0.0), (2, -2.0), (3, 1.5), (4, -6.0)]:
@@ -76,7 +76,7 @@ def test_equals_reference_beam_search(beam, alpha):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.4])
-@pytest.mark.parametrize(("vocab", "limit"), [(5, 5), (6, 4), (7, 4), (4, 6)])
+@pytest.mark.parametrize(("vocab", "limit"), [(5, 6), (7, 4)])
 def test_wide_beam_finds_every_optimum(vocab, limit, alpha):
     # The last step has the most candidates, those that do not end included: none of them may be crowded out.
     wide = (vocab - 2) ** (limit - 1) * (vocab - 1)
@@ -238,3 +238,21 @@ def test_misuse_names_the_argument(beam, alpha, name):
     model = ScriptedModel.random(1, batch=1, vocab=5)
     with pytest.raises(ValueError, match=name):
         beam_search(model.step, model.start_cache(1), tf.constant([3]), beam, alpha)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_sentences_that_are_done_leave_the_computation(beam):
+    model = ScriptedModel.random(14, batch=8, vocab=12, end_bias=-40.0)
+    limits = [2, 2, 9, 2, 6, 2, 2, 9]
+    rows = []
+
+    def watched_step(token_ids, cache):
+        assert len(token_ids) == beam * len(cache["memory"][0]) == len(cache["self_attention"]["code"])
+        rows.append(len(token_ids) // beam)
+        return model.step(token_ids, cache)
+
+    result = beam_search(watched_step, model.start_cache(beam), tf.constant(limits), beam, 0.6)
+    assert rows == [8, 8, 3, 3, 3, 3, 2, 2, 2]
+    for sentence, limit in enumerate(limits):
+        expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, alpha=0.6)
+        assert_same(hypotheses(SearchResult(*(part.numpy() for part in result)), sentence), expected)
