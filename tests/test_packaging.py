@@ -1,0 +1,217 @@
+"""What is installed and what the documents say: names, commands, links and code are what they claim to be."""
+
+import ast
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import t2t_keras
+from t2t_keras.config import TrainConfig
+from t2t_keras.data.cleaning import REASONS
+from t2t_keras.data.corpora import NAMES
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run_python(code: str, *arguments: str, cwd: Path = ROOT, path: Path = ROOT, stdin: str = "") -> str:
+    """Standard output of an interpreter of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-P", "-c", code, *arguments]
+    done = subprocess.run(command, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def commands() -> dict[str, str]:
+    """The console commands of setup.py and the programs they stand for."""
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    (value,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "COMMANDS"]
+    return ast.literal_eval(value)
+
+
+def documented(*languages: str) -> list[tuple[str, str]]:
+    """The code blocks of all documents in some languages: the document's name and the block."""
+    found = []
+    for document in DOCUMENTS:
+        blocks = BLOCK.findall(document.read_text(encoding="utf-8"))
+        found += [(document.name, code) for language, code in blocks if language in languages]
+    return found
+
+
+def documented_commands() -> list[tuple[str, list[str]]]:
+    """Every line of a block without a language, as a shell splits it; comments and redirections left out."""
+    found = []
+    for name, code in documented("", "sh"):
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            ends = [index for index, word in enumerate(words) if word in ("<", ">", "|", "&")]
+            while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                words = words[1:]
+                ends = [index - 1 for index in ends]
+            found.append((name, words[: min(ends, default=None)]))
+    return [(name, words) for name, words in found if words]
+
+
+def python_commands(package: str) -> list[tuple[str, str, list[str]]]:
+    """Those of the form `python -m package.program flags`: document, program, flags."""
+    prefix = f"{package}."
+    return [
+        (name, words[2].removeprefix(prefix), words[3:])
+        for name, words in documented_commands()
+        if words[:2] == ["python", "-m"] and words[2].startswith(prefix)
+    ]
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(t2t_keras.__all__) == t2t_keras.__all__
+    for name in t2t_keras.__all__:
+        value = getattr(t2t_keras, name)
+        assert name in dir(t2t_keras)
+        assert getattr(value, "__name__", name).split(".")[-1] == name
+    with pytest.raises(AttributeError, match="no attribute 'Perceiver'"):
+        _ = t2t_keras.Perceiver
+
+
+def test_the_package_is_light_until_a_name_is_asked_for() -> None:
+    code = "import sys, t2t_keras; t2t_keras.ModelConfig; print({'keras', 'tensorflow', 'numpy'} & set(sys.modules))"
+    assert run_python(code) == "set()\n"
+
+
+def test_layers_and_model_ask_for_no_tensorflow() -> None:
+    """Whoever imports it must be Keras's backend, or the kernels for that backend."""
+    code = """
+import builtins
+real_import = builtins.__import__
+
+def watched(name, globals=None, locals=None, fromlist=(), level=0):
+    importer = (globals or {}).get("__name__", "")
+    if name.split(".")[0] == "tensorflow" and importer.startswith("t2t_keras"):
+        print(importer)
+    return real_import(name, globals, locals, fromlist, level)
+
+builtins.__import__ = watched
+from t2t_keras import Transformer, layers, losses, presets, schedules
+from t2t_keras.data import tokenizer
+print("imported")
+"""
+    importers = run_python(code).splitlines()
+    assert set(importers) <= {"t2t_keras.layers.kernels.tensorflow", "imported"} and "imported" in importers
+
+
+def test_every_program_has_a_command_and_every_command_a_program() -> None:
+    defines_run = set()
+    for path in (ROOT / "launch").glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        if "run" in functions and not functions["run"].args.args:
+            defines_run.add(path.stem)
+    assert set(commands().values()) == defines_run
+
+
+def test_what_is_built_holds_the_programs_and_the_type_marker(tmp_path: Path) -> None:
+    build = ["setup.py", "-q", "build_py", f"--build-lib={tmp_path}"]
+    subprocess.run([sys.executable, *build], cwd=ROOT, check=True, capture_output=True, text=True)
+    in_repository = {path.relative_to(ROOT) for path in (ROOT / "t2t_keras").rglob("*.py")}
+    in_repository |= {Path("t2t_keras/launch", path.name) for path in (ROOT / "launch").glob("*.py")}
+    assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*.py")} == in_repository
+    assert (tmp_path / "t2t_keras/py.typed").is_file()
+    code = "from t2t_keras.launch import program; print(program.__file__)"
+    assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
+
+
+def test_documented_programs_take_the_flags_they_are_given() -> None:
+    """Each is parsed by the program itself, settings included."""
+    code = """
+import importlib, json, sys
+from absl import flags
+from t2t_keras import config, presets
+
+failures = []
+for document, program, arguments in json.load(sys.stdin):
+    for name in [name for name in sys.modules if name.split(".")[0] == "launch"]:
+        del sys.modules[name]
+    flags.FLAGS.__dict__["__flags"].clear()
+    flags.FLAGS.unparse_flags()
+    try:
+        importlib.import_module(f"launch.{program}")
+        rest = flags.FLAGS([program, *arguments])[1:]
+        if rest:
+            failures.append(f"{document}: {program} takes no {rest}")
+        values = flags.FLAGS.flag_values_dict()
+        if values.get("preset"):
+            presets.preset(values["preset"])
+        config.override(config.Config(), values.get("set") or [])
+    except Exception as error:
+        failures.append(f"{document}: {program} {arguments}: {error!r}")
+print(json.dumps(failures))
+"""
+    found = python_commands("launch")
+    programs = {program for _, program, _ in found}
+    assert programs == set(commands().values())
+    assert json.loads(run_python(code, stdin=json.dumps(found))) == []
+
+
+def test_documented_benchmarks_take_the_flags_they_are_given() -> None:
+    for document, program, arguments in python_commands("benchmarks"):
+        source = (ROOT / "benchmarks" / f"{program}.py").read_text(encoding="utf-8")
+        for flag in arguments:
+            assert f'"{flag.split("=")[0]}"' in source, f"{document}: {program} has no {flag}"
+
+
+def test_every_other_documented_command_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for document, words in documented_commands():
+        if words[0] == "make":
+            assert words[1] in targets, f"{document}: make {words[1]}"
+        elif words[0] == "python":
+            assert words[1] == "-m" and words[2].split(".")[0] in ("launch", "benchmarks", "venv"), (document, words)
+        elif words[0].startswith("t2t-"):
+            assert words[0] in commands(), f"{document}: {words[0]}"
+        else:
+            assert words[0] in ("cd", "git", "pip", "source", "tensorboard"), (document, words)
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        assert set(re.findall(r"`(t2t-[a-z]+)`", text)) <= set(commands()), document.name
+        assert {f"launch.{name}" for name in commands().values()} >= set(re.findall(r"\blaunch\.\w+", text)) - {
+            "launch.NAME"
+        }, document.name
+
+
+def test_links_of_the_documents_lead_somewhere() -> None:
+    for document in DOCUMENTS:
+        for link in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
+            if not link.startswith("https://"):
+                assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_documents_describe_every_setting_corpus_and_reason() -> None:
+    training = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    data = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+    for field in dataclasses.fields(TrainConfig):
+        assert f"`{field.name}`" in training or f"`train.{field.name}`" in training, field.name
+    for name in (*NAMES, *REASONS):
+        assert f"`{name}`" in data, name
+
+
+def test_code_in_the_readme_runs(tmp_path: Path) -> None:
+    """Block after block, as a reader would, but on a small corpus and for a moment."""
+    blocks = [code for name, code in documented("python") if name == "README.md"]
+    assert len(blocks) == 2
+    words = ["one", "two", "three", "four", "five", "six", "seven"]
+    lines = [" ".join(words[(row // 7**place) % 7] for place in range(4)) for row in range(1500)]
+    (tmp_path / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("\n".join(line.upper() for line in lines) + "\n", encoding="utf-8")
+    code = "\n".join(blocks).replace("vocab_size=8000", "vocab_size=290").replace("max_minutes=30", "max_steps=2")
+    code = code.replace('"train.max_steps=2"', '"train.max_steps=2", "model.num_encoder_layers=1"')
+    assert "max_steps=2" in code and "num_encoder_layers=1" in code
+    score = float(run_python(code, cwd=tmp_path).splitlines()[-1].split()[-1])
+    assert score < 0
