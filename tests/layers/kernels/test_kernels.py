@@ -1,0 +1,159 @@
+"""The TensorFlow kernels against the plain ones they stand for: values, gradients, shapes unknown until run."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.kernels import plain
+from t2t_keras.layers.kernels import tensorflow as fast
+
+TYPES = [tf.float32, tf.bfloat16]
+
+
+def values_and_gradients(function, *arguments):
+    """The result, and the gradients of a sum that weighs its elements differently."""
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        outputs = function(*arguments)
+        weighted = tf.cast(outputs, tf.float32) * tf.reshape(
+            tf.cos(tf.range(tf.size(outputs), dtype=tf.float32)), tf.shape(outputs)
+        )
+        loss = tf.reduce_sum(weighted)
+    gradients = tape.gradient(loss, arguments)
+    return [tf.convert_to_tensor(x) for x in (outputs, *gradients)]
+
+
+def assert_same(fast_results, plain_results, tolerance: float) -> None:
+    for quick, reference in zip(fast_results, plain_results, strict=True):
+        assert quick.dtype == reference.dtype
+        assert quick.shape == reference.shape
+        scale = np.abs(tf.cast(reference, tf.float32)).max()
+        np.testing.assert_allclose(
+            tf.cast(quick, tf.float32), tf.cast(reference, tf.float32), atol=tolerance * scale, rtol=tolerance
+        )
+
+
+def tolerance(dtype) -> float:
+    """A few units in the last place: 24 bits, or 8."""
+    return 2e-5 if dtype == tf.float32 else 2e-2
+
+
+def test_tensorflow_runs_its_own_versions():
+    for name in kernels.__all__:
+        assert getattr(kernels, name) is getattr(fast, name)
+        assert callable(getattr(plain, name))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(5,), (3, 4, 5), (2, 3, 4, 5)])
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_linear(rng, dtype, shape, use_bias):
+    x = tf.cast(rng.standard_normal((2, *shape)), dtype)
+    kernel = tf.constant(rng.standard_normal((5, 7)), tf.float32)
+    bias = tf.constant(rng.standard_normal(7), tf.float32)
+    if use_bias:
+        pair = [values_and_gradients(module.linear, x, kernel, bias) for module in (fast, plain)]
+    else:
+        pair = [
+            values_and_gradients(lambda x, k, m=module: m.linear(x, k, None), x, kernel) for module in (fast, plain)
+        ]
+    assert_same(*pair, tolerance(dtype))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(6, 16), (2, 3, 16), (2, 2, 3, 16)])
+def test_layer_normalization(rng, dtype, shape):
+    """The gradient written out against autodiff of the plain formula."""
+    x = tf.cast(2.0 + 3.0 * rng.standard_normal(shape), dtype)
+    scale, offset = (tf.constant(rng.standard_normal(16), tf.float32) for _ in range(2))
+    pair = [
+        values_and_gradients(lambda *arguments, m=module: m.layer_normalization(*arguments, 1e-3), x, scale, offset)
+        for module in (fast, plain)
+    ]
+    assert_same(*pair, tolerance(dtype))
+
+
+def test_layer_normalization_of_equal_elements_has_finite_gradients():
+    results = values_and_gradients(
+        lambda x: fast.layer_normalization(x, tf.ones(8), tf.zeros(8), 1e-6), tf.fill((3, 8), 5.0)
+    )
+    assert all(np.all(np.isfinite(result)) for result in results)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4)])
+def test_embedding_lookup(rng, shape):
+    """Repeated ids add up in the gradient."""
+    table = tf.constant(rng.standard_normal((6, 5)), tf.float32)
+    token_ids = tf.constant(rng.integers(0, 3, shape), tf.int32)
+    pair = [
+        values_and_gradients(lambda t, m=module: m.embedding_lookup(t, token_ids), table) for module in (fast, plain)
+    ]
+    assert_same(*pair, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("position", [0, 2, 4])
+def test_write_slice(rng, dtype, position):
+    cache, update = (tf.cast(rng.standard_normal((2, 3, n, 4)), dtype) for n in (5, 1))
+    results = [module.write_slice(cache, tf.constant(position), update) for module in (fast, plain)]
+    np.testing.assert_array_equal(*(tf.cast(result, tf.float32) for result in results))
+    np.testing.assert_array_equal(*(tf.cast(x, tf.float32) for x in (results[0][:, :, position], update[:, :, 0])))
+    others = [i for i in range(5) if i != position]
+    expected = tf.gather(cache, others, axis=2)
+    np.testing.assert_array_equal(*(tf.cast(x, tf.float32) for x in (tf.gather(results[0], others, axis=2), expected)))
+
+
+@pytest.mark.parametrize("module", [fast, plain])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.013, 0.5])
+def test_dropout_has_the_same_statistics(module, dtype, rate):
+    x = tf.ones((300, 333), dtype)
+    outputs, gradient = values_and_gradients(lambda x: module.dropout(x, rate, tf.constant([3, 4])), x)
+    assert outputs.dtype == dtype
+    outputs = np.array(tf.cast(outputs, tf.float32))
+    noise = 4 * (rate * (1 - rate) / outputs.size) ** 0.5
+    assert abs(np.mean(outputs == 0) - rate) < noise + 0.005
+    # bfloat16 rounds the factor 1 / (1 - rate) to 8 bits
+    assert abs(outputs.mean() - 1.0) < noise / (1 - rate) + (2.0**-8 if dtype == tf.bfloat16 else 0.0)
+    np.testing.assert_array_equal(np.array(tf.cast(gradient, tf.float32)) == 0, outputs == 0)
+
+
+@pytest.mark.parametrize("module", [fast, plain])
+def test_dropout_of_seeds_that_differ_by_little_is_independent(module):
+    """Seeds of neighbouring sites differ by a constant; shifted by it or not, their masks must not agree."""
+    count, shift = 200_000, 2 * 69069
+    x = tf.ones(count)
+    masks = [np.array(module.dropout(x, 0.5, tf.constant([10 + d, 77 + d]))) != 0 for d in (0, 1, shift)]
+    for i, one in enumerate(masks):
+        for other in masks[i + 1 :]:
+            for lag in (0, 1, shift):
+                agreement = np.mean(one[lag:] == other[: count - lag])
+                assert abs(agreement - 0.5) < 4.5 * 0.5 / (count - lag) ** 0.5
+
+
+@pytest.mark.parametrize("module", [fast, plain])
+def test_dropout_is_the_same_in_a_graph_of_unknown_shape_and_compiled(module):
+    x, seed = tf.ones((7, 9)), tf.constant([1, 2])
+    eager = module.dropout(x, 0.3, seed)
+    traced = tf.function(
+        lambda x, s: module.dropout(x, 0.3, s),
+        input_signature=[tf.TensorSpec([None, None]), tf.TensorSpec([2], tf.int32)],
+    )
+    np.testing.assert_array_equal(traced(x, seed), eager)
+    compiled = tf.function(lambda x, s: module.dropout(x, 0.3, s), jit_compile=True)
+    np.testing.assert_array_equal(compiled(x, seed), eager)
+
+
+def test_kernels_run_in_a_graph_of_unknown_shapes(rng):
+    kernel, scale = tf.constant(rng.standard_normal((5, 5)), tf.float32), tf.ones(5)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 5])])
+    def traced(x):
+        y = fast.layer_normalization(fast.linear(x, kernel, scale), scale, scale, 1e-6)
+        assert y.shape.as_list() == [None, None, 5]
+        return y
+
+    x = tf.constant(rng.standard_normal((2, 3, 5)), tf.float32)
+    expected = plain.layer_normalization(plain.linear(x, kernel, scale), scale, scale, 1e-6)
+    np.testing.assert_allclose(traced(x), expected, atol=1e-5)

@@ -1,0 +1,112 @@
+"""Dropout as a function of its seed, and seeds that do not collide."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from t2t_keras.layers import Dropout
+from t2t_keras.layers.dropout import fold_in
+
+
+def seed(*words: int):
+    return ops.convert_to_tensor(words, "int32")
+
+
+def kept(layer: Dropout, of_seed, shape=(100, 100)) -> np.ndarray:
+    return np.array(layer(np.ones(shape, "float32"), seed=of_seed, training=True)) != 0
+
+
+def test_it_acts_in_training_only(rng):
+    x = rng.standard_normal((3, 4)).astype("float32")
+    layer = Dropout(0.5)
+    for training in (None, False):
+        np.testing.assert_array_equal(layer(x, seed=seed(1, 2), training=training), x)
+    np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
+    assert np.any(np.array(layer(x, seed=seed(1, 2), training=True)) == 0)
+
+
+def test_the_mask_is_a_function_of_the_seed_alone():
+    first = kept(Dropout(0.3), seed(5, 6))
+    Dropout(0.3)(np.ones((3, 3), "float32"), training=True)
+    np.testing.assert_array_equal(first, kept(Dropout(0.3), seed(5, 6)))
+    layer = Dropout(0.3)
+    traced = tf.function(lambda s: layer(tf.ones((100, 100)), seed=s, training=True))
+    np.testing.assert_array_equal(first, np.array(traced(seed(5, 6))) != 0)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9, 0.013])
+def test_rate_and_mean_are_right(rate):
+    shape = (400, 500)
+    outputs = np.array(Dropout(rate)(np.ones(shape, "float32"), seed=seed(3, 4), training=True))
+    assert len(np.unique(outputs)) == 2
+    # Four standard deviations of a share of 200,000, and the rounding of the rate that is allowed.
+    noise = 4 * (rate * (1 - rate) / outputs.size) ** 0.5
+    assert abs(np.mean(outputs == 0) - rate) < noise + 0.005
+    assert abs(outputs.mean() - 1.0) < noise / (1 - rate)
+
+
+def test_other_seeds_give_independent_masks():
+    masks = {
+        words: kept(Dropout(0.5), seed(*words)) for words in [(1, 2), (1, 3), (2, 2), (2, 3), (0, 0), (-1, 2**31 - 1)]
+    }
+    for one, other in itertools.combinations(masks.values(), 2):
+        assert abs(np.mean(one == other) - 0.5) < 4 * 0.5 / 100
+
+
+def test_a_mask_has_no_pattern_along_its_axes():
+    mask = kept(Dropout(0.5), seed(1, 2), (256, 256)).astype("float64") - 0.5
+    spectrum = np.abs(np.fft.fft2(mask)) ** 2 / (0.25 * mask.size)
+    # For white noise each of 65,536 powers is exponential with mean 1: more than 25 has probability 1e-6 in all.
+    assert spectrum.max() < 25
+
+
+def test_without_a_seed_every_call_draws_its_own():
+    layer = Dropout(0.5)
+    assert not np.array_equal(kept(layer, None), kept(layer, None))
+    assert not np.array_equal(kept(Dropout(0.5), None), kept(Dropout(0.5), None))
+
+
+def test_the_type_stays_and_the_gradient_has_the_same_mask():
+    x = tf.ones((50, 50), tf.bfloat16)
+    layer = Dropout(0.5, dtype="bfloat16")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        outputs = layer(x, seed=seed(1, 2), training=True)
+    assert outputs.dtype == tf.bfloat16
+    np.testing.assert_array_equal(tf.cast(tape.gradient(outputs, x), tf.float32), tf.cast(outputs, tf.float32))
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 2])
+def test_a_rate_outside_0_to_1_is_refused(rate):
+    with pytest.raises(ValueError, match=rf"`rate` must be in \[0, 1\), got {rate}"):
+        Dropout(rate)
+
+
+def test_fold_in_of_no_seed_is_no_seed():
+    assert fold_in(None, 3) is None
+
+
+def test_fold_in_gives_int32_and_wraps_around():
+    folded = fold_in(seed(2**31 - 1, -(2**31)), 4)
+    assert folded.dtype == tf.int32
+    expected = [(word * 1664525 + 9 * 69069 + 2**31) % 2**32 - 2**31 for word in (2**31 - 1, -(2**31))]
+    assert np.array(folded).tolist() == expected
+
+
+def test_seeds_of_all_sites_layers_replicas_and_steps_differ():
+    """A model folds in the stack, the part, the layer and the site; a trainer the step and the replica."""
+    steps = np.random.default_rng(1).integers(-(2**31), 2**31, (200, 2)).astype("int32")
+    replicas = [fold_in(steps, replica) for replica in range(8)]
+    sites = []
+    for replica, stack in itertools.product(replicas, range(2)):
+        of_stack = fold_in(replica, stack)
+        sites.append(fold_in(of_stack, 0))
+        for layer in range(6):
+            of_layer = fold_in(fold_in(of_stack, 1), layer)
+            sites += [fold_in(of_layer, site) for site in range(6)]
+    seeds = np.concatenate(sites)  # --> [steps * replicas * sites, 2]
+    assert seeds.shape == (200 * 8 * 2 * 37, 2)
+    assert len(np.unique(seeds, axis=0)) == len(seeds)
