@@ -256,3 +256,14 @@ def test_sentences_that_are_done_leave_the_computation(beam):
     for sentence, limit in enumerate(limits):
         expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, alpha=0.6)
         assert_same(hypotheses(SearchResult(*(part.numpy() for part in result)), sentence), expected)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_broken_model_ends_at_the_limit(beam):
+    """Logits that are no numbers give no hypothesis, and spare the other sentences."""
+    model = ScriptedModel.random(15, batch=2, vocab=7)
+    expected = reference_search.beam_search(model.next_log_probs(1), limit=4, beam=beam, alpha=0.6)
+    model.tables[0] = np.nan
+    result = search(model, [6, 4], beam)
+    assert not result.lengths[0].any() and not result.token_ids[0].any()
+    assert_same(hypotheses(result, 1), expected)
