@@ -3,11 +3,12 @@
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 
 # Before TensorFlow is imported: its start-up notices are of no use to the users of these programs.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from absl import app, logging
+from absl import app, flags, logging
 
 from t2t_keras.errors import InputError
 
@@ -19,7 +20,15 @@ def run(main: Callable[[list[str]], None]) -> None:
         main: takes the arguments that are not flags, of which there may be none.
     """
     logging.set_verbosity(logging.WARNING)
+    _describe(sys.modules[main.__module__])
     app.run(lambda argv: _guarded(main, argv))
+
+
+def _describe(module: ModuleType) -> None:
+    """Lets --help show a module's own text and flags, also where a console command is the main module."""
+    sys.modules["__main__"].__doc__ = module.__doc__
+    for flag in flags.FLAGS.get_key_flags_for_module(module):
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
 
 def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
