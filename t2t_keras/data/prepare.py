@@ -239,7 +239,7 @@ def _train_vocabulary(config: DataConfig, data_dir: Path, pairs: int, report: Ca
             used += len(pair)
             yield from pair
 
-    train_tokenizer(sentences(), config.vocab_size, data_dir / _VOCABULARY)
+    train_tokenizer(sentences(), config.vocab_size, data_dir / _VOCABULARY, config.lowercase)
     return used
 
 

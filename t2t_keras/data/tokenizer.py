@@ -4,13 +4,17 @@ The model file is the single source of truth: `Tokenizer` runs it in Python and
 `Tokenizer.graph_tokenizer` runs the very same bytes inside a TensorFlow graph.
 """
 
+import contextlib
 import io
 import re
-from collections.abc import Iterable, Sequence
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from t2t_keras.config import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.data.writing import replacing
@@ -23,6 +27,8 @@ MAX_PIECE_CHARACTERS = 16
 # Characters that make up the rarest 0.01 % of a text do not get an entry of
 # their own; byte fallback spells them without loss.
 _CHARACTER_COVERAGE = 0.9999
+
+_SURROGATES = (0xD800, 0xDFFF)  # no characters of their own
 
 _TOO_MANY_ENTRIES = re.compile(r"value <= (\d+)")
 _TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")
@@ -129,17 +135,21 @@ class Tokenizer:
         return plain
 
 
-def train_tokenizer(sentences: Iterable[str], vocab_size: int, output_path: str | Path) -> Tokenizer:
+def train_tokenizer(
+    sentences: Iterable[str], vocab_size: int, output_path: str | Path, lowercase: bool = False
+) -> Tokenizer:
     """Trains a byte-pair vocabulary and writes its model file (section 5.1 of the paper).
 
     The text is not normalised (SentencePiece's default would rewrite characters
     such as "½"), and a character without an entry is spelled in bytes, so that
-    decoding gives back what was encoded. The same sentences give the same file.
+    decoding gives back what was encoded, but for runs of blanks. The same sentences give the same file.
 
     Args:
         sentences: the text of both languages, without line breaks.
         vocab_size: entries of the vocabulary, special symbols included.
         output_path: where the model file is written.
+        lowercase: whether the model lowercases what it encodes, in Python and in the
+            graph alike, character by character.
 
     Returns:
         The trained tokenizer.
@@ -152,26 +162,56 @@ def train_tokenizer(sentences: Iterable[str], vocab_size: int, output_path: str 
     """
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
-            model_writer=model,
-            vocab_size=vocab_size,
-            model_type="bpe",
-            byte_fallback=True,
-            normalization_rule_name="identity",
-            character_coverage=_CHARACTER_COVERAGE,
-            max_sentencepiece_length=MAX_PIECE_CHARACTERS,
-            pad_id=PAD_ID,
-            eos_id=EOS_ID,
-            unk_id=UNK_ID,
-            bos_id=-1,
-            minloglevel=2,
-        )
+        with _normalization(lowercase) as normalization:
+            _train(sentences, vocab_size, model, normalization)
     except RuntimeError as error:
         raise _training_error(str(error), vocab_size) from error
+    serialized = _without_paths(model.getvalue())
     with replacing(output_path, "wb") as file:
-        file.write(model.getvalue())
-    return Tokenizer(model.getvalue())
+        file.write(serialized)
+    return Tokenizer(serialized)
+
+
+def _train(sentences: Iterable[str], vocab_size: int, model: io.BytesIO, normalization: dict[str, str]) -> None:
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=model,
+        vocab_size=vocab_size,
+        model_type="bpe",
+        byte_fallback=True,
+        **normalization,
+        character_coverage=_CHARACTER_COVERAGE,
+        max_sentencepiece_length=MAX_PIECE_CHARACTERS,
+        pad_id=PAD_ID,
+        eos_id=EOS_ID,
+        unk_id=UNK_ID,
+        bos_id=-1,
+        minloglevel=2,
+    )
+
+
+@contextlib.contextmanager
+def _normalization(lowercase: bool) -> Iterator[dict[str, str]]:
+    """SentencePiece's option for what happens to text before it is cut into pieces."""
+    if not lowercase:
+        yield {"normalization_rule_name": "identity"}
+        return
+    characters = (chr(code) for code in range(sys.maxunicode + 1) if not _SURROGATES[0] <= code <= _SURROGATES[1])
+    rules = ((character, character.lower()) for character in characters)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lowercase.tsv"
+        lines = (f"{ord(old):X}\t{' '.join(f'{ord(c):X}' for c in new)}\n" for old, new in rules if new != old)
+        path.write_text("".join(lines))
+        yield {"normalization_rule_tsv": str(path)}
+
+
+def _without_paths(serialized: bytes) -> bytes:
+    """A model without the name of a temporary file of ours: the same text, the same bytes."""
+    model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
+    if not model.normalizer_spec.normalization_rule_tsv:
+        return serialized
+    model.normalizer_spec.normalization_rule_tsv = ""
+    return model.SerializeToString(deterministic=True)
 
 
 def _training_error(message: str, vocab_size: int) -> InputError:
