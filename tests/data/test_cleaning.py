@@ -1,0 +1,97 @@
+import pytest
+
+from t2t_keras.data.cleaning import REASONS, Cleaner, HeldOut, comparison_key, is_damaged, length_reason, repair
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("a plain sentence", "a plain sentence"),
+        ("  blanks   within ", "blanks within"),
+        ("a\tb\rc\x0bd\x0ce\x1cf", "a b c d e f"),
+        ("next\x85line, line\u2028and paragraph\u2029separator", "next line, line and paragraph separator"),
+        ("zero\u200bwidth \ufeffmark soft\u00adhyphen", "zerowidth mark softhyphen"),
+        ("\u202eright to left\u202c", "right to left"),
+        ("bell\x07 and null\x00", "bell and null"),
+        ("\u200b", ""),
+        ("non-breaking\u00a0space stays", "non-breaking\u00a0space stays"),
+        ("joiners stay: می\u200cخواهم 👨\u200d👩", "joiners stay: می\u200cخواهم 👨\u200d👩"),
+    ],
+)
+def test_repair_keeps_a_sentence_on_its_line(raw, clean):
+    assert repair(raw) == clean
+    assert len(clean.splitlines()) <= 1
+
+
+@pytest.mark.parametrize("text", ["caf\ufffd", "null\x00", "wrong \x93quotes\x94", "\ue000", "\uffff"])
+def test_damage_is_seen(text):
+    assert is_damaged(text)
+
+
+@pytest.mark.parametrize("text", ["Größe ½ “x” 日本語 😀", "a\tb\r", "zero\u200bwidth"])
+def test_what_can_be_repaired_is_no_damage(text):
+    assert not is_damaged(text)
+
+
+def test_comparison_ignores_case_blanks_and_punctuation():
+    assert comparison_key("The  cat, sleeps!") == comparison_key("the cat sleeps")
+    assert comparison_key("The cat sleeps") != comparison_key("The cat slept")
+    assert comparison_key("?!") == "?!"
+
+
+def held_out_of(*pairs):
+    held_out = HeldOut()
+    held_out.add(pairs)
+    return held_out
+
+
+def test_each_reason_is_counted_once():
+    pairs = [
+        ("one", "eins"),
+        ("", "leer"),
+        ("only zero-width", "\u200b"),
+        ("broken \ufffd", "kaputt"),
+        ("same", "same"),
+        ("x" * 160, "zu lang"),
+        ("Test source!", "anderes"),
+        ("other", "Test Ziel"),
+        ("one", "eins"),
+        ("one", "ein"),
+        ("two\t2", "zwei 2"),
+    ]
+    cleaner = Cleaner()
+    kept = list(cleaner.for_training(pairs, 10, held_out_of(("test source", "test ziel"))))
+    assert kept == [("one", "eins"), ("one", "ein"), ("two 2", "zwei 2")]
+    expected = {"empty": 2, "invalid_characters": 1, "identical": 1, "too_long": 1, "held_out": 2, "duplicate": 1}
+    assert cleaner.counts == {"read": 11, "kept": 3, "repaired": 1, **dict.fromkeys(REASONS, 0), **expected}
+
+
+def test_counts_add_up_to_what_was_read():
+    pairs = [("a" * n, "b" * (n % 5)) for n in range(100)] * 2
+    cleaner = Cleaner()
+    kept = list(cleaner.for_training(pairs, 4, HeldOut()))
+    assert len(kept) == cleaner.counts["kept"] > 0
+    assert cleaner.counts["read"] == 200 == cleaner.counts["kept"] + sum(cleaner.counts[reason] for reason in REASONS)
+
+
+def test_evaluation_pairs_are_repaired_but_never_dropped():
+    pairs = [("", ""), ("same", "same"), ("x" * 100_000, "bro\x00ken\ufffd"), ("a\rb", "c\u2028d"), ("same", "same")]
+    cleaner = Cleaner()
+    kept = list(cleaner.for_evaluation(pairs))
+    assert kept == [("", ""), ("same", "same"), ("x" * 100_000, "broken\ufffd"), ("a b", "c d"), ("same", "same")]
+    assert cleaner.counts == {"read": 5, "kept": 5, "repaired": 2}
+
+
+def test_lowercasing_comes_first():
+    cleaner = Cleaner(lowercase=True)
+    pairs = [("HALLO", "hallo"), ("Big Öl", "GROẞ"), ("big öl", "Groß")]
+    assert list(cleaner.for_training(pairs, 10, HeldOut())) == [("big öl", "groß")]
+    assert (cleaner.counts["identical"], cleaner.counts["duplicate"], cleaner.counts["repaired"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reason"),
+    [((10, 10), None), ((11, 10), "too_long"), ((10, 11), "too_long"), ((2, 8), None), ((9, 2), "length_ratio")],
+)
+def test_limits_of_length(lengths, reason):
+    assert length_reason(*lengths, max_length=10, max_length_ratio=4.0) == reason

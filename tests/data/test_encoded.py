@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from t2t_keras.config import EOS_ID
+from t2t_keras.data import encoded
+from t2t_keras.data.encoded import EncodedCorpus, write_encoded
+from t2t_keras.errors import InputError
+
+PAIRS = [([5, 6], [7]), ([], [300, 4, 5]), ([9], [9]), ([8, 8, 8, 8], [])]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    assert write_encoded(tmp_path, "train", PAIRS, 1000) == len(PAIRS)
+    return EncodedCorpus.open(tmp_path, "train")
+
+
+def test_lengths_include_the_end_symbol(corpus):
+    assert len(corpus) == 4
+    np.testing.assert_array_equal(corpus.source_lengths, [3, 1, 2, 5])
+    np.testing.assert_array_equal(corpus.target_lengths, [2, 4, 2, 1])
+    assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
+
+
+def test_rows_in_any_order_padded_to_the_longest(corpus):
+    ids = corpus.source_ids(np.array([2, 0, 2]))
+    np.testing.assert_array_equal(ids, [[9, EOS_ID, 0], [5, 6, EOS_ID], [9, EOS_ID, 0]])
+    assert ids.dtype == np.int32
+    np.testing.assert_array_equal(corpus.target_ids(np.array([1])), [[300, 4, 5, EOS_ID]])
+
+
+def test_rows_padded_to_a_given_length(corpus):
+    np.testing.assert_array_equal(corpus.target_ids(np.array([0, 3]), 3), [[7, EOS_ID, 0], [EOS_ID, 0, 0]])
+    with pytest.raises(ValueError, match="length must be at least the longest sentence's 5, got 4"):
+        corpus.source_ids(np.array([3]), 4)
+
+
+def test_no_rows_give_no_rows(corpus):
+    assert corpus.source_ids(np.array([], np.int64)).shape == (0, 0)
+    assert corpus.source_ids(np.array([], np.int64), 7).shape == (0, 7)
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
+def test_random_sentences_come_back_whatever_the_width(tmp_path, monkeypatch, vocab_size, dtype):
+    monkeypatch.setattr(encoded, "_FLUSH_PAIRS", 7)
+    generator = np.random.default_rng(1)
+    sentences = [generator.integers(2, vocab_size, size).tolist() for size in generator.integers(0, 30, 50)]
+    sentences[0] = [vocab_size - 1]
+    write_encoded(tmp_path, "valid", zip(sentences, reversed(sentences), strict=True), vocab_size)
+    corpus = EncodedCorpus.open(tmp_path, "valid")
+    rows = generator.permutation(50)
+    for sides, ids in ((sentences, corpus.source_ids(rows)), (sentences[::-1], corpus.target_ids(rows))):
+        for row, line in zip(rows, ids, strict=True):
+            expected = [*sides[row], EOS_ID]
+            assert line.tolist() == expected + [0] * (len(line) - len(expected))
+    assert np.load(tmp_path / "valid.source.ids.npy").dtype == dtype
+
+
+def test_a_missing_split_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"holds no prepared split 'test' \(test.source.ids.npy is missing\)"):
+        EncodedCorpus.open(tmp_path, "test")
+
+
+def test_truncated_files_are_noticed(tmp_path, corpus):
+    path = tmp_path / "train.source.ids.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2])
+    with pytest.raises(InputError, match="damaged"):
+        EncodedCorpus.open(tmp_path, "train")
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="damaged"):
+        EncodedCorpus.open(tmp_path, "train")
+    path.write_bytes(whole)
+    (tmp_path / "train.source.offsets.npy").write_bytes((tmp_path / "train.target.offsets.npy").read_bytes())
+    with pytest.raises(InputError, match="do not add up to the 11 ids"):
+        EncodedCorpus.open(tmp_path, "train")
+
+
+def test_an_error_while_writing_leaves_nothing_behind(tmp_path):
+    def pairs():
+        yield [3], [4]
+        raise RuntimeError("the source of pairs broke")
+
+    with pytest.raises(RuntimeError):
+        write_encoded(tmp_path, "train", pairs(), 100)
+    assert list(tmp_path.iterdir()) == []
