@@ -55,18 +55,24 @@ class Transformer(keras.Model):
             "use_attention_bias": config.use_attention_bias,
             "layer_norm_epsilon": config.layer_norm_epsilon,
         }
-        self.target_embedding = TiedEmbedding(config.vocab_size, config.d_model, name="target_embedding")
+        self.target_embedding = TiedEmbedding(
+            config.vocab_size, config.d_model, name="target_embedding", dtype=self.dtype_policy
+        )
         self.source_embedding = self.target_embedding
         self.output_embedding = self.target_embedding
         if not config.tie_embeddings:
-            self.source_embedding = TiedEmbedding(config.vocab_size, config.d_model, name="source_embedding")
-            self.output_embedding = TiedEmbedding(config.vocab_size, config.d_model, name="output_embedding")
+            self.source_embedding = TiedEmbedding(
+                config.vocab_size, config.d_model, name="source_embedding", dtype=self.dtype_policy
+            )
+            self.output_embedding = TiedEmbedding(
+                config.vocab_size, config.d_model, name="output_embedding", dtype=self.dtype_policy
+            )
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
-        self.source_dropout = Dropout(config.dropout_rate, name="source_dropout")
-        self.target_dropout = Dropout(config.dropout_rate, name="target_dropout")
-        self.encoder = Encoder(config.num_encoder_layers, layer, name="encoder")
-        self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder")
+        self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", dtype=self.dtype_policy)
+        self.target_dropout = Dropout(config.dropout_rate, name="target_dropout", dtype=self.dtype_policy)
+        self.encoder = Encoder(config.num_encoder_layers, layer, name="encoder", dtype=self.dtype_policy)
+        self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder", dtype=self.dtype_policy)
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> "Transformer":
@@ -162,7 +168,8 @@ class Transformer(keras.Model):
         Returns:
             "position", int32 scalar; "self_attention", a nest of tensors with a
             leading axis of batch * beam, which follow their hypothesis; "memory", a
-            nest of tensors with a leading axis of batch, which never move.
+            nest of tensors with a leading axis of batch, the same for all of them.
+            A search may drop the rows of sentences that are done from both.
         """
         cache = self.decoder.start_cache(memory, beam_size, max_length)
         return {
@@ -201,6 +208,6 @@ class Transformer(keras.Model):
 
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":
-            return LearnedPositions(self.config.max_positions, name=name)
+            return LearnedPositions(self.config.max_positions, name=name, dtype=self.dtype_policy)
         layout = "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
-        return SinusoidalPositions(layout, name=name)
+        return SinusoidalPositions(layout, name=name, dtype=self.dtype_policy)

@@ -67,11 +67,17 @@ class EncoderLayer(keras.layers.Layer):
         }
         residual = (norm_position, dropout_rate, layer_norm_epsilon)
         self.self_attention = MultiHeadAttention(
-            num_heads, d_key, d_value, attention_dropout_rate, use_attention_bias, name="self_attention"
+            num_heads,
+            d_key,
+            d_value,
+            attention_dropout_rate,
+            use_attention_bias,
+            name="self_attention",
+            dtype=self.dtype_policy,
         )
-        self.self_attention_residual = Residual(*residual, name="self_attention_residual")
-        self.feed_forward = FeedForward(d_ff, relu_dropout_rate, name="feed_forward")
-        self.feed_forward_residual = Residual(*residual, name="feed_forward_residual")
+        self.self_attention_residual = Residual(*residual, name="self_attention_residual", dtype=self.dtype_policy)
+        self.feed_forward = FeedForward(d_ff, relu_dropout_rate, name="feed_forward", dtype=self.dtype_policy)
+        self.feed_forward_residual = Residual(*residual, name="feed_forward_residual", dtype=self.dtype_policy)
 
     def build(self, input_shape: tuple) -> None:
         self.self_attention.build(input_shape, input_shape)
@@ -119,10 +125,10 @@ class Encoder(keras.layers.Layer):
             raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
         self.num_layers = num_layers
         self.layer_settings = dict(layer)
-        self.layers = [EncoderLayer(**layer, name=f"layer_{i}") for i in range(num_layers)]
+        self.layers = [EncoderLayer(**layer, name=f"layer_{i}", dtype=self.dtype_policy) for i in range(num_layers)]
         pre_norm = self.layer_settings.get("norm_position", "post") == "pre"
         epsilon = self.layer_settings.get("layer_norm_epsilon", 1e-6)
-        self.final_norm = LayerNormalization(epsilon, name="final_norm") if pre_norm else None
+        self.final_norm = LayerNormalization(epsilon, name="final_norm", dtype=self.dtype_policy) if pre_norm else None
 
     def build(self, input_shape: tuple) -> None:
         for layer in self.layers:

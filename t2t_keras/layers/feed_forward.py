@@ -33,7 +33,7 @@ class FeedForward(keras.layers.Layer):
             raise ValueError(f"`d_ff` must be at least 1, got {d_ff}")
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
-        self.dropout = Dropout(dropout_rate, name="dropout")
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, input_shape: tuple) -> None:
         d_model = input_shape[-1]
