@@ -1,29 +1,19 @@
 """Adam against NumPy, also where gradients come from repeated embedding lookups."""
 
+import pathlib
+import sys
+
 import numpy as np
 import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from numpy_adam import NumpyAdam
 
 from t2t_keras.training.optimizer import Adam
 
 BETA1, BETA2, EPSILON = 0.9, 0.98, 1e-9
 RATES = (0.01, 0.02, 0.03, 0.005, 0.002)
-
-
-class NumpyAdam:
-    """Algorithm 1 of Kingma and Ba in the order of section 2's last paragraph, in float64."""
-
-    def __init__(self, weights: list[np.ndarray]) -> None:
-        self.weights = [array.astype(np.float64) for array in weights]
-        self.first_moments = [np.zeros_like(array) for array in self.weights]
-        self.second_moments = [np.zeros_like(array) for array in self.weights]
-
-    def apply(self, gradients: list[np.ndarray], rate: float, step: int) -> None:
-        corrected_rate = rate * np.sqrt(1 - BETA2**step) / (1 - BETA1**step)
-        for i, gradient in enumerate(gradients):
-            self.first_moments[i] = BETA1 * self.first_moments[i] + (1 - BETA1) * gradient
-            self.second_moments[i] = BETA2 * self.second_moments[i] + (1 - BETA2) * gradient**2
-            change = self.first_moments[i] / (np.sqrt(self.second_moments[i]) + EPSILON)
-            self.weights[i] = self.weights[i] - corrected_rate * change
 
 
 def assert_equal_states(adam: Adam, expected: NumpyAdam) -> None:
@@ -38,7 +28,7 @@ def test_equals_numpy():
     random = np.random.default_rng(0)
     weights = [random.normal(size=shape).astype(np.float32) for shape in ((5, 3), (7,), ())]
     variables = [tf.Variable(array) for array in weights]
-    adam, expected = Adam(variables, BETA1, BETA2, EPSILON), NumpyAdam(weights)
+    adam, expected = Adam(variables, BETA1, BETA2, EPSILON), NumpyAdam(weights, BETA1, BETA2, EPSILON)
     apply = tf.function(adam.apply)
     for step, rate in enumerate(RATES, start=1):
         # Of very different sizes, for the second moment to matter, and once zero, for epsilon to.
@@ -68,7 +58,7 @@ def test_repeated_ids_are_summed_before_they_are_squared():
     random = np.random.default_rng(1)
     table = random.normal(size=(6, 4)).astype(np.float32)
     variable = tf.Variable(table)
-    adam, expected = Adam([variable], BETA1, BETA2, EPSILON), NumpyAdam([table])
+    adam, expected = Adam([variable], BETA1, BETA2, EPSILON), NumpyAdam([table], BETA1, BETA2, EPSILON)
 
     @tf.function
     def update(ids: tf.Tensor, upstream: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> None:

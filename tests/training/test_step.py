@@ -1,0 +1,235 @@
+"""One training step: equal to the plain formulas, and the same however it is split up."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from numpy_adam import NumpyAdam
+from trajectories import MODEL, STEPS, TRAIN, dropout_seeds, make_batches, make_step, random_corpus, trajectory
+
+from t2t_keras import losses
+from t2t_keras.data.batching import plan_epoch
+from t2t_keras.data.pipeline import shares
+from t2t_keras.training.strategy import make_strategy
+
+HERE = pathlib.Path(__file__).parent
+# Changes that must not change the result, and some that do and must do so equally.
+EVERYTHING = {"clip_norm": 0.5, "ema_decay": 0.9}
+
+
+def one_replica() -> tf.distribute.Strategy:
+    return make_strategy("cpu", 1)
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, np.ndarray]:
+    return trajectory()
+
+
+@pytest.fixture(scope="module")
+def one_replica_with_everything() -> dict[str, np.ndarray]:
+    return trajectory(train=EVERYTHING)
+
+
+@pytest.fixture(scope="module")
+def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
+    """Results of a program with eight logical devices."""
+    folder = tmp_path_factory.mktemp("replicas")
+    cases = {
+        "eight": {
+            "replicas": 8,
+            "check_replicas": True,
+            "train": {**EVERYTHING, "steps_per_call": 5},
+        },
+        "two": {"replicas": 2, "check_replicas": True, "train": {**EVERYTHING, "accumulation_steps": 2}},
+    }
+    (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    command = [sys.executable, HERE / "trajectories.py", folder / "cases.json", folder / "results.npz"]
+    root = str(HERE.parents[1])
+    subprocess.run(command, check=True, env={**_environment(), "PYTHONPATH": root}, timeout=300)
+    return dict(np.load(folder / "results.npz"))
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float = 1e-5) -> None:
+    """Every array within `tolerance` of the largest element of its expectation."""
+    assert actual.keys() == expected.keys()
+    for name, wanted in expected.items():
+        # The softmax does not change when all keys move alike: the true gradient of their bias is 0, Adam makes
+        # steps of full size of the rounding errors, and no output depends on them.
+        if "key_bias" in name:
+            continue
+        np.testing.assert_allclose(
+            actual[name], wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max(), err_msg=name
+        )
+
+
+def test_shares_are_uneven_and_some_are_empty():
+    """What the tests below rest on."""
+    corpus = random_corpus()
+    plan = plan_epoch(corpus.source_lengths, corpus.target_lengths, TRAIN["tokens_per_batch"], 1, 0)
+    tokens = np.array(
+        [
+            [np.count_nonzero(share["target"]) for share in shares(corpus, plan, batch, 8, range(8))]
+            for batch in range(STEPS)
+        ]
+    )
+    assert (tokens == 0).any()
+    assert (tokens.max(axis=1) > tokens.min(axis=1)).all()
+    assert len(set(tokens.sum(axis=1))) > 1
+
+
+def test_loss_falls(plain):
+    assert plain["loss"][-3:].mean() < plain["loss"][:3].mean()
+    assert plain["tokens"].min() > 0
+
+
+@pytest.mark.parametrize("name", ["eight", "two"])
+def test_many_replicas_equal_one(name, many_replicas, one_replica_with_everything):
+    """With clipping and moving averages; eight take several steps a call, two accumulate."""
+    many = {key.partition(":")[2]: array for key, array in many_replicas.items() if key.startswith(f"{name}:")}
+    assert_same(many, one_replica_with_everything)
+
+
+def test_accumulation_changes_nothing(plain):
+    assert_same(trajectory(train={"accumulation_steps": 3}), plain)
+
+
+def test_several_steps_a_call_change_nothing(plain):
+    together = trajectory(train={"steps_per_call": 5})
+    for name, array in plain.items():
+        np.testing.assert_array_equal(together[name], array, err_msg=name)
+
+
+def test_compiled_equals_not_compiled():
+    train = {"static_shapes": True}
+    assert_same(trajectory(steps=2, train={**train, "jit_compile": True}), trajectory(steps=2, train=train))
+
+
+def test_bfloat16_stays_near(plain):
+    mixed = trajectory(train={"mixed_bfloat16": True})
+    np.testing.assert_allclose(mixed["loss"], plain["loss"], rtol=0.05)
+    assert np.abs(mixed["loss"] - plain["loss"]).max() > 1e-5  # it did compute in bfloat16
+    assert {array.dtype for array in mixed.values()} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("changes", [EVERYTHING, {"label_smoothing": 0.0, "learning_rate_scale": 3.0}])
+def test_equals_the_formulas(changes):
+    """Three steps against the model's logits, the plain loss, autodiff, the schedule and Adam in NumPy."""
+    training = make_step(changes, {}, one_replica())
+    config, model = training.config, training.model
+    weights = [variable.numpy() for variable in training.variables]
+    adam, averages = NumpyAdam(weights), [array.astype(np.float64) for array in weights]
+    expected = {"loss": [], "tokens": [], "learning_rate": [], "gradient_norm": []}
+    batches = make_batches(config, one_replica())
+    for step in range(1, 4):
+        batch = next(batches)
+        with tf.GradientTape() as tape:
+            total, tokens = losses.loss_sum_and_count(batch["target"], model(batch), config.label_smoothing)
+            loss = total / tokens
+        gradients = [tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, training.variables)]
+        norm = np.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradients))
+        if config.clip_norm:
+            assert norm > config.clip_norm
+            gradients = [g * config.clip_norm / norm for g in gradients]
+        rate = config.learning_rate_scale * MODEL["d_model"] ** -0.5 * step * config.warmup_steps**-1.5
+        adam.apply(gradients, rate, step)
+        averages = [0.9 * a + 0.1 * w for a, w in zip(averages, adam.weights, strict=True)]
+        for variable, array in zip(training.variables, adam.weights, strict=True):
+            variable.assign(array)
+        for name, value in zip(expected, (loss, tokens, rate, norm), strict=True):
+            expected[name].append(float(value))
+    names = training.names
+
+    fresh = make_step(changes, {}, one_replica())
+    metrics = fresh.run(make_batches(config, one_replica()), 3)._asdict()
+    state = fresh.read()
+    assert_same(metrics, {name: np.array(values) for name, values in expected.items()})
+    assert_same(state["weights"], dict(zip(names, adam.weights, strict=True)), 3e-5)
+    assert_same(state["first_moments"], dict(zip(names, adam.first_moments, strict=True)), 3e-5)
+    assert_same(state["second_moments"], dict(zip(names, adam.second_moments, strict=True)), 3e-5)
+    if config.ema_decay:
+        assert_same(state["ema"], dict(zip(names, averages, strict=True)), 3e-5)
+    else:
+        assert "ema" not in state
+
+
+def test_reading_and_writing_go_on_bit_for_bit():
+    train = {"ema_decay": 0.9}
+    model = {"dropout_rate": 0.3}
+    first = make_step(train, model, one_replica())
+    batches = make_batches(first.config, one_replica())
+    first.run(batches, 3)
+    state = first.read()
+    second = make_step(train, model, one_replica())
+    second.write(state, 3)
+    # The next batch for both: the same again is as good as the fourth.
+    for training in (first, second):
+        training.run(make_batches(first.config, one_replica()), 2)
+    for part, arrays in first.read().items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(second.read()[part][name], array, err_msg=f"{part}/{name}")
+    assert int(second.step) == 5
+
+
+def test_averaged_weights_are_in_the_model_only_inside():
+    training = make_step({"ema_decay": 0.5}, {}, one_replica())
+    training.run(make_batches(training.config, one_replica()), 2)
+    state = training.read()
+    with training.averaged_weights():
+        inside = training.read()["weights"]
+    for name, array in training.read()["weights"].items():
+        np.testing.assert_array_equal(array, state["weights"][name])
+        np.testing.assert_array_equal(inside[name], state["ema"][name])
+    assert any((state["ema"][name] != array).any() for name, array in state["weights"].items())
+
+
+def test_validation_loss_is_the_plain_cross_entropy():
+    training = make_step({}, {"dropout_rate": 0.5}, one_replica())  # of which validation must see nothing
+    loss, tokens = training.validation_loss(make_batches(training.config, one_replica()), 4)
+    batches = make_batches(training.config, one_replica())
+    totals = np.zeros(2)
+    for _ in range(4):
+        batch = next(batches)
+        totals += [float(x) for x in losses.loss_sum_and_count(batch["target"], training.model(batch))]
+    assert tokens == totals[1]
+    assert loss == pytest.approx(totals[0], rel=1e-5)
+
+
+def test_dropout_seeds_differ_between_steps_and_parts_and_repeat():
+    train = {"accumulation_steps": 2}
+    seeds = dropout_seeds(1, 3, train)
+    assert seeds.shape == (3, 2, 2)
+    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 6
+    np.testing.assert_array_equal(dropout_seeds(1, 3, train), seeds)
+    others = dropout_seeds(1, 3, {**train, "seed": 2})
+    assert not {tuple(seed) for seed in seeds.reshape(-1, 2)} & {tuple(seed) for seed in others.reshape(-1, 2)}
+
+
+def test_dropout_seeds_differ_between_replicas(many_replicas):
+    seeds = many_replicas["seeds"]
+    assert seeds.shape == (2, 8, 2)
+    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 16
+    # The first replica's are those of a single one: a function of seed, step and replica alone.
+    single = dropout_seeds(1, 2, {})
+    for step in range(2):
+        assert tuple(single[step, 0]) in {tuple(seed) for seed in seeds[step]}
+
+
+def test_dropout_changes_the_loss_and_repeats_bit_for_bit(plain):
+    dropped = trajectory(steps=3, model={"dropout_rate": 0.3})
+    again = trajectory(steps=3, model={"dropout_rate": 0.3})
+    assert (dropped["loss"] != plain["loss"][:3]).all()
+    for name, array in dropped.items():
+        np.testing.assert_array_equal(again[name], array, err_msg=name)

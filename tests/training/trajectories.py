@@ -1,0 +1,157 @@
+"""Trainings of tiny models on random pairs, step by step, on one replica or on many.
+
+Many replicas need logical devices, which TensorFlow makes only before its first
+operation: so the tests run this file as a program of its own,
+
+    python trajectories.py CASES.json RESULTS.npz
+
+where CASES.json maps names to the arguments of `trajectory`.
+"""
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.config import ModelConfig, TrainConfig
+from t2t_keras.data.batching import EpochPlans, Position
+from t2t_keras.data.encoded import EncodedCorpus
+from t2t_keras.data.pipeline import training_dataset
+from t2t_keras.model import Transformer
+from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.strategy import make_strategy
+
+MODEL = {
+    "vocab_size": 50,
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "num_heads": 2,
+    "dropout_rate": 0.0,
+}
+# At a budget of 60 tokens a batch has 5 to 30 pairs: shares are uneven, and with 8 replicas some are empty.
+TRAIN = {"tokens_per_batch": 60, "warmup_steps": 20, "max_steps": 1000, "steps_per_call": 1}
+STEPS = 10
+
+
+def random_corpus(pairs: int = 150, seed: int = 3) -> EncodedCorpus:
+    """Pairs of 2 to 12 random tokens a side, end symbol included; low ids are the most frequent."""
+    random = np.random.default_rng(seed)
+    sides = []
+    for _ in range(2):
+        lengths = random.integers(2, 13, pairs)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        ids = 3 + (random.random(offsets[-1]) ** 2 * (MODEL["vocab_size"] - 3)).astype(np.uint16)
+        ids[offsets[1:] - 1] = 1
+        sides.append((ids, offsets))
+    return EncodedCorpus(*sides)
+
+
+def make_step(train: dict[str, Any], model: dict[str, Any], strategy: tf.distribute.Strategy) -> TrainingStep:
+    """A fresh training step; the same weights each time."""
+    config = TrainConfig(**{**TRAIN, **train})
+    keras.utils.set_random_seed(config.seed)
+    keras.config.set_dtype_policy("mixed_bfloat16" if config.mixed_bfloat16 else "float32")
+    try:
+        with strategy.scope():
+            network = Transformer(ModelConfig(**{**MODEL, **model}))
+            network.build()
+        return TrainingStep(network, config, strategy)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def make_batches(config: TrainConfig, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedIterator:
+    """The batches of `random_corpus`, from the first on."""
+    corpus, replicas = random_corpus(), strategy.num_replicas_in_sync
+    plans = EpochPlans(
+        corpus.source_lengths, corpus.target_lengths, config.tokens_per_batch, config.seed, config.static_shapes
+    )
+    dataset = training_dataset(corpus, plans, Position(), replicas, range(replicas), config.accumulation_steps)
+    return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+
+
+def trajectory(
+    replicas: int = 1,
+    steps: int = STEPS,
+    train: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    check_replicas: bool = False,
+) -> dict[str, np.ndarray]:
+    """Trains for some steps.
+
+    Args:
+        replicas: logical devices.
+        steps: how many.
+        train: fields of `TrainConfig` that differ.
+        model: fields of `ModelConfig` that differ.
+        check_replicas: whether replicas must have the same metrics in every step, and the same variables at the end.
+
+    Returns:
+        The metrics by name, [steps] each, and the state by part and weight name.
+    """
+    strategy = make_strategy("cpu", replicas)
+    training = make_step(train or {}, model or {}, strategy)
+    if check_replicas:
+        assert_same_metrics(strategy)
+    batches = make_batches(training.config, strategy)
+    together = training.config.steps_per_call
+    metrics = [training.run(batches, min(together, steps - done)) for done in range(0, steps, together)]
+    result = {name: np.concatenate([getattr(m, name) for m in metrics]) for name in metrics[0]._fields}
+    for part, arrays in training.read().items():
+        result.update({f"{part}/{name}": array for name, array in arrays.items()})
+    if check_replicas:
+        for variable in [*training.variables, *training.adam.second_moments, *training.averages, training.step]:
+            copies = [copy.numpy() for copy in strategy.experimental_local_results(variable)]
+            assert len(copies) == replicas
+            assert all(np.array_equal(copy, copies[0]) for copy in copies), variable.name
+    return result
+
+
+def assert_same_metrics(strategy: tf.distribute.Strategy) -> None:
+    """From now on, what a replica returns must be what replica 0 returns, bit for bit."""
+    plain_run = strategy.run
+
+    def run(function: Any, args: tuple = (), **options: Any) -> Any:
+        results = plain_run(function, args=args, **options)
+        for values in results:
+            copies = strategy.experimental_local_results(values)
+            for copy in copies[1:]:
+                tf.debugging.assert_equal(copy, copies[0])
+        return results
+
+    strategy.run = run
+
+
+def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarray:
+    """The seeds that the model gets in training, int32 [steps, replicas and parts in any order, 2]."""
+    strategy = make_strategy("cpu", replicas)
+    training = make_step(train, {}, strategy)
+    seen: list[np.ndarray] = []
+
+    def states(inputs: dict[str, tf.Tensor], seed: tf.Tensor, training: bool) -> tf.Tensor:
+        del training
+        tf.numpy_function(lambda value: seen.append(value.copy()), [seed], [])
+        return network.target_embedding(inputs["target"])  # in place of a network, which takes long to trace
+
+    network = training.model
+    network.states = states
+    training.run(make_batches(training.config, strategy), steps)
+    return np.array(seen).reshape(steps, -1, 2)
+
+
+def main(cases_path: str, results_path: str) -> None:
+    cases = json.loads(pathlib.Path(cases_path).read_text(encoding="utf-8"))
+    make_strategy("cpu", max(case.get("replicas", 1) for case in cases.values()))
+    results = {f"{name}:{key}": array for name, case in cases.items() for key, array in trajectory(**case).items()}
+    results["seeds"] = dropout_seeds(max(case.get("replicas", 1) for case in cases.values()), 2, {})
+    np.savez(results_path, **results)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
