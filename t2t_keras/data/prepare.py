@@ -136,6 +136,8 @@ def prepare(
 
     data_dir.mkdir(parents=True, exist_ok=True)
     journal = _Journal(data_dir, settings)
+    if journal.done:
+        report(f"{data_dir}: going on after an interruption; done before: {', '.join(journal.done)}")
     cleaned = journal.step("cleaning", lambda: _clean(corpus, config, data_dir, report))
     counts: dict[str, Counts] = cleaned["counts"]
     journal.step("vocabulary", lambda: _train_vocabulary(config, data_dir, counts["train"]["kept"], report))
@@ -164,6 +166,11 @@ class _Journal:
         self._entries = _read_json(self._path) or {}
         if self._entries.get("settings") != settings:
             self._entries = {"settings": settings, "done": {}}
+
+    @property
+    def done(self) -> list[str]:
+        """The names of the steps that are done."""
+        return list(self._entries["done"])
 
     def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The result of a step (plain values), which is run unless it is done."""

@@ -1,0 +1,230 @@
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+
+from t2t_keras.config import EOS_ID, DataConfig
+from t2t_keras.data import prepare as prepare_module
+from t2t_keras.data.cleaning import comparison_key
+from t2t_keras.data.corpora import Corpus
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.errors import InputError
+
+ENGLISH = "the cat sees a small dog and big trees over street green apples isn't naïve two old houses by rivers"
+GERMAN = "die Katze sieht einen kleinen Hund und große Bäume über Straße grüne Äpfel ist nicht zwei alte Häuser"
+CONFIG = DataConfig(vocab_size=320, max_length=80, max_length_ratio=6.0)
+
+
+def some_pairs(count, seed):
+    generator = random.Random(seed)
+
+    def sentence(words):
+        return " ".join(generator.choices(words.split(), k=generator.randint(5, 9)))
+
+    return [(sentence(ENGLISH), sentence(GERMAN)) for _ in range(count)]
+
+
+def corpus_of(identity="1", **splits):
+    return Corpus({name: lambda pairs=pairs: iter(pairs) for name, pairs in splits.items()}, {"text": identity})
+
+
+@pytest.fixture
+def corpus():
+    return corpus_of(train=some_pairs(400, 1), valid=some_pairs(20, 2), test=some_pairs(10, 3))
+
+
+def test_a_prepared_folder_holds_all_that_training_and_scoring_need(corpus, tmp_path):
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    prepared = PreparedData.open(tmp_path / "data")
+    assert prepared.config == CONFIG
+    assert prepared.splits == ["train", "valid", "test"]
+    assert prepared.tokenizer.vocab_size == 320
+    assert prepared.vocab_path.exists()
+    assert [len(prepared.split(name)) for name in prepared.splits] == [400, 20, 10]
+    for split in ("valid", "test"):
+        encoded = prepared.split(split)
+        sources, targets = prepared.text(split)
+        assert list(zip(sources, targets, strict=True)) == list(corpus.splits[split]())
+        rows = np.arange(len(encoded))
+        assert prepared.tokenizer.decode_batch(encoded.source_ids(rows)) == sources
+        assert prepared.tokenizer.decode_batch(encoded.target_ids(rows)) == targets
+
+
+def test_counts_and_sizes_are_stored(corpus, tmp_path):
+    prepared = prepare(corpus, CONFIG, tmp_path, print)
+    counts = json.loads((tmp_path / "data.json").read_text())["counts"]
+    assert counts == prepared.counts
+    assert counts["train"]["read"] == counts["train"]["kept"] == 400
+    assert counts["test"]["source_tokens"] == prepared.split("test").source_lengths.sum()
+    assert counts["train"]["target_tokens"] == prepared.split("train").target_lengths.sum()
+
+
+def test_only_what_is_needed_stays(corpus, tmp_path):
+    prepare(corpus, CONFIG, tmp_path, print)
+    names = {path.name for path in tmp_path.iterdir()}
+    sides = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")]
+    expected = {"data.json", "vocab.model"} | {f"{side}.{kind}.npy" for side in sides for kind in ("ids", "offsets")}
+    assert names == expected | {f"{side}.txt" for side in sides if not side.startswith("train")}
+
+
+def test_preparing_twice_gives_the_same_bytes(corpus, tmp_path):
+    for name in ("one", "two"):
+        prepare(corpus, CONFIG, tmp_path / name, print)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, capsys):
+    prepare(corpus, CONFIG, tmp_path, print)
+
+    def unreadable():
+        raise AssertionError("read again")
+
+    again = prepare(dataclasses.replace(corpus, splits=dict.fromkeys(corpus.splits, unreadable)), CONFIG, tmp_path)
+    assert len(again.split("train")) == 400
+    assert "already prepared" in capsys.readouterr().out
+
+
+def test_other_settings_or_another_text_are_refused_with_the_difference(corpus, tmp_path):
+    prepare(corpus, CONFIG, tmp_path, print)
+    other = dataclasses.replace(CONFIG, vocab_size=330, lowercase=True)
+    with pytest.raises(InputError, match=r"other settings \(lowercase: False -> True, vocab_size: 320 -> 330\)"):
+        prepare(corpus, other, tmp_path, print)
+    with pytest.raises(InputError, match=r"other settings \(text: '1' -> '2'\)"):
+        prepare(dataclasses.replace(corpus, identity={"text": "2"}), CONFIG, tmp_path, print)
+
+
+@pytest.mark.parametrize("step", ["_clean", "_train_vocabulary", "_encode"])
+def test_an_interrupted_preparation_is_recognised_and_goes_on(corpus, tmp_path, monkeypatch, step):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare_module, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(corpus, CONFIG, tmp_path / "data", print)
+    if step != "_clean":  # where something is done already
+        with pytest.raises(InputError, match="was interrupted; run launch.prepare_data again"):
+            PreparedData.open(tmp_path / "data")
+        with monkeypatch.context() as patched:
+            patched.setattr(prepare_module, "_clean", interrupted)  # is done and must not run again
+            prepare(corpus, CONFIG, tmp_path / "data", print)
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    prepare(corpus, CONFIG, tmp_path / "whole", print)
+    for path in (tmp_path / "whole").iterdir():
+        assert path.read_bytes() == (tmp_path / "data" / path.name).read_bytes()
+
+
+def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare_module, "_encode", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare(corpus, CONFIG, tmp_path, print)
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase=True), tmp_path, print)
+    assert prepared.text("valid")[1] == [german.lower() for _, german in corpus.splits["valid"]()]
+
+
+def test_a_folder_without_prepared_data_is_named(tmp_path):
+    with pytest.raises(InputError, match="no prepared data here"):
+        PreparedData.open(tmp_path / "nowhere")
+    (tmp_path / "data.json").write_text("{broken")
+    with pytest.raises(InputError, match=r"data\.json: damaged"):
+        PreparedData.open(tmp_path)
+
+
+def test_an_unknown_split_is_named(tmp_path):
+    prepared = prepare(corpus_of(train=some_pairs(300, 1), valid=some_pairs(9, 2)), CONFIG, tmp_path, print)
+    with pytest.raises(InputError, match="no split 'test' to read; valid: train, valid"):
+        prepared.split("test")
+    with pytest.raises(InputError, match="no split 'train' to read; valid: valid"):
+        prepared.text("train")
+
+
+def test_training_pairs_that_do_not_fit_are_dropped_and_counted_but_no_others(tmp_path):
+    long, lopsided = ("the cat " * 80, "die Katze " * 80), ("a", "die Katze sieht einen kleinen Hund und große Bäume")
+    unfit = [("big " * 99, "große " * 99), ("x" * 100_000, "y"), ("trees", lopsided[1].upper() + " der Straße")]
+    corpus = corpus_of(train=[*some_pairs(300, 1), *unfit], valid=[long, lopsided, ("x" * 100_000, "")])
+    prepared = prepare(corpus, CONFIG, tmp_path, print)
+    counts = prepared.counts["train"]
+    assert (counts["kept"], counts["too_long"], counts["length_ratio"]) == (300, 2, 1)
+    train = prepared.split("train")
+    assert len(train) == 300
+    assert max(train.source_lengths.max(), train.target_lengths.max()) <= CONFIG.max_length
+    assert prepared.split("valid").source_lengths.max() > CONFIG.max_length
+    assert prepared.split("valid").target_lengths[-1] == 1  # the end symbol alone
+    assert len(prepared.text("valid")[0]) == len(prepared.split("valid")) == 3
+
+
+def test_absurd_characters_shift_no_line(tmp_path):
+    absurd = [("a\rb\tc\u2028d", "e\x0bf\x85g"), ("zero\u200bwidth", "null\x00"), ("\ufeff", "\u200b")]
+    prepared = prepare(
+        corpus_of(train=[*some_pairs(300, 1), *absurd], test=absurd, valid=some_pairs(3, 2)), CONFIG, tmp_path, print
+    )
+    assert prepared.text("test") == (["a b c d", "zerowidth", ""], ["e f g", "null", ""])
+    counts = prepared.counts["train"]
+    assert (counts["invalid_characters"], counts["empty"], counts["held_out"]) == (1, 1, 1)
+
+
+def test_a_validation_set_is_drawn_when_there_is_none(tmp_path):
+    pairs = some_pairs(500, 1)
+    prepared = prepare(corpus_of(train=pairs), CONFIG, tmp_path / "one", print)
+    drawn = list(zip(*prepared.text("valid"), strict=True))
+    assert len(drawn) == 5
+    assert set(drawn) <= set(pairs)
+    counts = prepared.counts["train"]
+    assert counts["validation"] == 5
+    assert counts["kept"] == len(prepared.split("train")) == 495 - counts["held_out"]
+    other_seed = dataclasses.replace(CONFIG, seed=2)
+    assert prepare(corpus_of(train=pairs), other_seed, tmp_path / "two", print).text("valid") != prepared.text("valid")
+
+
+@pytest.mark.parametrize("has_valid", [True, False])
+def test_no_evaluation_sentence_is_trained_on(tmp_path, has_valid):
+    train = some_pairs(300, 1)
+    test = [(train[7][0].upper() + "!", "anders"), ("different", train[9][1] + " ."), some_pairs(1, 5)[0]]
+    splits = {"train": train * 2, "test": test} | ({"valid": [train[11]]} if has_valid else {})
+    prepared = prepare(corpus_of(**splits), CONFIG, tmp_path, print)
+    encoded = prepared.split("train")
+    rows = np.arange(len(encoded))
+    held_out = [prepared.text(split) for split in ("valid", "test")]
+    for side, ids in enumerate((encoded.source_ids(rows), encoded.target_ids(rows))):
+        trained_on = {comparison_key(text) for text in prepared.tokenizer.decode_batch(ids)}
+        assert len(trained_on) > 280
+        assert not trained_on & {comparison_key(text) for texts in held_out for text in texts[side]}
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ({"train": [], "valid": [("a", "b")]}, "no training pair is left after cleaning: 0 read"),
+        ({"train": []}, "too few training pairs to draw a validation set from: 0 read"),
+        ({"train": [("", "")] * 3, "valid": [("a", "b")]}, "no training pair is left.*3 read, 3 empty"),
+        ({"train": [("a", "b")], "valid": []}, "the valid split is empty"),
+        ({"train": [("a", "b")], "valid": [("c", "d")], "test": []}, "the test split is empty"),
+    ],
+)
+def test_an_empty_corpus_is_bad_input(tmp_path, splits, message):
+    with pytest.raises(InputError, match=message):
+        prepare(corpus_of(**splits), CONFIG, tmp_path, print)
+
+
+def test_a_vocabulary_that_the_text_does_not_allow_can_be_corrected(corpus, tmp_path):
+    with pytest.raises(
+        InputError, match="vocab_size=9000 is more than the text allows; the largest that works"
+    ) as error:
+        prepare(corpus, dataclasses.replace(CONFIG, vocab_size=9000), tmp_path, print)
+    largest = int(str(error.value).split()[-1])
+    assert (
+        prepare(corpus, dataclasses.replace(CONFIG, vocab_size=largest), tmp_path, print).tokenizer.vocab_size
+        == largest
+    )
+
+
+def test_lowercased_data_lowercases_what_is_asked_of_it(corpus, tmp_path):
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase=True), tmp_path, print)
+    tokenizer = prepared.tokenizer
+    source = prepared.text("test")[0][0]
+    assert source == source.lower()
+    assert [*tokenizer.encode(source.upper()), EOS_ID] == prepared.split("test").source_ids(np.array([0]))[0].tolist()
