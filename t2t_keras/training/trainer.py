@@ -78,7 +78,7 @@ class Trainer:
             Translator(data.tokenizer, model, config.decode, config.data.lowercase),
             self._replica_ids(),
         )
-        self.step, self.position = 0, Position()
+        self.step, self.position, self.interval = 0, Position(), _Interval()
         self.best: float | None = None
         self.validations_without_gain = 0
         self._signal = 0
@@ -90,8 +90,9 @@ class Trainer:
             InputError: memory ran out on the largest batch, or the loss is no longer a number.
         """
         self._restore()
-        if self.step >= self.config.train.max_steps:
-            return Outcome(self.step, "had reached train.max_steps before", 0)
+        done = self.step >= self.config.train.max_steps
+        if reason := "had reached train.max_steps before" if done else self._lack_of_progress():
+            return Outcome(self.step, reason, 0)
         self._try_largest_batch()
         monitor = SilentMonitor()
         if self.is_chief:
@@ -108,21 +109,22 @@ class Trainer:
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
         train = self.config.train
         batches = self._training_batches()
-        begun = logged = saved = time.monotonic()
-        last_saved, interval = self.step, _Interval()
+        begun = saved = time.monotonic()
+        last_saved = self.step
         reason = ""
         while not reason:
             steps = self._steps_to_next_event()
+            started = time.monotonic()
             metrics = self.training.run(batches, steps)
+            now = time.monotonic()
             self._check_finite(metrics)
             self.step += steps
             self.position = self.plans.advance(self.position, steps)
-            interval.add(metrics)
+            self.interval.add(metrics, now - started)
             monitor.progress(self.step)
-            now = time.monotonic()
             if self.step % train.log_steps == 0:
-                monitor.log_training(self.step, seconds=now - logged, **interval.summary())
-                interval, logged = _Interval(), now
+                monitor.log_training(self.step, **self.interval.summary())
+                self.interval = _Interval()
             reason = self._reason_to_stop((now - begun) / 60)
             checkpoint_due = (
                 now - saved >= train.checkpoint_minutes * 60
@@ -131,10 +133,9 @@ class Trainer:
             )
             validation_due = self.step % train.validation_steps == 0 if train.validation_steps else checkpoint_due
             if checkpoint_due or validation_due or (reason and self.step != last_saved):
-                improved = (validation_due or (reason and not self._signal)) and self._validate(monitor)
-                self._save(improved)
+                is_validated = validation_due or bool(reason and not self._signal)
+                self._save(improved=is_validated and self._validate(monitor))
                 last_saved, saved = self.step, time.monotonic()
-                logged += saved - now  # the rate is of training alone
                 reason = reason or self._lack_of_progress()
         return Outcome(self.step, reason, self._signal)
 
@@ -165,6 +166,8 @@ class Trainer:
         """Validates, and says whether the result is the best so far."""
         validation = self.validator.validate()
         monitor.log_validation(self.step, **validation._asdict())
+        if not np.isfinite(validation.loss):  # such weights must not be saved
+            raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
         by_loss = self.config.train.best_metric == "loss"
         gain = -validation.loss if by_loss else validation.bleu
         improved = self.best is None or gain > self.best
@@ -185,16 +188,21 @@ class Trainer:
                 "epoch": self.position.epoch,
                 "batch": self.position.batch,
                 "seed": self.config.train.seed,
+                "interval": self.interval.sums(),
                 "best": self.best,
+                "improved": improved,
                 "validations_without_gain": self.validations_without_gain,
                 "config": self.config.to_dict(),
             },
             state.get("ema"),
         )
         if improved:
-            metric = self.config.train.best_metric
-            checkpoints.set_best(self.run.checkpoints_path, self.step, metric, abs(self.best))
+            self._set_best()
         checkpoints.prune(self.run.checkpoints_path, self.config.train.keep_checkpoints)
+
+    def _set_best(self) -> None:
+        """Notes that the checkpoint of this step is the best."""
+        checkpoints.set_best(self.run.checkpoints_path, self.step, self.config.train.best_metric, abs(self.best))
 
     def _restore(self) -> None:
         """Takes up the newest checkpoint that is whole, if there is one."""
@@ -210,8 +218,11 @@ class Trainer:
         self.training.write(arrays, saved.step)
         self.step = saved.step
         self.position = Position(saved.state["epoch"], saved.state["batch"])
+        self.interval = _Interval(*saved.state.get("interval", []))
         self.best = saved.state["best"]
         self.validations_without_gain = saved.state["validations_without_gain"]
+        if self.is_chief and saved.state.get("improved"):
+            self._set_best()  # again, for it may have been killed in between
 
     def _try_largest_batch(self) -> None:
         """Runs one step on the largest batch and takes it back: memory runs out now or not at all."""
@@ -265,12 +276,18 @@ class Trainer:
         if finite.all():
             return
         bad = int(np.argmin(finite))
-        position = self.plans.advance(self.position, bad)
+        raise self._divergence(
+            self.step + bad + 1,
+            self.plans.advance(self.position, bad),
+            f"loss {metrics.loss[bad]}, gradient norm {metrics.gradient_norm[bad]}, "
+            f"learning rate {metrics.learning_rate[bad]:.3g}",
+        )
+
+    def _divergence(self, step: int, position: Position, numbers: str) -> InputError:
         saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
-        raise InputError(
-            f"training diverged at step {self.step + bad + 1}: loss {metrics.loss[bad]}, gradient norm "
-            f"{metrics.gradient_norm[bad]}, learning rate {metrics.learning_rate[bad]:.3g}, epoch {position.epoch}, "
-            f"batch {position.batch}; the last good checkpoint is {saved.path if saved else 'none'}. "
+        return InputError(
+            f"training diverged at step {step}: {numbers}, epoch {position.epoch}, batch {position.batch}; "
+            f"the last good checkpoint is {saved.path if saved else 'none'}. "
             "Lower train.learning_rate_scale, raise train.warmup_steps or set train.clip_norm"
         )
 
@@ -284,17 +301,24 @@ _MOMENTS = ("first_moments", "second_moments")
 
 
 class _Interval:
-    """Metrics summed up since the last line of the log."""
+    """Metrics summed up since the last line of the log; goes into checkpoints, so that no line covers less."""
 
-    def __init__(self) -> None:
-        self.loss_sum = self.tokens = 0.0
+    def __init__(self, loss_sum: float = 0.0, tokens: float = 0.0, seconds: float = 0.0) -> None:
+        self.loss_sum, self.tokens, self.seconds = loss_sum, tokens, seconds
         self.learning_rate = self.gradient_norm = 0.0
 
-    def add(self, metrics: StepMetrics) -> None:
-        self.loss_sum += float(metrics.loss.astype(np.float64) @ metrics.tokens)
-        self.tokens += float(metrics.tokens.sum(dtype=np.float64))
+    def add(self, metrics: StepMetrics, seconds: float) -> None:
+        # One after another: the sums must not depend on how many steps a call had.
+        for loss, tokens in zip(metrics.loss.tolist(), metrics.tokens.tolist(), strict=True):
+            self.loss_sum += loss * tokens
+            self.tokens += tokens
+        self.seconds += seconds  # of training alone, without validations
         self.learning_rate = float(metrics.learning_rate[-1])
         self.gradient_norm = float(metrics.gradient_norm[-1])
+
+    def sums(self) -> list[float]:
+        """The arguments that make this interval again, as far as steps to come need it."""
+        return [self.loss_sum, self.tokens, self.seconds]
 
     def summary(self) -> dict[str, float]:
         return {
@@ -302,6 +326,7 @@ class _Interval:
             "tokens": int(self.tokens),
             "learning_rate": self.learning_rate,
             "gradient_norm": self.gradient_norm,
+            "seconds": self.seconds,
         }
 
 
