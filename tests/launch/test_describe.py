@@ -1,0 +1,60 @@
+"""The program that prints a model's size."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from t2t_keras import presets
+from t2t_keras.config import Config, ModelConfig
+from t2t_keras.run import Run
+
+
+def describe(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "launch.describe", *arguments], capture_output=True, text=True)
+
+
+def test_big_is_described_at_once():
+    """Making big's weights would take gigabytes and many seconds; a bare Python takes a part of one."""
+    begun = time.monotonic()
+    done = describe("--preset=big", "--vocab_size=37000")
+    assert time.monotonic() - begun < 30
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "214,245,376" in done.stdout
+
+
+def test_settings_vocabulary_and_length_count():
+    done = describe("--vocab_size=8000", "--set", "model.d_ff=1024", "--set=model.norm_position=pre", "--length=100")
+    assert done.returncode == 0, done.stderr
+    assert "8,000" in done.stdout
+    assert "1,024" in done.stdout
+    assert " pre\n" in done.stdout
+    assert "attention, 100 tokens a sentence" in done.stdout
+
+
+def test_a_run_is_described_from_its_directory(tmp_path):
+    (tmp_path / "vocab").write_bytes(b"vocabulary")
+    config = Config(model=ModelConfig(vocab_size=1234, d_model=64))
+    Run(tmp_path / "run").start(config, tmp_path, tmp_path / "vocab")
+    done = describe(f"--model_dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert "1,234" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--preset=huge"], f"unknown preset 'huge'; valid: {', '.join(presets.PRESETS)}"),
+        (["--set=model.depth=3"], "unknown setting model.depth; valid: model.vocab_size, "),
+        (["--set=model.d_ff=many"], "model.d_ff must be of type int, got 'many'"),
+        (["--vocab_size=0"], "model.vocab_size must be positive, got 0"),
+        (["--model_dir=/nowhere"], "/nowhere is not a run's directory: it has no config.json"),
+        (["base"], "unexpected argument 'base'"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_1(arguments, complaint):
+    done = describe(*arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {complaint}")
+    assert done.stderr.count("\n") == 1
