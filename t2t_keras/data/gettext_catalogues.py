@@ -87,7 +87,7 @@ def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
     """The catalogues of a language among an archive's files; .po rather than .mo, for its comments."""
     wanted = language.replace("-", "_").lower()
     by_locale: dict[str, dict[str, str]] = collections.defaultdict(dict)
-    for name in sorted(names, reverse=True):  # .po comes after .mo and takes its place
+    for name in sorted(names):  # .po comes after .mo and takes its place
         path = PurePosixPath(name)
         if path.suffix in (".po", ".mo"):
             for part in {*path.parent.parts, path.stem}:
