@@ -69,6 +69,8 @@ def of_config(
         InputError: an unknown corpus, or whatever the corpus's own function raises.
     """
     languages = (config.source_language, config.target_language)
+    if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
+        raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
         return files(paths)
     if paths:
@@ -82,9 +84,7 @@ def of_config(
     if config.corpus == "wmt14":
         other = _other_than_english("wmt14", *languages)
         return tensorflow_datasets(f"wmt14_translate/{other}-en", *languages, download_dir)
-    if config.corpus.startswith("tfds:"):
-        return tensorflow_datasets(config.corpus.removeprefix("tfds:"), *languages, download_dir)
-    raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
+    return tensorflow_datasets(config.corpus.removeprefix("tfds:"), *languages, download_dir)
 
 
 def files(paths: Mapping[str, Paths]) -> Corpus:

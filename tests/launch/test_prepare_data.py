@@ -1,0 +1,102 @@
+import os
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from t2t_keras.data.prepare import PreparedData
+
+ENGLISH = [f"Room {n} has {n % 7} doors and {n % 5} windows." for n in range(200)]
+GERMAN = [f"Raum {n} hat {n % 7} Türen und {n % 5} Fenster." for n in range(200)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, lines in (("a.en", ENGLISH), ("a.de", GERMAN)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments, **more):
+    """The program's exit status, output and errors."""
+    command = [sys.executable, "-m", "launch.prepare_data", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=os.getcwd(), **more)
+    return done.returncode, done.stdout, done.stderr
+
+
+def flags_for(folder, **changes):
+    values = {
+        "train_source": folder / "a.en",
+        "train_target": folder / "a.de",
+        "vocab_size": 330,
+        "data_dir": folder / "data",
+    }
+    return [f"--{name}={value}" for name, value in {**values, **changes}.items()]
+
+
+def test_files_to_prepared_data_with_a_table_and_again(files):
+    status, output, errors = run(*flags_for(files, lowercase=True))
+    assert (status, errors) == (0, "")
+    assert re.search(r"^ +train +valid$", output, re.MULTILINE)
+    assert re.search(r"^pairs read +200 +\d+$", output, re.MULTILINE)
+    prepared = PreparedData.open(files / "data")
+    assert re.search(rf"^pairs kept +{len(prepared.split('train'))} +2$", output, re.MULTILINE)
+    assert prepared.config.lowercase and prepared.config.vocab_size == prepared.tokenizer.vocab_size == 330
+    status, again, errors = run(*flags_for(files, lowercase=True))
+    assert (status, errors) == (0, "")
+    assert again.splitlines() == [
+        f"{files / 'data'}: already prepared",
+        *output.splitlines()[-len(again.splitlines()) + 1 :],
+    ]
+
+
+def test_tab_separated_files_and_a_flagfile(files):
+    lines = "".join(f"{source}\t{target}\n" for source, target in zip(ENGLISH, GERMAN, strict=True))
+    (files / "pairs.tsv").write_text(lines, encoding="utf-8")
+    (files / "flags").write_text(f"--tsv\n--train_source={files / 'pairs.tsv'}\n--vocab_size=330\n")
+    status, _, errors = run(f"--flagfile={files / 'flags'}", f"--data_dir={files / 'data'}")
+    assert (status, errors) == (0, "")
+    assert PreparedData.open(files / "data").counts["train"]["read"] == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 9000}, r"vocab_size=9000 is more than the text allows; the largest that works is \d+"),
+        ({"vocab_size": -1}, "data.vocab_size must be positive, got -1"),
+        ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
+        ({"train_target": "{}/missing"}, r".*missing: cannot be read: No such file or directory"),
+        ({"train_target": "{}/latin1"}, r".*latin1, line 2: not valid UTF-8"),
+        ({"valid_source": "{}/a.en"}, "without --tsv, both --valid_source and --valid_target must be given"),
+        ({"tsv": True}, "with --tsv, --train_source alone must be given"),
+        ({"corpus": "wmt99"}, "unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, wmt14, tfds:NAME"),
+        ({"data_dir": "{}/a.en"}, r".*File exists|.*Not a directory"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_1(files, changes, message):
+    (files / "short").write_text("nur eine\n")
+    (files / "latin1").write_bytes("gut\nschön\n".encode("latin-1"))
+    status, _, errors = run(*flags_for(files, **{name: str(value).format(files) for name, value in changes.items()}))
+    assert status == 1
+    assert re.fullmatch(f"error: {message}.*\n", errors)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_complete(files):
+    def limit_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    status, _, errors = run(*flags_for(files), preexec_fn=limit_files)
+    assert status == 1
+    assert re.fullmatch(r"error: .*File too large: '.*txt'\n", errors)
+    assert [path.name for path in (files / "data").iterdir() if path.name == "data.json" or "tmp" in path.name] == []
+    assert run(*flags_for(files))[0] == 0
+    assert len(PreparedData.open(files / "data").split("train")) > 150
+
+
+def test_help_names_every_flag():
+    status, output, _ = run("--help")
+    assert status in (0, 1)  # absl's own
+    for name in ("corpus", "train_source", "test_target", "tsv", "vocab_size", "max_length_ratio", "download_dir"):
+        assert f"--{name}" in output or f"--[no]{name}" in output
