@@ -6,6 +6,7 @@ settings with the type of the field.
 """
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -255,6 +256,8 @@ class Config:
         for section, fields in values.items():
             if section not in SECTIONS:
                 raise InputError(f"unknown section {section!r} in a configuration; valid: {', '.join(SECTIONS)}")
+            if not isinstance(fields, Mapping):
+                raise InputError(f"section {section!r} of a configuration must hold settings by name, got {fields!r}")
             current = getattr(config, section)
             checked = {name: _checked(section, name, value) for name, value in fields.items()}
             config = dataclasses.replace(config, **{section: dataclasses.replace(current, **checked)})
@@ -344,6 +347,8 @@ def _checked(section: str, name: str, value: Any) -> Any:
         return value
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{section}.{name} must be a finite number, got {value}")
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         wanted = getattr(expected, "__name__", str(expected))
         raise InputError(f"{section}.{name} must be of type {wanted}, got {value!r}")

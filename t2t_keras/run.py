@@ -75,7 +75,10 @@ class Run:
     @property
     def data_dir(self) -> pathlib.Path:
         """Where the run's prepared data was when it was last trained."""
-        return pathlib.Path(self._read()["data_dir"])
+        values = self._read()
+        if "data_dir" not in values:
+            raise InputError(f"{self.config_path} does not say where the data was")
+        return pathlib.Path(values["data_dir"])
 
     def start(self, config: Config, data_dir: str | os.PathLike[str], vocab_path: str | os.PathLike[str]) -> None:
         """Writes the configuration and the vocabulary, or checks that they are what the run began with.
@@ -111,9 +114,12 @@ class Run:
         if not self.exists:
             raise InputError(f"{self.path} is not a run's directory: it has no config.json")
         try:
-            return json.loads(self.config_path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+            values = json.loads(self.config_path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config_path} is not JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise InputError(f"{self.config_path} holds no configuration but {type(values).__name__}")
+        return values
 
 
 def load_model(
