@@ -1,0 +1,144 @@
+"""Configurations: their checks, their settings from text, their way through JSON."""
+
+import dataclasses
+import json
+
+import pytest
+
+from t2t_keras.config import SECTIONS, Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig, differences, override
+from t2t_keras.errors import InputError
+
+
+def test_configurations_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().model.d_model = 3
+
+
+def test_every_field_is_described():
+    for section in SECTIONS.values():
+        for field in dataclasses.fields(section):
+            assert f"        {field.name}: " in section.__doc__
+
+
+def test_json_and_back():
+    config = override(
+        Config(), ["model.d_key=16", "train.max_minutes=1.5", "data.lowercase=true", "decode.beam_size=1"]
+    )
+    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_a_missing_field_keeps_its_default():
+    assert Config.from_dict({"model": {"d_ff": 64}}) == Config(model=ModelConfig(d_ff=64))
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"modle": {}}, "unknown section 'modle' in a configuration; valid: model, data, train, decode"),
+        ({"model": {"depth": 6}}, "unknown setting model.depth; valid: model.vocab_size, "),
+        ({"model": {"d_ff": "64"}}, "model.d_ff must be of type int, got '64'"),
+        ({"model": {"d_ff": 64.0}}, "model.d_ff must be of type int, got 64.0"),
+        ({"model": {"d_ff": True}}, "model.d_ff must be of type int, got True"),
+        ({"model": {"tie_embeddings": 1}}, "model.tie_embeddings must be of type bool, got 1"),
+        ({"model": {"norm_position": "mid"}}, "model.norm_position must be one of post, pre; got 'mid'"),
+    ],
+)
+def test_bad_json_is_named(values, complaint):
+    with pytest.raises(InputError) as error:
+        Config.from_dict(values)
+    assert str(error.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("model.d_model=64", 64),
+        ("model.d_key=16", 16),
+        ("model.d_key=none", None),
+        ("model.dropout_rate=0", 0.0),
+        ("model.dropout_rate= 3e-1 ", 0.3),
+        ("model.norm_position=pre", "pre"),
+        ("model.tie_embeddings=false", False),
+        ("model.tie_embeddings=1", True),
+        ("train.mixed_bfloat16=True", True),
+        ("train.max_steps=8000", 8000),
+        ("data.corpus=tfds:wmt14", "tfds:wmt14"),
+        ("data.source_language=a=b", "a=b"),
+    ],
+)
+def test_a_setting_takes_the_type_of_its_field(setting, value):
+    section, _, name = setting.partition("=")[0].partition(".")
+    found = getattr(getattr(override(Config(), [setting]), section), name)
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_settings_apply_in_order_and_together():
+    config = override(Config(), ["train.max_steps=3", "train.max_steps=4"])
+    assert config.train.max_steps == 4
+    # 10 heads divide the new width and not the old one: neither order of these two is an error.
+    for settings in (["model.num_heads=10", "model.d_model=640"], ["model.d_model=640", "model.num_heads=10"]):
+        assert override(Config(), settings).model.num_heads == 10
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("train.max_steps", "--set 'train.max_steps': expected section.field=value"),
+        ("max_steps=3", "--set 'max_steps=3': expected section.field=value"),
+        ("training.max_steps=3", "unknown section 'training' in training.max_steps; valid: model, data, train, decode"),
+        ("train.steps=3", "unknown setting train.steps; valid: train.tokens_per_batch, "),
+        ("train.max_steps=many", "train.max_steps must be of type int, got 'many'"),
+        ("train.max_steps=2.5", "train.max_steps must be of type int, got '2.5'"),
+        ("train.max_steps=", "train.max_steps must be of type int, got ''"),
+        ("train.max_steps=none", "train.max_steps must be of type int, got 'none'"),
+        ("model.dropout_rate=low", "model.dropout_rate must be of type float, got 'low'"),
+        ("model.tie_embeddings=maybe", "model.tie_embeddings must be true or false, got 'maybe'"),
+        (
+            "model.position_encoding=none",
+            "model.position_encoding must be one of sinusoidal, sinusoidal_halves, learned",
+        ),
+        ("model.d_model=63", "model.d_model must be even"),
+        ("model.num_heads=7", "model.num_heads=7 does not divide model.d_model=512; set model.d_key and model.d_value"),
+        ("model.d_ff=0", "model.d_ff must be positive, got 0"),
+        ("model.d_key=-1", "model.d_key must be positive, got -1"),
+        ("model.dropout_rate=1", "model.dropout_rate must be in [0, 1), got 1.0"),
+        ("model.dropout_rate=nan", "model.dropout_rate must be a finite number, got nan"),
+        ("data.max_length=0", "data.max_length must be positive, got 0"),
+        ("train.label_smoothing=-0.1", "train.label_smoothing must be in [0, 1), got -0.1"),
+        ("train.clip_norm=-1", "train.clip_norm must not be negative, got -1.0"),
+        ("train.best_metric=bleu", "train.best_metric=bleu needs train.validation_sentences above 0"),
+        ("train.learning_rate_scale=nan", "train.learning_rate_scale must be a finite number, got nan"),
+        ("train.max_minutes=nan", "train.max_minutes must be a finite number, got nan"),
+        ("train.adam_epsilon=inf", "train.adam_epsilon must be a finite number, got inf"),
+        ("decode.beam_size=0", "decode.beam_size must be positive, got 0"),
+        ("decode.length_penalty=-0.5", "decode.length_penalty must not be negative, got -0.5"),
+        ("decode.length_penalty=nan", "decode.length_penalty must be a finite number, got nan"),
+    ],
+)
+def test_a_bad_setting_is_one_line_that_says_what_is_valid(setting, complaint):
+    with pytest.raises(InputError) as error:
+        override(Config(), [setting])
+    assert str(error.value).startswith(complaint)
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_settings_list_every_field():
+    with pytest.raises(InputError) as error:
+        override(Config(), ["decode.beams=3"])
+    for field in dataclasses.fields(DecodeConfig):
+        assert f"decode.{field.name}" in str(error.value)
+
+
+def test_more_heads_than_divide_the_width_need_widths_of_their_own():
+    assert ModelConfig(num_heads=7, d_key=64, d_value=64).num_heads == 7
+
+
+def test_differences_name_the_fields():
+    old = Config()
+    assert differences(old, old) == []
+    new = Config(model=ModelConfig(d_ff=64), data=DataConfig(corpus="multi30k"), train=TrainConfig(seed=2))
+    assert differences(old, new) == [
+        "model.d_ff: 2048 -> 64",
+        "data.corpus: 'files' -> 'multi30k'",
+        "train.seed: 1 -> 2",
+    ]

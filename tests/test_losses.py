@@ -1,0 +1,99 @@
+"""The loss against a dense distribution written out in NumPy."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.losses import SmoothedCrossEntropy, loss_sum_and_count, token_losses
+
+VOCAB = 7
+TARGETS = np.array([[3, 6, 1, 0], [2, 1, 0, 0]])
+
+
+@pytest.fixture
+def logits():
+    return 3.0 * np.random.default_rng(3).standard_normal((2, 4, VOCAB)).astype("float32")
+
+
+def dense_cross_entropy(distribution: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """-sum over the vocabulary of p log q, in float64."""
+    logits = logits.astype("float64")
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return -(distribution * log_probs).sum(-1)
+
+
+def smoothed(epsilon: float) -> np.ndarray:
+    return (1 - epsilon) * np.eye(VOCAB)[TARGETS] + epsilon / VOCAB
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5])
+def test_token_losses_equal_the_dense_formula(logits, epsilon):
+    losses = token_losses(TARGETS, logits, epsilon)
+    assert losses.dtype == tf.float32
+    np.testing.assert_allclose(losses, dense_cross_entropy(smoothed(epsilon), logits), rtol=1e-5)
+
+
+def test_t2ts_smoothing_is_the_same_at_another_epsilon(logits):
+    """T2T: exactly 1 - epsilon on the target, epsilon / (vocab - 1) on every other entry."""
+    epsilon = 0.1
+    t2t = np.full((2, 4, VOCAB), epsilon / (VOCAB - 1))
+    np.put_along_axis(t2t, TARGETS[..., None], 1 - epsilon, -1)
+    losses = token_losses(TARGETS, logits, epsilon * VOCAB / (VOCAB - 1))
+    np.testing.assert_allclose(losses, dense_cross_entropy(t2t, logits), rtol=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_the_gradient_is_probabilities_minus_the_target(logits, epsilon):
+    logits = tf.constant(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = tf.reduce_sum(token_losses(TARGETS, logits, epsilon))
+    np.testing.assert_allclose(tape.gradient(loss, logits), tf.nn.softmax(logits) - smoothed(epsilon), atol=1e-6)
+
+
+def test_large_logits_overflow_nothing():
+    logits = np.array([[1e4, -1e4, 0.0]], "float32")
+    np.testing.assert_allclose(token_losses(np.array([0]), logits, 0.0), [0.0], atol=1e-3)
+    np.testing.assert_allclose(token_losses(np.array([1]), logits, 0.0), [2e4], rtol=1e-6)
+
+
+def test_logits_of_bfloat16_are_summed_in_float32(logits):
+    rounded = tf.cast(logits, tf.bfloat16)
+    expected = token_losses(TARGETS, tf.cast(rounded, tf.float32), 0.1)
+    np.testing.assert_array_equal(token_losses(TARGETS, rounded, 0.1), expected)
+
+
+def test_sum_and_count_leave_padding_out(logits):
+    total, count = loss_sum_and_count(TARGETS, logits, 0.1)
+    assert float(count) == 5.0
+    expected = dense_cross_entropy(smoothed(0.1), logits)[TARGETS != 0].sum()
+    assert float(total) == pytest.approx(expected, rel=1e-5)
+    changed = logits.copy()
+    changed[TARGETS == 0] += 100.0 * np.arange(VOCAB)
+    assert float(loss_sum_and_count(TARGETS, changed, 0.1)[0]) == float(total)
+
+
+def test_an_empty_batch_has_no_loss_and_no_nan(logits):
+    total, count = loss_sum_and_count(np.zeros((2, 4), "int32"), logits, 0.1)
+    assert (float(total), float(count)) == (0.0, 0.0)
+    assert float(SmoothedCrossEntropy(0.1)(np.zeros((2, 4), "int32"), logits)) == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])  # Keras may hand targets over as floats
+def test_the_keras_loss_is_the_mean_over_tokens(logits, dtype):
+    total, count = loss_sum_and_count(TARGETS, logits, 0.1)
+    loss = SmoothedCrossEntropy(0.1)(TARGETS.astype(dtype), logits)
+    assert float(loss) == pytest.approx(float(total) / float(count), rel=1e-6)
+
+
+def test_the_keras_loss_is_saved():
+    loss = keras.losses.deserialize(keras.losses.serialize(SmoothedCrossEntropy(0.2, name="mine")))
+    assert isinstance(loss, SmoothedCrossEntropy)
+    assert (loss.label_smoothing, loss.name) == (0.2, "mine")
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.0])
+def test_smoothing_outside_0_to_1_is_refused(epsilon):
+    with pytest.raises(ValueError, match=rf"`label_smoothing` must be in \[0, 1\), got {epsilon}"):
+        SmoothedCrossEntropy(epsilon)

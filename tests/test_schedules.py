@@ -1,0 +1,45 @@
+import keras
+import numpy as np
+import pytest
+
+from t2t_keras.schedules import PaperSchedule, learning_rate
+
+
+@pytest.mark.parametrize(("step", "rate"), [(1, 1.746928e-7), (4000, 6.987712e-4), (100_000, 1.397542e-4)])
+def test_the_papers_rates(step, rate):
+    assert float(learning_rate(step, d_model=512, warmup_steps=4000)) == pytest.approx(rate, rel=1e-6)
+
+
+def test_it_rises_linearly_then_falls_with_the_root():
+    rates = [float(learning_rate(step, 512, 100)) for step in (10, 20, 100, 400)]
+    assert rates[1] == pytest.approx(2 * rates[0], rel=1e-6)
+    assert rates[2] == max(rates)
+    assert rates[3] == pytest.approx(rates[2] / 2, rel=1e-6)
+
+
+def test_scale_is_a_factor():
+    assert float(learning_rate(7, 512, 100, 2.0)) == pytest.approx(2 * float(learning_rate(7, 512, 100)), rel=1e-6)
+
+
+def test_a_step_may_be_an_integer_tensor():
+    step = keras.ops.convert_to_tensor(4000, "int64")
+    assert float(learning_rate(step, 512, 4000)) == pytest.approx(6.987712e-4, rel=1e-6)
+
+
+def test_an_optimizer_applies_it_from_step_1():
+    """Keras counts updates from 0; with plain descent each step moves a weight by rate times its gradient, 1."""
+    weight = keras.Variable(np.zeros(1, "float32"))
+    optimizer = keras.optimizers.SGD(PaperSchedule(512, 4000))
+    expected = 0.0
+    for step in (1, 2, 3):
+        optimizer.apply([np.ones(1, "float32")], [weight])
+        expected -= 512**-0.5 * step * 4000**-1.5
+        assert float(weight[0]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_it_is_saved_with_an_optimizer():
+    schedule = PaperSchedule(256, 2000, 2.0)
+    config = keras.optimizers.Adam(schedule).get_config()
+    copy = keras.optimizers.Adam.from_config(config)._learning_rate
+    assert isinstance(copy, PaperSchedule)
+    assert copy.get_config() == schedule.get_config() == {"d_model": 256, "warmup_steps": 2000, "scale": 2.0}
