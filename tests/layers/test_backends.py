@@ -1,0 +1,59 @@
+"""Models of somebody else's, built from these layers, learn: on TensorFlow here, elsewhere where it is installed."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import pytest
+import train_elsewhere
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+MARGIN = 0.01
+
+
+def check(results: dict) -> None:
+    classifier, copier, transformer = (results[name] for name in ("classifier", "copier", "transformer"))
+    assert classifier["accuracy"] > 0.98
+    assert classifier["loss"][-1] < 0.1
+    for losses in (copier["loss"], transformer["loss"]):
+        assert losses[-1] < losses[0] - 0.4
+    assert transformer["cache_error"] < 1e-5
+    assert results["dropout"]["zeros"] == pytest.approx(0.3, abs=MARGIN)
+    assert results["dropout"]["mean"] == pytest.approx(1.0, abs=MARGIN)
+    assert results["dropout"]["agreement_of_equal_seeds"] == 1.0
+    # Independent masks agree where both keep or both drop.
+    assert results["dropout"]["agreement_of_other_seeds"] == pytest.approx(0.3**2 + 0.7**2, abs=MARGIN)
+
+
+def test_on_this_backend():
+    tokens = train_elsewhere.sentences(1024)
+    check(
+        {
+            "classifier": train_elsewhere.train_classifier(tokens),
+            "copier": train_elsewhere.train_copier(tokens),
+            "transformer": train_elsewhere.train_transformer(tokens),
+            "dropout": train_elsewhere.dropout_statistics(),
+        }
+    )
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_on_another_backend(backend):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    if keras.backend.backend() == backend:
+        pytest.skip(f"{backend} is this backend")
+    done = subprocess.run(
+        [sys.executable, train_elsewhere.__file__],
+        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert results["backend"] == backend
+    check(results)

@@ -1,0 +1,122 @@
+"""Trains somebody else's models on the layers, on the backend that KERAS_BACKEND names.
+
+A classifier and a small encoder-decoder, both functional Keras models that know nothing
+of the rest of the package, and the `Transformer` with plain `fit`. Run as a program, it
+prints one JSON object; the tests run it once for each backend that is installed.
+"""
+
+import json
+import os
+
+import keras
+import numpy as np
+from keras import ops
+
+from t2t_keras import layers
+from t2t_keras.config import ModelConfig
+from t2t_keras.losses import SmoothedCrossEntropy
+from t2t_keras.model import Transformer
+from t2t_keras.schedules import PaperSchedule
+
+VOCAB = 12
+SIZES = {"num_heads": 2, "d_key": 8, "d_ff": 32, "dropout_rate": 0.1}
+
+
+def sentences(count: int, length: int = 6) -> np.ndarray:
+    """Random tokens from 3 on, 2 to length - 1 of them, an end symbol, padding."""
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(2, length, count)
+    tokens = np.where(np.arange(length) < lengths[:, None], rng.integers(3, VOCAB, (count, length)), 0)
+    tokens[np.arange(count), lengths] = 1
+    return tokens.astype("int32")
+
+
+def classifier() -> keras.Model:
+    """Does a sentence hold the word 3? All sites of dropout at work, post-norm."""
+    tokens = keras.Input((None,), dtype="int32")
+    x = layers.SinusoidalPositions()(layers.TiedEmbedding(VOCAB, 16)(tokens))
+    x = layers.Dropout(0.1)(x)
+    mask = layers.padding_mask(tokens)
+    x = layers.EncoderLayer(**SIZES, attention_dropout_rate=0.1, relu_dropout_rate=0.1)(x, mask)
+    x = keras.layers.GlobalMaxPooling1D()(x)
+    return keras.Model(tokens, keras.layers.Dense(1)(x))
+
+
+def copier() -> keras.Model:
+    """Each token from itself and those before it, and from the source: a decoder stack, pre-norm."""
+    source, shifted = (keras.Input((6,), dtype="int32") for _ in range(2))
+    embedding = layers.TiedEmbedding(VOCAB, 16)
+    positions = layers.LearnedPositions(6)
+    mask = layers.padding_mask(source)
+    layer = {**SIZES, "norm_position": "pre", "use_attention_bias": False}
+    memory = layers.Encoder(1, layer)(positions(embedding(source)), mask)
+    x = layers.Decoder(1, layer)(positions(embedding(shifted)), memory, layers.causal_mask(6), mask)
+    return keras.Model([source, shifted], keras.layers.Dense(VOCAB)(x))
+
+
+def train_classifier(tokens: np.ndarray) -> dict[str, float]:
+    model = classifier()
+    labels = (tokens == 3).any(1).astype("float32")
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(3e-3), loss, metrics=[keras.metrics.BinaryAccuracy(threshold=0.0)])
+    history = model.fit(tokens, labels, batch_size=64, epochs=8, verbose=0).history
+    return {"loss": history["loss"], "accuracy": history["binary_accuracy"][-1]}
+
+
+def train_copier(tokens: np.ndarray) -> dict[str, float]:
+    model = copier()
+    shifted = np.pad(tokens, ((0, 0), (1, 0)))[:, :-1]
+    model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.1))
+    return {"loss": model.fit([tokens, shifted], tokens, batch_size=64, epochs=4, verbose=0).history["loss"]}
+
+
+def train_transformer(tokens: np.ndarray) -> dict[str, float]:
+    """Also decodes with the cache what was decoded at once."""
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
+    model = Transformer(ModelConfig(vocab_size=VOCAB, **sizes, attention_dropout_rate=0.1, relu_dropout_rate=0.1))
+    model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
+    inputs = {"source": tokens, "target": tokens}
+    losses = model.fit(inputs, tokens, batch_size=64, epochs=4, verbose=0).history["loss"]
+    few = {name: ops.convert_to_tensor(value[:3]) for name, value in inputs.items()}
+    expected = ops.convert_to_numpy(model(few))
+    cache = model.start_cache(few["source"], model.encode(few["source"]), 1, 6)
+    error, previous = 0.0, np.zeros(3, "int32")
+    for position in range(6):
+        logits, cache = model.decode_step(ops.convert_to_tensor(previous), cache)
+        error = max(error, float(np.abs(ops.convert_to_numpy(logits) - expected[:, position]).max()))
+        previous = tokens[:3, position]
+    return {"loss": losses, "cache_error": error}
+
+
+def dropout_statistics() -> dict[str, float]:
+    """Of the mask of one seed, twice, and of another's."""
+    layer, x = layers.Dropout(0.3), ops.ones((400, 500))
+    masks = [
+        ops.convert_to_numpy(layer(x, seed=ops.convert_to_tensor(seed, "int32"), training=True))
+        for seed in ([5, -6], [5, -6], [6, -6])
+    ]
+    kept = [mask != 0 for mask in masks]
+    return {
+        "zeros": float(1 - kept[0].mean()),
+        "mean": float(masks[0].mean()),
+        "agreement_of_equal_seeds": float(np.mean(kept[0] == kept[1])),
+        "agreement_of_other_seeds": float(np.mean(kept[0] == kept[2])),
+    }
+
+
+def main() -> None:
+    keras.utils.set_random_seed(3)
+    tokens = sentences(1024)
+    results = {
+        "backend": keras.backend.backend(),
+        "classifier": train_classifier(tokens),
+        "copier": train_copier(tokens),
+        "transformer": train_transformer(tokens),
+        "dropout": dropout_statistics(),
+    }
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    assert os.environ["KERAS_BACKEND"] == keras.backend.backend()
+    main()
