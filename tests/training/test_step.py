@@ -54,7 +54,7 @@ def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
     (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     command = [sys.executable, HERE / "trajectories.py", folder / "cases.json", folder / "results.npz"]
     root = str(HERE.parents[1])
-    subprocess.run(command, check=True, env={**_environment(), "PYTHONPATH": root}, timeout=300)
+    subprocess.run(command, check=True, env={**_environment(), "PYTHONPATH": root}, timeout=1200)
     return dict(np.load(folder / "results.npz"))
 
 

@@ -1,0 +1,402 @@
+"""The loop: what it leaves behind, how it ends, and that an interruption changes nothing."""
+
+import itertools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+import tiny_training
+from tiny_training import assert_same_end, make_data, make_trainer, records, train
+
+from t2t_keras import evaluation, schedules
+from t2t_keras.data.batching import EpochPlans, Position
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
+from t2t_keras.training.monitor import Monitor
+from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.validation import Validation, Validator
+
+HERE = pathlib.Path(__file__).parent
+SETTINGS = {"model": {"dropout_rate": 0.3}, "ema_decay": 0.9}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory, data):
+    model_dir = tmp_path_factory.mktemp("uninterrupted") / "run"
+    outcome = train(model_dir, data, **SETTINGS)
+    assert outcome == (12, "reached train.max_steps", 0)
+    return model_dir
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Steps without any computation, and validations with given losses: for the loop's own decisions.
+
+    Returns a function that sets the validation losses; the last one goes on for ever.
+    """
+
+    def run(self, batches, steps):
+        del batches
+        numbers = int(self.step) + np.arange(1, steps + 1, dtype=np.float32)
+        self.step.assign_add(steps)
+        return StepMetrics(1 / numbers, np.full(steps, 10, np.float32), numbers / 1000, numbers)
+
+    losses: list[float] = [1.0]
+
+    def validate(self):
+        del self
+        loss = losses.pop(0) if len(losses) > 1 else losses[0]
+        return Validation(loss, float(np.exp(loss)), None)
+
+    monkeypatch.setattr(TrainingStep, "run", run)
+    monkeypatch.setattr(Validator, "validate", validate)
+    return lambda *values: losses.__setitem__(slice(None), values)
+
+
+def saved_steps(model_dir: pathlib.Path) -> list[int]:
+    return checkpoints.steps(Run(model_dir).checkpoints_path)
+
+
+def epoch_plans(data) -> EpochPlans:
+    corpus = data.split("train")
+    return EpochPlans(corpus.source_lengths, corpus.target_lengths, tiny_training.TRAIN["tokens_per_batch"], 1)
+
+
+def first_positions(data, count: int = 12) -> list[tuple[int, int]]:
+    """Epoch and batch of the first steps."""
+    positions = itertools.islice(epoch_plans(data).positions(Position()), count)
+    return [(position.epoch, position.batch) for position in positions]
+
+
+def best_step(model_dir: pathlib.Path) -> int:
+    return checkpoints.best(Run(model_dir).checkpoints_path).step
+
+
+def send_at(monkeypatch, number: signal.Signals, *steps: int) -> None:
+    """The process gets the signal when training comes to each of these steps."""
+    progress = Monitor.progress
+
+    def sending(self, step):
+        progress(self, step)
+        if step in steps:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Monitor, "progress", sending)
+
+
+# What a training leaves behind.
+
+
+def test_the_run_has_everything(uninterrupted, data):
+    run = Run(uninterrupted)
+    assert run.vocab_path.read_bytes() == data.vocab_path.read_bytes()
+    assert run.config.train.ema_decay == 0.9
+    assert run.data_dir == data.directory
+    assert run.curves_path.read_bytes().startswith(b"\x89PNG")
+    assert any(run.tensorboard_path.iterdir())
+    assert saved_steps(uninterrupted) == [4, 8, 12]
+    with pytest.raises(InputError, match="another configuration"):
+        train(uninterrupted, data, model={"dropout_rate": 0.2}, ema_decay=0.9)
+
+
+def test_each_step_is_logged_once_with_its_numbers(uninterrupted, data):
+    lines = records(uninterrupted, "train")
+    assert [line["step"] for line in lines] == list(range(1, 13))
+    rates = [float(schedules.learning_rate(step, tiny_training.MODEL["d_model"], 20)) for step in range(1, 13)]
+    np.testing.assert_allclose([line["learning_rate"] for line in lines], rates, rtol=1e-6)
+    assert [line["tokens"] for line in lines] == [
+        int(data.split("train").target_lengths[epoch_plans(data).plan(epoch).rows(batch)].sum())
+        for epoch, batch in first_positions(data)
+    ]
+    losses = [line["loss"] for line in lines]
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    assert all(line["gradient_norm"] > 0 for line in lines)
+
+
+def test_the_checkpoint_knows_where_the_data_stood(uninterrupted, data):
+    saved = checkpoints.latest(Run(uninterrupted).checkpoints_path)
+    assert (saved.state["epoch"], saved.state["batch"]) == first_positions(data, 13)[-1]
+    assert saved.state["epoch"] == 1  # the end of an epoch was passed on the way
+    assert saved.ema is not None
+    assert any((saved.ema[name] != array).any() for name, array in saved.weights.items())
+
+
+def test_validations_go_with_checkpoints_and_the_best_is_noted(uninterrupted):
+    lines = records(uninterrupted, "valid")
+    assert [line["step"] for line in lines] == [4, 8, 12]
+    best = min(lines, key=lambda line: line["loss"])
+    noted = checkpoints.best(Run(uninterrupted).checkpoints_path)
+    assert (noted.step, noted.metric, noted.value) == (best["step"], "loss", best["loss"])
+
+
+# Interrupted and resumed.
+
+
+def test_stopping_and_going_on_changes_nothing(tmp_path, data, uninterrupted):
+    run_dir = tmp_path / "run"
+    assert train(run_dir, data, **SETTINGS, max_steps=6).step == 6
+    assert saved_steps(run_dir) == [4, 6]
+    assert train(run_dir, data, **SETTINGS) == (12, "reached train.max_steps", 0)
+    assert_same_end(run_dir, uninterrupted, 12)
+    assert [line["step"] for line in records(run_dir, "valid")] == [4, 6, 8, 12]
+
+
+def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, uninterrupted):
+    """In the middle between two lines of the log, of which the second covers what was before the signal too."""
+    run_dir = tmp_path / "run"
+    settings = {**SETTINGS, "log_steps": 5, "steps_per_call": 1}
+    handler = signal.getsignal(signal.SIGTERM)
+    send_at(monkeypatch, signal.SIGTERM, 7)
+    outcome = train(run_dir, data, **settings)
+    assert (outcome.step, outcome.signal) == (7, signal.SIGTERM)
+    assert "SIGTERM" in outcome.reason and "same command" in outcome.reason
+    assert saved_steps(run_dir) == [4, 7]
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert [line["step"] for line in records(run_dir, "valid")] == [4]  # none at the signal: it is in a hurry
+
+    assert train(run_dir, data, **settings).step == 12
+    steps = records(uninterrupted, "train")
+    for line, part in zip(records(run_dir, "train"), (steps[:5], steps[5:10]), strict=True):
+        tokens = sum(step["tokens"] for step in part)
+        assert line["tokens"] == tokens
+        assert line["loss"] == pytest.approx(sum(step["loss"] * step["tokens"] for step in part) / tokens, rel=1e-12)
+    expected = tiny_training.state(uninterrupted, 12)
+    for name, array in tiny_training.state(run_dir, 12).items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+def test_killed_on_eight_replicas_changes_nothing(tmp_path, data):
+    """A program of its own, for its logical devices; see `resumed_on_replicas.py`."""
+    command = [sys.executable, HERE / "resumed_on_replicas.py", data.directory, tmp_path, "8"]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])}, timeout=1200)
+    assert_same_end(tmp_path / "killed", tmp_path / "uninterrupted", 4)
+    assert [line["step"] for line in records(tmp_path / "killed", "train")] == [1, 2, 3, 4]
+    assert records(tmp_path / "killed", "valid") == records(tmp_path / "uninterrupted", "valid")
+
+
+def test_a_finished_run_stays_as_it_is(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    before = Run(tmp_path).metrics_path.read_bytes()
+    monkeypatch.setattr(TrainingStep, "run", None)  # nothing may run
+    assert train(tmp_path, data, max_steps=4) == (4, "had reached train.max_steps before", 0)
+    assert Run(tmp_path).metrics_path.read_bytes() == before
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, data, scripted):
+    del scripted
+    train(tmp_path, data, max_steps=8)
+    (Run(tmp_path).checkpoints_path / "step_00000008" / "weights.npz").write_bytes(b"nothing")
+    trainer = make_trainer(tmp_path, data)
+    assert trainer.train().step == 12
+    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
+    assert trainer.position == trainer.plans.advance(Position(), 12)
+
+
+def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
+    scripted(3.0, 2.0, 1.0)
+    train(tmp_path, data, max_steps=8)
+    checkpoints.set_best(Run(tmp_path).checkpoints_path, 4, "loss", 3.0)  # as it was when step 8 had just been saved
+    scripted(9.0)
+    train(tmp_path, data)
+    assert best_step(tmp_path) == 8
+
+
+def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    send_at(monkeypatch, signal.SIGINT, 3)
+    kill = os.kill
+    monkeypatch.setattr(os, "kill", lambda *args: (kill(*args), kill(*args)))
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data)
+    assert saved_steps(tmp_path) == []
+    assert signal.getsignal(signal.SIGINT) == handler
+
+
+# The ways to end.
+
+
+def test_divergence_says_where_and_what_is_left(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    settings = {"log_steps": 4, "steps_per_call": 3}  # step 6 is the second of three in a call
+    train(tmp_path, data, max_steps=4, **settings)
+    good_run = TrainingStep.run
+
+    def run(self, batches, steps):
+        metrics = good_run(self, batches, steps)
+        numbers = np.arange(int(self.step) - steps + 1, int(self.step) + 1)
+        return metrics._replace(gradient_norm=np.where(numbers == 6, np.inf, metrics.gradient_norm))
+
+    monkeypatch.setattr(TrainingStep, "run", run)
+    with pytest.raises(InputError) as error:
+        train(tmp_path, data, **settings)
+    message = str(error.value)
+    assert len(message.splitlines()) == 1
+    expected = ("step 6:", "loss 0.16", "gradient norm inf", "learning rate 0.006", "epoch 0, batch 5", "step_00000004")
+    for words in expected:
+        assert words in message
+    assert saved_steps(tmp_path) == [4]
+    assert [line["step"] for line in records(tmp_path, "train")] == [4]
+
+
+def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    nan = np.full(3, np.nan, np.float32)
+    monkeypatch.setattr(TrainingStep, "run", lambda *args: StepMetrics(nan, nan, nan, nan))
+    with pytest.raises(InputError, match=r"step 1: loss nan.*last good checkpoint is none"):
+        train(tmp_path, data)
+
+
+def test_a_model_whose_validation_is_no_number_is_not_saved(tmp_path, data, scripted):
+    scripted(1.0, np.nan)
+    with pytest.raises(InputError, match=r"step 8: validation loss nan.*step_00000004"):
+        train(tmp_path, data)
+    assert saved_steps(tmp_path) == [4]
+
+
+def test_patience(tmp_path, data, scripted):
+    scripted(3.0, 2.0, 2.5, 2.0, 1.0)
+    outcome = train(tmp_path, data, patience=2, checkpoint_steps=1)
+    assert outcome.step == 4
+    assert "no better validation loss in 2 validations" in outcome.reason
+    assert best_step(tmp_path) == 2
+    # The same command again leaves it at that, more patience goes on.
+    assert train(tmp_path, data, patience=2, checkpoint_steps=1) == outcome
+    assert train(tmp_path, data, patience=3, checkpoint_steps=1).step == 8
+    assert best_step(tmp_path) == 5
+
+
+def test_max_minutes(tmp_path, data, scripted):
+    del scripted
+    assert train(tmp_path, data, max_minutes=1e-9) == (1, "reached train.max_minutes", 0)
+    assert saved_steps(tmp_path) == [1]
+    assert [line["step"] for line in records(tmp_path, "valid")] == [1]
+    assert train(tmp_path, data, max_minutes=60.0).step == 12
+
+
+def test_memory_that_runs_out_on_the_largest_batch(monkeypatch, tmp_path, data):
+    shapes = []
+
+    def run(self, batches, steps):
+        shapes.append((next(batches)["source"].shape, steps))
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[1,2]\nand a trace")
+
+    monkeypatch.setattr(TrainingStep, "run", run)
+    with pytest.raises(InputError) as error:
+        train(tmp_path, data, accumulation_steps=2)
+    message = str(error.value)
+    assert len(message.splitlines()) == 1
+    assert "lower train.tokens_per_batch=100" in message and "train.accumulation_steps=2" in message
+    assert "OOM when allocating" in message
+    rows, length = shapes[0][0]
+    assert f"{rows} rows of {length} source" in message
+    assert rows * length >= 0.9 * epoch_plans(data).plan(0).shapes[:, :2].prod(axis=1).max()
+    assert saved_steps(tmp_path) == []
+
+
+def test_the_largest_batch_leaves_no_trace(monkeypatch, tmp_path, data):
+    """Whatever the trial step did to the weights is taken back before the first real one."""
+    states = []
+    run = TrainingStep.run
+
+    def recording(self, batches, steps):
+        states.append((int(self.step), self.read()))
+        return run(self, batches, steps)
+
+    monkeypatch.setattr(TrainingStep, "run", recording)
+    train(tmp_path, data, max_steps=1)
+    trials = len(states) - 1
+    assert trials >= 1
+    (first_step, first), (last_step, last) = states[0], states[-1]
+    assert first_step == last_step == 0
+    for part, arrays in first.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(last[part][name], array)
+
+
+# Checkpoints.
+
+
+def test_the_best_is_kept_beside_the_newest(tmp_path, data, scripted):
+    scripted(3.0, 1.0, 2.0)
+    train(tmp_path, data, checkpoint_steps=2, keep_checkpoints=2)
+    assert saved_steps(tmp_path) == [4, 10, 12]
+    assert best_step(tmp_path) == 4
+
+
+def test_checkpoints_by_minutes(tmp_path, data, scripted):
+    del scripted
+    train(tmp_path / "often", data, checkpoint_minutes=1e-9, log_steps=100)
+    assert saved_steps(tmp_path / "often") == [3, 6, 9, 12]  # at each return to Python
+    train(tmp_path / "never", data, checkpoint_minutes=1000.0, checkpoint_steps=2)
+    assert saved_steps(tmp_path / "never") == [12]
+
+
+def test_validations_of_their_own(tmp_path, data, scripted):
+    scripted(5.0, 4.0, 3.0, 2.0)
+    train(tmp_path, data, checkpoint_steps=8, validation_steps=5)
+    assert [line["step"] for line in records(tmp_path, "valid")] == [5, 10, 12]
+    assert saved_steps(tmp_path) == [5, 8, 10, 12]  # what was validated is there to be the best
+    assert best_step(tmp_path) == 12
+
+
+def test_best_by_bleu(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    bleus = iter([10.0, 30.0, 20.0])
+    monkeypatch.setattr(Validator, "validate", lambda self: Validation(1.0, np.e, next(bleus)))
+    train(tmp_path, data, best_metric="bleu", validation_sentences=5)
+    noted = checkpoints.best(Run(tmp_path).checkpoints_path)
+    assert (noted.step, noted.metric, noted.value) == (8, "bleu", 30.0)
+    assert [line["bleu"] for line in records(tmp_path, "valid")] == [10.0, 30.0, 20.0]
+    last = json.loads((Run(tmp_path).checkpoints_path / "step_00000012" / "state.json").read_text(encoding="utf-8"))
+    assert last["state"]["validations_without_gain"] == 1
+
+
+# Learning.
+
+
+@pytest.mark.parametrize("task, steps", [(tiny_training.copy, 250), (tiny_training.reverse, 400)])
+def test_learns(tmp_path, task, steps):
+    """To near zero loss, and the greedy translations of sentences it never saw are right."""
+    prepared = make_data(tmp_path, task, train_pairs=4000, valid_pairs=30, longest=4)
+    trainer = make_trainer(
+        tmp_path / "run",
+        prepared,
+        model={"d_model": 32, "d_ff": 128, "num_heads": 4, "dropout_rate": 0.0},
+        tokens_per_batch=1000,
+        max_steps=steps,
+        warmup_steps=100,
+        learning_rate_scale=0.4,
+        label_smoothing=0.0,
+        log_steps=50,
+        steps_per_call=50,
+        checkpoint_steps=steps,
+        validation_sentences=30,
+    )
+    assert trainer.train().step == steps
+    assert records(tmp_path / "run", "train")[-1]["loss"] < 0.05
+    sources, references = prepared.text("valid")
+    assert references == [task(source) for source in sources]
+    translator = Translator.load(tmp_path / "run")
+    hypotheses = [translation.text for translation in translator.translate(sources)]
+    right = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
+    assert right >= 28, list(zip(hypotheses, references, strict=True))
+    # The trainer's own BLEU is of the same search with the same weights.
+    assert records(tmp_path / "run", "valid")[-1]["bleu"] == evaluation.bleu(hypotheses, references)

@@ -1,0 +1,107 @@
+"""Runs that take seconds: a made-up language of syllables, a model of one layer, a `Trainer`."""
+
+import pathlib
+import random
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig
+from t2t_keras.data import corpora
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
+from t2t_keras.training.monitor import read_metrics
+from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.trainer import Outcome, Trainer
+
+# Byte fallback takes 256 entries, the special symbols 3; the rest holds every syllable.
+VOCAB_SIZE = 300
+SYLLABLES = [consonant + vowel for consonant in "bdfgk" for vowel in "aeo"]
+MODEL = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
+TRAIN = {
+    "tokens_per_batch": 100,
+    "max_steps": 12,
+    "warmup_steps": 20,
+    "log_steps": 1,
+    "checkpoint_steps": 4,
+    "keep_checkpoints": 20,
+    "steps_per_call": 3,
+}
+# What a line of metrics says about time, and so never twice the same.
+TIMES = ("seconds", "steps_per_second", "tokens_per_second")
+
+
+def sentences(count: int, longest: int = 6, seed: int = 1) -> list[str]:
+    """Different sentences of 2 to `longest` syllables."""
+    generator = random.Random(seed)
+    made: dict[str, None] = {}
+    while len(made) < count:
+        made[" ".join(generator.choices(SYLLABLES, k=generator.randint(2, longest)))] = None
+    return list(made)
+
+
+def reverse(sentence: str) -> str:
+    return " ".join(reversed(sentence.split()))
+
+
+def copy(sentence: str) -> str:
+    # Cleaning drops pairs of identical sides.
+    return f"{sentence} !"
+
+
+def make_data(
+    folder: pathlib.Path, task: Any = reverse, train_pairs: int = 150, valid_pairs: int = 20, longest: int = 6
+) -> PreparedData:
+    """Text files, and the prepared data made of them in `folder`/data."""
+    texts = sentences(train_pairs + valid_pairs, longest)
+    paths = {}
+    for split, part in (("valid", texts[:valid_pairs]), ("train", texts[valid_pairs:])):
+        paths[split] = (folder / f"{split}.source", folder / f"{split}.target")
+        paths[split][0].write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+        paths[split][1].write_text("".join(f"{task(line)}\n" for line in part), encoding="utf-8")
+    return prepare(corpora.files(paths), DataConfig(vocab_size=VOCAB_SIZE), folder / "data", report=lambda line: None)
+
+
+def make_config(data: PreparedData, model: dict[str, Any] | None = None, **train: Any) -> Config:
+    """A tiny configuration with some fields changed."""
+    return Config(
+        model=ModelConfig(vocab_size=data.tokenizer.vocab_size, **{**MODEL, **(model or {})}),
+        data=data.config,
+        train=TrainConfig(**{**TRAIN, **train}),
+        decode=DecodeConfig(beam_size=1, max_length_offset=4),
+    )
+
+
+def make_trainer(
+    model_dir: pathlib.Path, data: PreparedData, model: dict[str, Any] | None = None, replicas: int = 1, **train: Any
+) -> Trainer:
+    """A trainer of the run in `model_dir`."""
+    return Trainer(Run(model_dir), make_config(data, model, **train), data, make_strategy("cpu", replicas))
+
+
+def train(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -> Outcome:
+    """Trains as far as the settings of `make_trainer` say."""
+    return make_trainer(model_dir, data, **settings).train()
+
+
+def records(model_dir: pathlib.Path, kind: str) -> list[dict[str, Any]]:
+    """The lines of metrics of one kind, without what differs from time to time."""
+    lines = read_metrics(Run(model_dir).metrics_path)
+    return [{k: v for k, v in line.items() if k not in TIMES} for line in lines if line["kind"] == kind]
+
+
+def state(model_dir: pathlib.Path, step: int) -> dict[str, np.ndarray]:
+    """All arrays of a checkpoint."""
+    saved = checkpoints.load(Run(model_dir).checkpoints_path / checkpoints.step_name(step))
+    parts = {"weights": saved.weights, "optimizer": saved.optimizer, "ema": saved.ema or {}}
+    return {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+
+def assert_same_end(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: int) -> None:
+    """Two runs have the same checkpoint of a step, bit for bit, and the same line of metrics for each step, once."""
+    actual, expected = state(model_dir, step), state(expected_dir, step)
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
+    assert records(model_dir, "train") == records(expected_dir, "train")
