@@ -89,7 +89,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.d_value = d_value or d_key
         self.dropout_rate = dropout_rate
         self.use_bias = use_bias
-        self.dropout = Dropout(dropout_rate, name="dropout")
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, query_shape: tuple, memory_shape: tuple | None = None) -> None:
         d_model = query_shape[-1]

@@ -43,8 +43,8 @@ class Residual(keras.layers.Layer):
         self.norm_position = norm_position
         self.dropout_rate = dropout_rate
         self.epsilon = epsilon
-        self.norm = LayerNormalization(epsilon, name="norm")
-        self.dropout = Dropout(dropout_rate, name="dropout")
+        self.norm = LayerNormalization(epsilon, name="norm", dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, input_shape: tuple) -> None:
         self.norm.build(input_shape)

@@ -88,8 +88,10 @@ def _loss_and_gradients(
         rows = tf.pad(rows, [[0, num_chunks * chunk_rows - count], [0, 0]])
 
     def chunk(index: Tensor, normaliser: Tensor, d_table: Tensor, d_rows: Any) -> tuple:
-        h = rows[index * chunk_rows : (index + 1) * chunk_rows]
-        h = tf.ensure_shape(h, [chunk_rows if weights is not None else None, d_model])
+        if weights is None:
+            h = rows[index * chunk_rows : (index + 1) * chunk_rows]  # --> [chunk, d_model]
+        else:
+            h = tf.slice(rows, [index * chunk_rows, 0], [chunk_rows, d_model])  # --> [chunk, d_model]
         logits = tf.cast(tf.matmul(h, matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
         probabilities = tf.nn.softmax(logits)
         # log of the largest probability = largest logit - log-normaliser: no second pass of exponentials

@@ -59,12 +59,6 @@ CASES = {
     "sinusoidal_positions": Case(layers.SinusoidalPositions, {"layout": "halves"}, [X], (2, *X)),
 }
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-# The layers below still make some of theirs with the global policy; see `MultiHeadAttention` and `Residual`.
-_WITH_GLOBAL_PARTS = ("attention", "encoder", "encoder_layer", "decoder", "decoder_layer", "decoder_layer_pre")
-WITH_TYPE_WITHIN = [
-    pytest.param(case, id=name, marks=[pytest.mark.xfail(strict=True)] if name in _WITH_GLOBAL_PARTS else [])
-    for name, case in CASES.items()
-]
 
 
 def example(case: Case, rng) -> list[np.ndarray]:
@@ -168,7 +162,7 @@ def test_mixed_bfloat16_runs_and_stays_close(case, rng, mixed_bfloat16):
     np.testing.assert_allclose(ops.cast(outputs, "float32"), exact(*inputs), atol=0.1)
 
 
-@pytest.mark.parametrize("case", WITH_TYPE_WITHIN)
+@every_layer
 def test_a_type_given_to_a_layer_reaches_the_layers_within(case, rng):
     layer = case.make(**case.config, dtype="mixed_bfloat16")
     outputs = layer(*example(case, rng))
