@@ -23,7 +23,7 @@ def make_strategy(name: str = "auto", replicas: int = 0) -> tf.distribute.Strate
         A strategy.
 
     Raises:
-        InputError: an unknown name, or more replicas than there are devices.
+        InputError: an unknown name, more replicas than there are devices, or a TF_CONFIG that is no JSON.
     """
     if name not in NAMES:
         raise InputError(f"unknown strategy {name!r}; valid: {', '.join(NAMES)}")
@@ -66,6 +66,15 @@ def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
 def _best_available() -> str:
     if os.environ.get("TPU_NAME"):
         return "tpu"
-    if len(json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {}).get("worker", [])) > 1:
+    if _workers() > 1:
         return "multiworker"
     return "mirrored" if tf.config.list_physical_devices("GPU") else "cpu"
+
+
+def _workers() -> int:
+    """How many workers TF_CONFIG names."""
+    text = os.environ.get("TF_CONFIG") or "{}"
+    try:
+        return len(json.loads(text).get("cluster", {}).get("worker", []))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InputError(f"the environment's TF_CONFIG={text!r} is not the JSON of a cluster: {error}") from None
