@@ -1,0 +1,125 @@
+"""The strategy that a name and the environment stand for."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.strategy import NAMES, make_strategy
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+@pytest.fixture
+def no_gpus(monkeypatch):
+    plain = tf.config.list_physical_devices
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [] if kind == "GPU" else plain(kind))
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: [])
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """Two pretended GPUs, and the devices that a MirroredStrategy would be made of."""
+
+    class Device:
+        def __init__(self, index: int) -> None:
+            self.name = f"/device:GPU:{index}"
+
+    gpus = [Device(0), Device(1)]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: gpus)
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda devices: devices)
+
+
+def workers_in_environment(monkeypatch, count: int) -> None:
+    cluster = {"worker": [f"host{i}:2222" for i in range(count)]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
+
+
+def test_unknown_name():
+    with pytest.raises(InputError, match="'gpu'.*auto, cpu, mirrored, multiworker, tpu"):
+        make_strategy("gpu")
+
+
+def test_negative_replicas():
+    with pytest.raises(InputError, match="--replicas must not be negative, got -1"):
+        make_strategy("cpu", -1)
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_one_cpu(no_gpus, name, replicas):
+    strategy = make_strategy(name, replicas)
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    assert strategy.num_replicas_in_sync == 1
+
+
+def test_the_cpu_by_name_even_if_there_are_gpus(two_gpus):
+    assert isinstance(make_strategy("cpu"), tf.distribute.OneDeviceStrategy)
+
+
+@pytest.mark.parametrize("name", ["auto", "mirrored"])
+def test_all_gpus_or_the_first(two_gpus, name):
+    assert make_strategy(name) == ["/device:GPU:0", "/device:GPU:1"]
+    assert make_strategy(name, 1) == ["/device:GPU:0"]
+    with pytest.raises(InputError, match="--replicas=3, but there are 2 GPUs"):
+        make_strategy(name, 3)
+
+
+def test_mirrored_needs_gpus_or_a_number(no_gpus):
+    with pytest.raises(InputError, match="found no GPU.*--replicas=N"):
+        make_strategy("mirrored")
+    assert make_strategy("mirrored", 1).num_replicas_in_sync == 1
+
+
+def test_logical_devices_come_too_late(no_gpus):
+    assert float(tf.constant(1.0)) == 1.0  # TensorFlow is in use
+    with pytest.raises(ValueError, match=r"replicas=3.* before TensorFlow is used"):
+        make_strategy("cpu", 3)
+
+
+def test_workers_of_the_environment(monkeypatch, no_gpus):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "workers")
+    workers_in_environment(monkeypatch, 2)
+    assert make_strategy() == "workers"
+    assert make_strategy("multiworker") == "workers"
+    assert isinstance(make_strategy("cpu"), tf.distribute.OneDeviceStrategy)
+    workers_in_environment(monkeypatch, 1)
+    assert isinstance(make_strategy(), tf.distribute.OneDeviceStrategy)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cluster": []}', '{"cluster": {"worker": 2}}'])
+def test_environment_that_is_no_cluster(monkeypatch, no_gpus, text):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(InputError, match="TF_CONFIG") as error:
+        make_strategy()
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_tpu_that_the_environment_names(monkeypatch):
+    calls = []
+    monkeypatch.setenv("TPU_NAME", "mine")
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda: "resolver")
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", calls.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
+    assert make_strategy() == "strategy of resolver"
+    assert calls == ["resolver", "resolver"]
+
+
+def test_every_name_is_handled(monkeypatch, two_gpus):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "workers")
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda: "resolver")
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: "tpu")
+    assert len({str(make_strategy(name)) for name in NAMES if name != "auto"}) == 4

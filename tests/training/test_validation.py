@@ -1,0 +1,100 @@
+"""Validation against the plain loss and against the translator."""
+
+import contextlib
+import math
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from tiny_training import make_data, make_trainer
+
+from t2t_keras import evaluation, losses
+from t2t_keras.data.encoded import EncodedCorpus
+from t2t_keras.decoding.translator import Translation
+from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.validation import Validation, Validator
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory, data):
+    """Untrained, with moving averages that are another model's."""
+    settings = {"model": {"dropout_rate": 0.5}, "ema_decay": 0.9, "validation_sentences": 3}
+    trainer = make_trainer(tmp_path_factory.mktemp("run"), data, **settings)
+    random = np.random.default_rng(1)
+    for average in trainer.training.averages:
+        average.assign(average + random.normal(size=average.shape, scale=0.05))
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def validation(trainer) -> Validation:
+    return trainer.validator.validate()
+
+
+def plain_loss(model, corpus) -> float:
+    """Mean of the unsmoothed losses over all tokens, sentence by sentence."""
+    totals = np.zeros(2)
+    for row in range(len(corpus)):
+        batch = {"source": corpus.source_ids(np.array([row])), "target": corpus.target_ids(np.array([row]))}
+        totals += [float(x) for x in losses.loss_sum_and_count(batch["target"], model(batch, training=False))]
+    return totals[0] / totals[1]
+
+
+def test_loss_is_that_of_the_averaged_weights(trainer, data, validation):
+    corpus, model = data.split("valid"), trainer.training.model
+    plain = plain_loss(model, corpus)
+    with trainer.training.averaged_weights():
+        averaged = plain_loss(model, corpus)
+    assert validation.loss == pytest.approx(averaged, rel=1e-5)
+    assert abs(averaged - plain) > 1e-3
+    assert validation.perplexity == pytest.approx(math.exp(averaged), rel=1e-4)
+
+
+def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validation):
+    sources, references = (side[:3] for side in data.text("valid"))
+    validator = trainer.validator
+    with trainer.training.averaged_weights():
+        hypotheses = [translation.text for translation in validator._translator.translate(sources)]
+    assert validation.bleu == evaluation.bleu(hypotheses, references)
+    # An untrained model has a BLEU of about 0, which many a mistake would have too.
+    answers = [Translation(text) for text in references]
+    monkeypatch.setattr(validator._translator, "translate", lambda lines: answers[: len(lines)])
+    assert validator._bleu() == pytest.approx(100.0)
+
+
+def test_again_it_is_the_same(trainer, validation):
+    assert trainer.validator.validate() == validation
+
+
+def test_no_sentences_no_bleu(tmp_path, data):
+    trainer = make_trainer(tmp_path, data, static_shapes=True)
+    validation = trainer.validator.validate()
+    assert validation.bleu is None
+    assert validation.loss == pytest.approx(plain_loss(trainer.training.model, data.split("valid")), rel=1e-5)
+
+
+def test_sentences_longer_than_a_batch(tmp_path, data):
+    """Training would refuse a budget below its longest pair; a validation set is taken as it is."""
+    train = data.split("train")
+    budget = int(max(train.source_lengths.max(), train.target_lengths.max()))
+    trainer = make_trainer(tmp_path, data, tokens_per_batch=budget)
+    source = (np.full(budget + 5, 5, np.uint16), np.array([0, budget + 5]))
+    long = EncodedCorpus(source, (np.array([5, 1], np.uint16), np.array([0, 2])))
+    validator = Validator(trainer.training, trainer.config, long, ([], []), trainer.validator._translator, [0])
+    assert validator.validate().loss == pytest.approx(plain_loss(trainer.training.model, long), rel=1e-5)
+
+
+def test_a_hopeless_model_has_infinite_perplexity(monkeypatch, trainer):
+    monkeypatch.setattr(TrainingStep, "validation_loss", lambda *args: (1e6, 10.0))
+    monkeypatch.setattr(TrainingStep, "averaged_weights", lambda self: contextlib.nullcontext())
+    monkeypatch.setattr(trainer.validator, "_sources", [])
+    assert trainer.validator.validate() == Validation(1e5, math.inf, None)
