@@ -55,6 +55,9 @@ class Trainer:
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.is_chief = _is_chief(strategy)
         if self.is_chief:
+            if not checkpoints.steps(run.checkpoints_path):
+                # Nothing was trained yet: whoever was told to lower a setting may do so.
+                run.config_path.unlink(missing_ok=True)
             run.start(config, data.directory, data.vocab_path)
         self.corpus = data.split("train")
         self.plans = EpochPlans(

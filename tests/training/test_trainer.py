@@ -311,6 +311,17 @@ def test_memory_that_runs_out_on_the_largest_batch(monkeypatch, tmp_path, data):
     assert saved_steps(tmp_path) == []
 
 
+def test_settings_may_change_until_something_is_saved(tmp_path, data, scripted):
+    """As the messages about too little memory or too small batches ask for."""
+    del scripted
+    with pytest.raises(InputError, match="train.tokens_per_batch=5 must be at least"):
+        train(tmp_path, data, tokens_per_batch=5)
+    train(tmp_path, data, max_steps=4)
+    with pytest.raises(InputError, match="train.tokens_per_batch: 100 -> 90"):
+        train(tmp_path, data, tokens_per_batch=90)
+    assert Run(tmp_path).config.train.tokens_per_batch == 100
+
+
 def test_the_largest_batch_leaves_no_trace(monkeypatch, tmp_path, data):
     """Whatever the trial step did to the weights is taken back before the first real one."""
     states = []
