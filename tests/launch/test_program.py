@@ -1,0 +1,125 @@
+"""What every program has in common, on a program of the test's own."""
+
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = '''"""Does what it is told.
+
+Example:
+    python -m example --number=3
+"""
+
+import os
+import signal
+import sys
+
+from launch import program
+
+from absl import flags
+
+from t2t_keras.errors import InputError
+
+_NUMBER = flags.DEFINE_integer("number", 1, "How many.")
+
+
+def main(argv):
+    assert argv[1:] == []
+    if _NUMBER.value == 2:
+        raise InputError("--number=2 is too many; valid: 1")
+    if _NUMBER.value == 3:
+        open("/there is/no such file")
+    if _NUMBER.value == 4:
+        os.kill(os.getpid(), signal.SIGINT)
+    if _NUMBER.value == 5:
+        raise RuntimeError("a mistake of the program")
+    if _NUMBER.value == 6:
+        for _ in range(100_000):
+            print("a line")
+    if _NUMBER.value == 7:
+        sys.exit(143)
+    print("number", _NUMBER.value, os.environ["TF_CPP_MIN_LOG_LEVEL"])
+
+
+if __name__ == "__main__":
+    program.run(main)
+'''
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory):
+    """Calls the program with some arguments, alone or in front of a pipe's other end."""
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "example.py").write_text(PROGRAM, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+
+    def run(*arguments: str, pipe: str = "") -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "example", *arguments]
+        if pipe:
+            command = ["bash", "-c", f"{shlex.join(command)} | {pipe}; echo ${{PIPESTATUS[0]}}"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_it_runs_quietly(call):
+    done = call()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "number 1 2\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--number=2"], "error: --number=2 is too many; valid: 1\n"),
+        (["--number=3"], "error: [Errno 2] No such file or directory: '/there is/no such file'\n"),
+        (["--number=1", "two"], "error: unexpected argument 'two'; every setting is a flag, see --help\n"),
+    ],
+)
+def test_bad_input_is_one_line(call, arguments, message):
+    done = call(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+
+
+@pytest.mark.parametrize("arguments, words", [(["--numbr=2"], "numbr"), (["--number=many"], "many")])
+def test_bad_flags_are_no_traceback(call, arguments, words):
+    done = call(*arguments)
+    assert done.returncode == 1
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_interrupt(call):
+    done = call("--number=4")
+    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "interrupted\n")
+
+
+def test_a_mistake_of_the_program_is_not_hidden(call):
+    done = call("--number=5")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr and "a mistake of the program" in done.stderr
+
+
+def test_the_exit_status_of_main_counts(call):
+    assert call("--number=7").returncode == 143
+
+
+def test_a_reader_that_has_enough(call):
+    done = call("--number=6", pipe="head -1")
+    assert (done.stdout, done.stderr) == ("a line\n0\n", "")
+
+
+def test_help_is_the_programs_own(call):
+    done = call("--help")
+    assert "Does what it is told." in done.stdout and "How many." in done.stdout
+    assert len(done.stdout.splitlines()) < 20
+
+
+def test_flagfile(call, tmp_path):
+    (tmp_path / "flags").write_text("# a comment\n--number=2\n", encoding="utf-8")
+    assert call(f"--flagfile={tmp_path / 'flags'}").stderr == "error: --number=2 is too many; valid: 1\n"
