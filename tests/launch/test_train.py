@@ -1,0 +1,211 @@
+"""The program: signals and sudden death change nothing, bad input is one line."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "training")]
+
+import tiny_training
+from drive import run_cases
+
+from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
+from t2t_keras.training.monitor import read_metrics
+
+ROOT = pathlib.Path(__file__).parents[2]
+STEPS = 200
+PATIENCE = 600  # seconds that a busy machine may take for a few steps
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Prepared data and a file of flags."""
+    folder = tmp_path_factory.mktemp("train")
+    data = tiny_training.make_data(folder)
+    sizes = {"max_steps": STEPS, "checkpoint_steps": 10, "validation_steps": 100, "keep_checkpoints": 3}
+    settings = {
+        **{f"model.{name}": value for name, value in tiny_training.MODEL.items()},
+        **{f"train.{name}": value for name, value in {**tiny_training.TRAIN, **sizes}.items()},
+        "model.dropout_rate": 0.3,
+        "train.learning_rate_scale": 0.2,
+    }
+    flags = [f"--data_dir={data.directory}", "--preset=tiny"]
+    flags += [f"--set={name}={value}" for name, value in settings.items()]
+    (folder / "flags").write_text("\n".join(flags), encoding="utf-8")
+    return folder
+
+
+def stop(folder: pathlib.Path, number: signal.Signals, step: int) -> subprocess.CompletedProcess:
+    """Starts the program on the run `stopped`, and sends a signal once that step is in its metrics."""
+    command = [sys.executable, "-m", "launch.train", f"--flagfile={folder / 'flags'}"]
+    metrics = Run(folder / "stopped").metrics_path
+    with subprocess.Popen(
+        [*command, f"--model_dir={folder / 'stopped'}"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    ) as process:
+        deadline = time.monotonic() + PATIENCE
+        while not any(record["step"] >= step for record in read_metrics(metrics)[-5:]):
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                raise AssertionError(process.communicate()[1])
+            time.sleep(0.01)
+        process.send_signal(number)
+        stderr = process.communicate(timeout=PATIENCE)[1]
+    return subprocess.CompletedProcess(command, process.returncode, "", stderr)
+
+
+@pytest.fixture(scope="module")
+def stopped(folder) -> list[tuple[subprocess.CompletedProcess, list[int]]]:
+    """Three violent ends of one run; after each, the checkpoints that there were."""
+    ends = []
+    for number, step in (
+        (signal.SIGTERM, 15),
+        (signal.SIGINT, 50),
+        (signal.SIGKILL, random.SystemRandom().randint(80, 150)),
+    ):
+        done = stop(folder, number, step)
+        ends.append((done, checkpoints.steps(Run(folder / "stopped").checkpoints_path)))
+    return ends
+
+
+@pytest.fixture(scope="module")
+def results(folder, stopped):
+    """What many calls of the program did, by name: exit status, standard output, standard error."""
+    del stopped
+    flagfile, data_dir = f"--flagfile={folder / 'flags'}", f"--data_dir={folder / 'data'}"
+    new, tiny = "--model_dir=NEW", "--preset=tiny"
+    (folder / "interrupted").mkdir()
+    (folder / "interrupted" / "preparing.json").write_text("{}", encoding="utf-8")
+    (folder / "a_file").write_text("", encoding="utf-8")
+    cases = {
+        "goes on": [flagfile, f"--model_dir={folder / 'stopped'}"],
+        "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
+        # By itself a run knows its data and its settings.
+        "again": [f"--model_dir={folder / 'uninterrupted'}"],
+        "differs": [f"--model_dir={folder / 'uninterrupted'}", "--set=train.warmup_steps=7", "--set=train.seed=3"],
+        "diverges": [flagfile, new, "--set=train.learning_rate_scale=1e30"],
+        "preset": [new, data_dir, "--preset=huge"],
+        "no preset": [new, data_dir],
+        "no data_dir": [new, tiny],
+        "missing data": [new, tiny, f"--data_dir={folder / 'nowhere'}"],
+        "interrupted data": [new, tiny, f"--data_dir={folder / 'interrupted'}"],
+        "unknown key": [new, data_dir, tiny, "--set=model.hidden_size=3"],
+        "unknown section": [new, data_dir, tiny, "--set=modle.d_model=3"],
+        "no value": [new, data_dir, tiny, "--set=model.d_model"],
+        "wrong type": [new, data_dir, tiny, "--set=model.d_model=wide"],
+        "impossible": [new, data_dir, tiny, "--set=model.num_heads=3"],
+        "data setting": [new, data_dir, tiny, "--set=data.seed=3"],
+        "vocabulary setting": [new, data_dir, tiny, "--set=model.vocab_size=3"],
+        "small batch": [new, data_dir, tiny, "--set=train.tokens_per_batch=3"],
+        "a file": [f"--model_dir={folder / 'a_file'}", data_dir, tiny],
+        "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
+        "no model_dir": [data_dir, tiny],
+        "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
+    }
+    for name, case in cases.items():
+        # The run of a call that is refused, which no other call has begun.
+        cases[name] = [flag.replace("NEW", str(folder / name.replace(" ", "_"))) for flag in case]
+    return dict(zip(cases, run_cases("launch.train", [(case, b"") for case in cases.values()]), strict=True))
+
+
+def test_a_signal_saves_and_is_the_exit_status(stopped):
+    for (done, steps), number in zip(stopped[:2], (signal.SIGTERM, signal.SIGINT), strict=True):
+        assert done.returncode == 128 + number, done.stderr
+        assert "Traceback" not in done.stderr
+        last_line = done.stderr.splitlines()[-1]
+        assert f"stopped by {number.name}" in last_line and "same command" in last_line
+        assert last_line.startswith(f"step {steps[-1]}:")
+    assert stopped[2][0].returncode == -signal.SIGKILL
+
+
+def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
+    steps = [ends[1][-1] for ends in stopped]
+    assert 15 <= steps[0] < 50 <= steps[1] < steps[2] < STEPS
+    for name in ("goes on", "uninterrupted"):
+        status, _, stderr = results[name]
+        assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
+    tiny_training.assert_same_end(folder / "stopped", folder / "uninterrupted", STEPS)
+    lines = tiny_training.records(folder / "stopped", "train")
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert tiny_training.records(folder / "stopped", "valid") == tiny_training.records(
+        folder / "uninterrupted", "valid"
+    )
+    assert not list(Run(folder / "stopped").checkpoints_path.glob(".*"))
+
+
+def test_plain_lines_where_there_is_no_terminal(results):
+    lines = results["uninterrupted"][2].splitlines()
+    assert lines[0].startswith(f"step 1/{STEPS}: loss ")
+    for words in ("learning rate", "tokens/s", "left"):
+        assert words in lines[-3]
+
+
+def test_a_run_knows_its_data_and_settings(results):
+    assert results["again"] == (0, "", f"step {STEPS}: had reached train.max_steps before\n")
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("differs", ["another configuration", "train.warmup_steps: 20 -> 7", "train.seed: 1 -> 3", "--model_dir"]),
+        ("preset", ["unknown preset 'huge'", "tiny, base, big", "table3_e_learned"]),
+        ("no preset", ["--preset must be given", "tiny, base, big"]),
+        ("no data_dir", ["--data_dir must be given"]),
+        ("missing data", ["nowhere", "launch.prepare_data"]),
+        ("interrupted data", ["interrupted", "launch.prepare_data again"]),
+        ("unknown key", ["model.hidden_size", "model.d_model", "model.dropout_rate"]),
+        ("unknown section", ["modle", "model, data, train, decode"]),
+        ("no value", ["'model.d_model'", "section.field=value"]),
+        ("wrong type", ["model.d_model", "int", "'wide'"]),
+        ("impossible", ["model.num_heads=3", "model.d_model=128"]),
+        ("data setting", ["data.seed=3", "launch.prepare_data"]),
+        ("vocabulary setting", ["model.vocab_size=3", "launch.prepare_data"]),
+        ("small batch", ["train.tokens_per_batch=3", "at least"]),
+        ("a file", ["a_file"]),
+        ("negative replicas", ["--replicas", "-1"]),
+    ],
+)
+def test_bad_input_is_one_line(results, name, words):
+    status, stdout, stderr = results[name]
+    assert (status, stdout) == (1, "")
+    assert len(stderr.splitlines()) == 1, stderr
+    assert stderr.startswith("error: ")
+    for word in words:
+        assert word in stderr
+
+
+def test_divergence_is_the_last_line(folder, results):
+    status, _, stderr = results["diverges"]
+    assert status == 1
+    assert "Traceback" not in stderr
+    last_line = stderr.splitlines()[-1]
+    for words in ("error: training diverged at step", "learning rate", "gradient norm", "epoch 0, batch", "is none"):
+        assert words in last_line
+    assert checkpoints.steps(Run(folder / "diverges").checkpoints_path) == []
+
+
+@pytest.mark.parametrize("name, word", [("no model_dir", "--model_dir"), ("unknown strategy", "auto|cpu|mirrored")])
+def test_bad_flags_are_no_traceback(results, name, word):
+    status, _, stderr = results[name]
+    assert status == 1
+    assert word in stderr and "Traceback" not in stderr
+
+
+def test_help_is_short():
+    command = [sys.executable, "-m", "launch.train", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Trains a model on prepared data")
+    assert len(lines) < 40
+    for flag in ("data_dir", "model_dir", "preset", "set", "strategy", "replicas"):
+        assert any(line.strip().startswith(f"--{flag}:") for line in lines), flag
