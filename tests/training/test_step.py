@@ -106,6 +106,11 @@ def test_many_replicas_equal_one(name, many_replicas, one_replica_with_everythin
     assert_same(many, one_replica_with_everything)
 
 
+def test_elements_go_to_the_replicas_in_order(many_replicas):
+    """As the pipeline counts on: all shares of one batch, then all of the next."""
+    np.testing.assert_array_equal(many_replicas["order"], np.arange(24).reshape(3, 8))
+
+
 def test_accumulation_changes_nothing(plain):
     assert_same(trajectory(train={"accumulation_steps": 3}), plain)
 

@@ -145,13 +145,27 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
     return np.array(seen).reshape(steps, -1, 2)
 
 
+def element_order(replicas: int, steps: int) -> np.ndarray:
+    """Which elements of a dataset the replicas get, int64 [steps, replicas]."""
+    strategy = make_strategy("cpu", replicas)
+    numbers = iter(strategy.distribute_datasets_from_function(lambda _: tf.data.Dataset.range(replicas * steps)))
+
+    @tf.function
+    def step() -> tuple[tf.Tensor, ...]:
+        return strategy.experimental_local_results(strategy.run(lambda number: number, args=(next(numbers),)))
+
+    return np.array([[int(number) for number in step()] for _ in range(steps)])
+
+
 def main(cases_path: str, results_path: str) -> None:
     # A third of these programs' time would go into optimising graphs that run ten times.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     cases = json.loads(pathlib.Path(cases_path).read_text(encoding="utf-8"))
     make_strategy("cpu", max(case.get("replicas", 1) for case in cases.values()))
     results = {f"{name}:{key}": array for name, case in cases.items() for key, array in trajectory(**case).items()}
-    results["seeds"] = dropout_seeds(max(case.get("replicas", 1) for case in cases.values()), 2, {})
+    replicas = max(case.get("replicas", 1) for case in cases.values())
+    results["seeds"] = dropout_seeds(replicas, 2, {})
+    results["order"] = element_order(replicas, 3)
     np.savez(results_path, **results)
 
 
