@@ -34,13 +34,23 @@ def scaled_dot_product_attention(
 
 def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(Q K^T / sqrt(d_key)); arguments and result as in `scaled_dot_product_attention`."""
-    queries = queries * ops.cast(keys.shape[-1] ** -0.5, queries.dtype)
+    return _weights_of_scaled(queries * ops.cast(keys.shape[-1] ** -0.5, queries.dtype), keys, mask)
+
+
+def _weights_of_scaled(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+    """`attention_weights` for queries that were divided by sqrt(d_key) before."""
     scores = ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
     if mask is not None:
         # Adding a small tensor that broadcasts is one pass over the scores; selecting would be two.
         hidden = -3e4 if scores.dtype == "float16" else -1e9
         scores = scores + ops.cast(ops.where(mask, 0.0, hidden), scores.dtype)
     return ops.softmax(scores, axis=-1)
+
+
+def _heads_first(mask: Tensor) -> Tensor:
+    """A mask that broadcasts to [batch, heads, ...] as one that broadcasts to [heads, batch, ...]."""
+    shape = tuple(ops.shape(mask))
+    return ops.swapaxes(ops.reshape(mask, (1,) * (4 - len(shape)) + shape), 0, 1)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -107,8 +117,15 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
     ) -> Tensor:
-        keys, values = self.project_memory(memory)
-        return self.attend(query, keys, values, attention_mask, seed)
+        queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
+        if attention_mask is not None:
+            attention_mask = _heads_first(attention_mask)
+        weights = _weights_of_scaled(queries, keys, attention_mask)  # --> [heads, batch, query_len, key_len]
+        heads = ops.matmul(self.dropout(weights, seed=seed), values)  # --> [heads, batch, query_len, d_value]
+        batch, query_len, _ = ops.shape(query)
+        heads = ops.reshape(heads, (self.num_heads, batch * query_len, self.d_value))
+        concatenated = ops.reshape(ops.transpose(heads, (1, 0, 2)), (batch, query_len, self.num_heads * self.d_value))
+        return kernels.linear(concatenated, self.output_kernel, self.output_bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of a sequence, which a decoder computes once a sentence.
@@ -148,6 +165,44 @@ class MultiHeadAttention(keras.layers.Layer):
         weights = self.dropout(attention_weights(queries, keys, attention_mask), seed=seed)
         heads = ops.matmul(weights, values)  # --> [batch, heads, query_len, d_value]
         return kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
+
+    def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
+        """Queries divided by sqrt(d_key), keys and values, each float [heads, batch, length, d_head]."""
+        # The projection is smaller than what it projects, so that is what is divided.
+        scale = self.d_key**-0.5
+        query_bias = self.query_bias * scale if self.use_bias else None
+        query_projection = (self.query_kernel * scale, query_bias, self.d_key)
+        key_projection = (self.key_kernel, self.key_bias, self.d_key)
+        value_projection = (self.value_kernel, self.value_bias, self.d_value)
+        if query is memory:
+            return self._heads(query, query_projection, key_projection, value_projection)
+        return self._heads(query, query_projection) + self._heads(memory, key_projection, value_projection)
+
+    def _heads(self, x: Tensor, *projections: tuple[Tensor, Tensor | None, int]) -> list[Tensor]:
+        """Projections of one sequence, in one product where their heads are equally wide.
+
+        With the heads as the first axis, one transposition serves all projections
+        and taking them apart copies nothing.
+
+        Args:
+            x: float [batch, length, d_model].
+            *projections: kernel, bias and a head's width, each.
+
+        Returns:
+            Of each projection float [heads, batch, length, d_head].
+        """
+        kernel_parts, bias_parts, widths = zip(*projections, strict=True)
+        if len(set(widths)) > 1:
+            return [part for projection in projections for part in self._heads(x, projection)]
+        batch, length, _ = ops.shape(x)
+        count = len(projections)
+        kernel = ops.concatenate(kernel_parts, axis=1)  # --> [d_model, count * heads * d_head]
+        bias = ops.concatenate(bias_parts, axis=0) if self.use_bias else None
+        projected = kernels.linear(x, kernel, bias)  # --> [batch, length, count * heads * d_head]
+        projected = ops.reshape(projected, (batch * length, count * self.num_heads, widths[0]))
+        projected = ops.transpose(projected, (1, 0, 2))  # --> [count * heads, batch * length, d_head]
+        projected = ops.reshape(projected, (count * self.num_heads, batch, length, widths[0]))
+        return ops.split(projected, count, axis=0)
 
     def _split_heads(self, x: Tensor, d_head: int) -> Tensor:
         """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""

@@ -85,22 +85,25 @@ def _loss_and_gradients(
     count = rows.shape[0] if rows.shape[0] is not None and weights is not None else tf.shape(rows)[0]
     num_chunks = (count + chunk_rows - 1) // chunk_rows
     if weights is not None:
-        rows = tf.pad(rows, [[0, num_chunks * chunk_rows - count], [0, 0]])
+        missing = num_chunks * chunk_rows - count
+        rows, labels = tf.pad(rows, [[0, missing], [0, 0]]), tf.pad(labels, [[0, missing]])
 
-    def chunk(index: Tensor, normaliser: Tensor, d_table: Tensor, d_rows: Any) -> tuple:
+    def chunk(index: Tensor, losses: Any, d_table: Tensor, d_rows: Any) -> tuple:
+        begin = index * chunk_rows
         if weights is None:
-            h = rows[index * chunk_rows : (index + 1) * chunk_rows]  # --> [chunk, d_model]
+            h, y = rows[begin : begin + chunk_rows], labels[begin : begin + chunk_rows]
         else:
-            h = tf.slice(rows, [index * chunk_rows, 0], [chunk_rows, d_model])  # --> [chunk, d_model]
+            h, y = tf.slice(rows, [begin, 0], [chunk_rows, d_model]), tf.slice(labels, [begin], [chunk_rows])
+        # h --> [chunk, d_model], y --> [chunk]
         logits = tf.cast(tf.matmul(h, matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
         probabilities = tf.nn.softmax(logits)
-        # log of the largest probability = largest logit - log-normaliser: no second pass of exponentials
-        log_normalisers = tf.reduce_max(logits, -1) - tf.math.log(tf.reduce_max(probabilities, -1))
+        label_logits = tf.gather(logits, y, batch_dims=1)  # --> [chunk]
+        chunk_losses = _log_normalisers(logits, probabilities, label_logits, y) - gold * label_logits
         probabilities = tf.cast(probabilities, rows.dtype)
         d_table += tf.cast(tf.matmul(probabilities, h, transpose_a=True), tf.float32)  # --> [vocab, d_model]
         return (
             index + 1,
-            normaliser.write(index, log_normalisers),
+            losses.write(index, chunk_losses),
             d_table,
             d_rows.write(index, tf.matmul(probabilities, matrix)),
         )
@@ -110,20 +113,32 @@ def _loss_and_gradients(
         for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, d_model]))
     ]
     start = (tf.constant(0), arrays[0], tf.zeros_like(table), arrays[1])
-    _, normalisers, d_table, d_rows = tf.while_loop(
+    _, losses, d_table, d_rows = tf.while_loop(
         lambda index, *_: index < num_chunks, chunk, start, parallel_iterations=1
     )
-    losses = normalisers.concat()[:count]  # --> [rows]
-    target_logits = tf.reduce_sum(tf.cast(rows[:count] * target_rows, tf.float32), -1)  # --> [rows]
-    mean_logits = tf.linalg.matvec(tf.cast(rows[:count], tf.float32), mean_row)  # --> [rows]
-    losses = losses - gold * target_logits - label_smoothing * mean_logits
+    real_rows, real_labels = tf.cast(rows[:count], tf.float32), labels[:count]
+    losses = losses.concat()[:count] - label_smoothing * tf.linalg.matvec(real_rows, mean_row)  # --> [rows]
     d_rows = d_rows.concat()[:count] - tf.cast(gold, rows.dtype) * target_rows
     d_rows -= tf.cast(label_smoothing * mean_row, rows.dtype)
-    real_rows = tf.cast(rows[:count], tf.float32)
     # The target's share of the matrix's gradient goes where the targets are; the uniform share everywhere.
     d_table -= (label_smoothing / vocab_size) * tf.reduce_sum(real_rows, 0)
-    d_table = tf.tensor_scatter_nd_sub(d_table, labels[:, None], gold * real_rows)
+    d_table = tf.tensor_scatter_nd_sub(d_table, real_labels[:, None], gold * real_rows)
     if weights is not None:
         losses *= weights
         d_rows *= tf.cast(weights, d_rows.dtype)[:, None]
     return tf.reduce_sum(losses), d_rows, d_table
+
+
+def _log_normalisers(logits: Tensor, probabilities: Tensor, label_logits: Tensor, labels: Tensor) -> Tensor:
+    """log(sum(exp(logits))) of each row, float32 [chunk], without another pass over [chunk, vocab].
+
+    Any logit less the logarithm of its probability is the normaliser. The label's
+    are at hand; where one is so improbable that float32 has no good value for its
+    probability, the largest of each row serve.
+    """
+    label_probabilities = tf.gather(probabilities, labels, batch_dims=1)  # --> [chunk]
+    return tf.cond(
+        tf.reduce_all(label_probabilities > 1e-30),
+        lambda: label_logits - tf.math.log(label_probabilities),
+        lambda: tf.reduce_max(logits, -1) - tf.math.log(tf.reduce_max(probabilities, -1)),
+    )

@@ -19,6 +19,7 @@ from t2t_keras.model import Transformer
 from t2t_keras.run import weight_names
 from t2t_keras.training.fused_loss import fused_loss_sum
 from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.strategy import num_streams
 
 Tensor = Any
 SUM = tf.distribute.ReduceOp.SUM
@@ -62,6 +63,7 @@ class TrainingStep:
         self._run = tf.function(self._steps)
         gradients = self._loss_and_gradients
         self._loss_gradients = tf.function(gradients, jit_compile=True) if config.jit_compile else gradients
+        self._streams = num_streams(strategy)
         self._validate = tf.function(self._validation_loss)
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
@@ -161,12 +163,12 @@ class TrainingStep:
         """Loss and gradients of the replica's rows, in `accumulation_steps` parts one after the other."""
         parts = self.config.accumulation_steps
         if parts == 1:
-            return self._loss_gradients(batch["source"], batch["target"], all_tokens, fold_in(seed, 0))
+            return self._side_by_side(batch["source"], batch["target"], all_tokens, fold_in(seed, 0))
         rows = tf.shape(batch["source"])[0] // parts
 
         def part(index: Tensor) -> tuple[Tensor, list[Tensor]]:
             source, target = (batch[side][index * rows : (index + 1) * rows] for side in ("source", "target"))
-            return self._loss_gradients(source, target, all_tokens, fold_in(seed, index))
+            return self._side_by_side(source, target, all_tokens, fold_in(seed, index))
 
         def add(index: Tensor, loss: Tensor, gradients: list[Tensor]) -> tuple:
             part_loss, part_gradients = part(index)
@@ -175,6 +177,20 @@ class TrainingStep:
         start = (tf.constant(1), *part(tf.constant(0)))
         _, loss, gradients = tf.while_loop(lambda index, *_: index < parts, add, start, parallel_iterations=1)
         return loss, gradients
+
+    def _side_by_side(
+        self, source: Tensor, target: Tensor, all_tokens: Tensor, seed: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Loss and gradients of some rows; every stream takes its share of them at the same time as the others."""
+        count = self._streams
+        if count == 1:
+            return self._loss_gradients(source, target, all_tokens, seed)
+        # Rows come in order of length: every count-th one gives the streams equal work.
+        results = [
+            self._loss_gradients(source[i::count], target[i::count], all_tokens, fold_in(seed, i)) for i in range(count)
+        ]
+        losses, gradients = zip(*results, strict=True)
+        return tf.add_n(losses), [tf.add_n(parts) for parts in zip(*gradients, strict=True)]
 
     def _loss_and_gradients(
         self, source: Tensor, target: Tensor, all_tokens: Tensor, seed: Tensor

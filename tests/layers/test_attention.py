@@ -59,17 +59,32 @@ def test_multi_head_attention_equals_the_formula(rng, num_heads, d_key, d_value,
     np.testing.assert_allclose(outputs, expected, atol=2e-5)
 
 
-def test_self_attention_equals_the_formula(rng):
+@pytest.mark.parametrize("d_value", [None, 3])
+def test_self_attention_equals_the_formula(rng, d_value):
     """The same tensor as query and memory may take another way through the layer."""
     x = rng.standard_normal((2, 4, 8))
     mask = np.broadcast_to(np.array(causal_mask(4))[0], (2, 4, 4))
-    layer = MultiHeadAttention(2, 4)
+    layer = MultiHeadAttention(2, 4, d_value)
     layer.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(layer, rng)
     x32 = ops.convert_to_tensor(x, "float32")
     expected = numpy_oracle.multi_head_attention(layer, x, x, mask)
     np.testing.assert_allclose(layer(x32, x32, causal_mask(4)), expected, atol=2e-5)
     np.testing.assert_allclose(layer(x32, ops.copy(x32), causal_mask(4)), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "shape", [(5,), (4, 5), (3, 4, 5), (3, 1, 5), (1, 4, 5), (2, 3, 4, 5), (2, 1, 1, 5), (1, 3, 4, 1)]
+)
+def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
+    query, memory = (rng.standard_normal((2, length, 8)).astype("float32") for length in (4, 5))
+    mask = rng.random(shape) < 0.6
+    layer = MultiHeadAttention(3, 4)
+    layer.build((None, None, 8), (None, None, 8))
+    numpy_oracle.randomise(layer, rng)
+    whole = np.broadcast_to(mask, (2, 3, 4, 5))
+    keys, values = layer.project_memory(memory)
+    np.testing.assert_allclose(layer(query, memory, mask), layer.attend(query, keys, values, whole), atol=2e-5)
 
 
 def test_fully_masked_rows_and_their_gradients_are_finite(rng):

@@ -216,12 +216,13 @@ def test_validation_loss_is_the_plain_cross_entropy():
     assert loss == pytest.approx(totals[0], rel=1e-5)
 
 
-def test_dropout_seeds_differ_between_steps_and_parts_and_repeat():
+def test_dropout_seeds_differ_between_steps_parts_and_streams_and_repeat():
     train = {"accumulation_steps": 2}
     seeds = dropout_seeds(1, 3, train)
-    assert seeds.shape == (3, 2, 2)
-    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 6
-    np.testing.assert_array_equal(np.sort(dropout_seeds(1, 3, train), axis=1), np.sort(seeds, axis=1))
+    assert seeds.shape == (3, 4, 2)
+    assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 12
+    as_sets = [{tuple(seed) for seed in step} for step in seeds]
+    assert [{tuple(seed) for seed in step} for step in dropout_seeds(1, 3, train)] == as_sets
     others = dropout_seeds(1, 3, {**train, "seed": 2})
     assert not {tuple(seed) for seed in seeds.reshape(-1, 2)} & {tuple(seed) for seed in others.reshape(-1, 2)}
 
@@ -230,10 +231,26 @@ def test_dropout_seeds_differ_between_replicas(many_replicas):
     seeds = many_replicas["seeds"]
     assert seeds.shape == (2, 8, 2)
     assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 16
-    # The first replica's are those of a single one: a function of seed, step and replica alone.
-    single = dropout_seeds(1, 2, {})
-    for step in range(2):
-        assert tuple(single[step, 0]) in {tuple(seed) for seed in seeds[step]}
+
+
+def test_streams_are_as_good_as_one(plain, monkeypatch):
+    monkeypatch.setattr("t2t_keras.training.step.num_streams", lambda strategy: 1)
+    assert_same(trajectory(), plain)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_streams_may_have_fewer_rows_than_others_or_none(rows):
+    training = make_step({}, {}, one_replica())
+    source = np.arange(rows * 4, dtype=np.int32).reshape(rows, 4) % 7 + 3
+    batch = {"source": tf.constant(source), "target": tf.constant(source[:, ::-1].copy())}
+    smoothing = training.config.label_smoothing
+    expected, tokens = (float(x) for x in losses.loss_sum_and_count(batch["target"], training.model(batch), smoothing))
+    dataset = tf.data.Dataset.from_tensors(batch).map(
+        lambda b: {name: tf.ensure_shape(ids, [None, None]) for name, ids in b.items()}
+    )
+    found = training.run(iter(one_replica().distribute_datasets_from_function(lambda _: dataset)), 1)
+    assert found.tokens[0] == tokens == rows * 4
+    assert found.loss[0] == pytest.approx(expected / tokens, rel=1e-5)
 
 
 def test_dropout_changes_the_loss_and_repeats_bit_for_bit(plain):

@@ -1,6 +1,7 @@
 """The strategy that a name and the environment stand for."""
 
 import json
+import os
 import pathlib
 import sys
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 sys.path.append(str(pathlib.Path(__file__).parent))
 
 from t2t_keras.errors import InputError
-from t2t_keras.training.strategy import NAMES, make_strategy
+from t2t_keras.training.strategy import NAMES, make_strategy, num_streams
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,16 @@ def test_one_cpu(no_gpus, name, replicas):
     strategy = make_strategy(name, replicas)
     assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
     assert strategy.num_replicas_in_sync == 1
+
+
+def test_one_cpu_has_two_streams_with_half_of_the_cores_each(monkeypatch, no_gpus):
+    calls = []
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", calls.append)
+    for cores in (1, 2, 9):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, cores=cores: set(range(cores)), raising=False)
+        assert num_streams(make_strategy("cpu")) == 2
+    assert calls == [1, 1, 4]
+    assert num_streams(tf.distribute.MirroredStrategy(["/cpu:0"])) == 1
 
 
 def test_the_cpu_by_name_even_if_there_are_gpus(two_gpus):

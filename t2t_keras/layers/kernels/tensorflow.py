@@ -44,11 +44,12 @@ def _layer_normalization(x: Tensor, scale: Tensor, offset: Tensor, epsilon: Tens
     normalised = centred * inverse_deviation
 
     def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        scaled = upstream * scale
-        mean = tf.reduce_mean(scaled, -1, keepdims=True)
-        projection = tf.reduce_mean(scaled * normalised, -1, keepdims=True)
-        d_x = inverse_deviation * (scaled - mean - normalised * projection)
-        return d_x, tf.reduce_sum(upstream * normalised, 0), tf.reduce_sum(upstream, 0), None
+        # Means of products with `scale`, as products with a column.
+        column = scale[:, None] / tf.cast(tf.size(scale), tf.float32)  # --> [d_model, 1]
+        weighted = upstream * normalised
+        mean, projection = tf.matmul(upstream, column), tf.matmul(weighted, column)  # --> [rows, 1]
+        d_x = inverse_deviation * (upstream * scale - mean - normalised * projection)
+        return d_x, tf.reduce_sum(weighted, 0), tf.reduce_sum(upstream, 0), None
 
     return normalised * scale + offset, gradient
 
