@@ -1,6 +1,6 @@
 """Peak memory of a training step against the vocabulary's size.
 
-    python benchmarks/loss_memory.py [--tokens=4096] [--vocab_sizes=8000,37000]
+    python -m benchmarks.loss_memory [--tokens=4096] [--vocab_sizes=8000,37000]
 
 Each size runs in a process of its own. What is printed is the rise of the peak
 over an idle process with TensorFlow in it, less the weights and the optimizer.

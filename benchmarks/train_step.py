@@ -1,7 +1,7 @@
 """Training speed: ours against the same network elsewhere, turn by turn, and against its matrix products alone.
 
-    python benchmarks/train_step.py --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
-    python benchmarks/train_step.py --data_dir=data/multi30k --preset=base --tokens_per_batch=1024
+    python -m benchmarks.train_step --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
+    python -m benchmarks.train_step --data_dir=data/multi30k --preset=base --tokens_per_batch=1024
 
 An engine whose packages are missing is left out with a note. `--python marian=PATH`
 runs an engine with another environment's interpreter.

@@ -1,6 +1,6 @@
 """The engines of `train_step.py`: one training step each on the same batches, in a process of its own.
 
-python benchmarks/train_step_engines.py ENGINE BATCHES.npz SIZES.json
+python -m benchmarks.train_step_engines ENGINE BATCHES.npz SIZES.json
 """
 
 import json
