@@ -156,26 +156,28 @@ class Transformer(keras.Model):
         causal = causal_mask(ops.shape(target)[1])
         return self.decoder(x, memory, causal, padding_mask(source), seed=fold_in(seed, 1), training=training)
 
-    def start_cache(self, source: Tensor, memory: Tensor, beam_size: int, max_length: Tensor) -> dict[str, Any]:
+    def start_cache(self, source: Tensor, memory: Tensor, beam_size: int) -> dict[str, Any]:
         """What `decode_step` needs besides the tokens, before the first of them.
 
         Args:
             source: int [batch, source_len], padded with 0.
             memory: float [batch, source_len, d_model], from `encode`.
             beam_size: hypotheses a sentence.
-            max_length: int or int32 scalar, the most positions that will be decoded.
 
         Returns:
-            "position", int32 scalar; "self_attention", a nest of tensors with a
-            leading axis of batch * beam, which follow their hypothesis; "memory", a
-            nest of tensors with a leading axis of batch, the same for all of them.
-            A search may drop the rows of sentences that are done from both.
+            "position", int32 scalar; "hypotheses", bool [batch, beam, positions * beam], which of a sentence's
+            keys and values are each hypothesis' own, to be reordered as the hypotheses are; "self_attention",
+            a nest of keys and values [batch, ...], which grow and are never reordered; "memory", a nest
+            [batch, ...] that stays; "constants", whatever else stays. A search may drop
+            sentences that are done from all that have a batch.
         """
-        cache = self.decoder.start_cache(memory, beam_size, max_length)
+        cache = self.decoder.start_cache(memory)
         return {
             "position": ops.zeros((), "int32"),
+            "hypotheses": ops.zeros((ops.shape(memory)[0], beam_size, 0), "bool"),
             "self_attention": cache["self_attention"],
             "memory": {"layers": cache["memory"], "mask": padding_mask(source)},
+            "constants": {"joined": cache["joined"]},
         }
 
     def decode_step(self, token_ids: Tensor, cache: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
@@ -188,13 +190,22 @@ class Transformer(keras.Model):
         Returns:
             Logits of the token at this position, float32 [batch * beam, vocab], and the cache.
         """
-        position = cache["position"]
+        batch, beam_size, _ = ops.shape(cache["hypotheses"])
         x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
-        x = self.target_positions(x, start=position)
-        layers = {"self_attention": cache["self_attention"], "memory": cache["memory"]["layers"]}
-        x, past = self.decoder.step(x, layers, position, cache["memory"]["mask"])
-        logits = self.output_embedding.logits(x[:, 0])  # --> [batch * beam, vocab]
-        return logits, {"position": position + 1, "self_attention": past, "memory": cache["memory"]}
+        x = self.target_positions(x, start=cache["position"])
+        x = ops.reshape(x, (batch, beam_size, self.config.d_model))
+        own = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
+        hypotheses = ops.concatenate([cache["hypotheses"], own], axis=2)  # --> [batch, beam, positions * beam]
+        layers = {
+            "self_attention": cache["self_attention"],
+            "memory": cache["memory"]["layers"],
+            "joined": cache["constants"]["joined"],
+        }
+        mask = None if beam_size == 1 else hypotheses[:, None]
+        x, past = self.decoder.step(x, layers, mask, cache["memory"]["mask"])
+        logits = self.output_embedding.logits(ops.reshape(x, (-1, self.config.d_model)))  # --> [batch * beam, vocab]
+        changes = {"position": cache["position"] + 1, "hypotheses": hypotheses, "self_attention": past}
+        return logits, {**cache, **changes}
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
         return (*input_shape["target"], self.config.vocab_size)

@@ -111,7 +111,7 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
     model = make(changes)
     rng = np.random.default_rng(3)
     length, rows = 5, 2 * beam_size
-    cache = model.start_cache(SOURCE, model.encode(SOURCE), beam_size, length)
+    cache = model.start_cache(SOURCE, model.encode(SOURCE), beam_size)
     prefixes = np.zeros((rows, 1), "int32")  # the start symbol
     for step in range(length):
         assert int(cache["position"]) == step
@@ -122,17 +122,20 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
         expected = logits_of(model, np.repeat(SOURCE, beam_size, 0), targets)[:, -1]
         np.testing.assert_allclose(logits, expected, atol=1e-5)
         chosen = np.concatenate([beam_size * i + rng.integers(0, beam_size, beam_size) for i in range(2)])
-        past = keras.tree.map_structure(lambda x, rows=chosen: ops.take(x, rows, axis=0), cache["self_attention"])
-        cache = {**cache, "self_attention": past}
+        own = np.array(cache["hypotheses"])
+        assert own.shape == (2, beam_size, (step + 1) * beam_size)
+        own = own.reshape(rows, -1)[chosen].reshape(own.shape)
+        cache = {**cache, "hypotheses": ops.convert_to_tensor(own)}
         prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
 
 
-def test_the_cache_keeps_memory_a_sentence_and_self_attention_a_beam():
+def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
     model = make()
-    cache = model.start_cache(SOURCE, model.encode(SOURCE), 3, 9)
-    assert {tuple(x.shape)[0] for x in keras.tree.flatten(cache["self_attention"])} == {6}
-    assert {tuple(x.shape)[0] for x in keras.tree.flatten(cache["memory"])} == {2}
-    assert {tuple(x.shape)[2] for x in keras.tree.flatten(cache["self_attention"])} == {9}
+    cache = model.start_cache(SOURCE, model.encode(SOURCE), 3)
+    assert tuple(cache["hypotheses"].shape) == (2, 3, 0)
+    for part, lengths in (("self_attention", {0}), ("memory", {1, SOURCE.shape[1]})):
+        assert {tuple(x.shape)[0] for x in keras.tree.flatten(cache[part])} == {2}
+        assert {tuple(x.shape)[2] for x in keras.tree.flatten(cache[part])} == lengths
 
 
 def test_tied_embeddings_are_one_matrix_and_separate_ones_three():

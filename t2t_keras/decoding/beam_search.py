@@ -4,10 +4,14 @@ The step function is `step_fn(token_ids [N] int32, cache) -> (logits [N, vocab],
 with N = batch * beam, the beams of a sentence side by side. A cache is a dict of
 
 - "position": int32 scalar,
-- "self_attention": a nest of tensors [N, ...] that follow their hypothesis: only
-  the search knows that it reorders them,
-- "memory": a nest of tensors [batch, ...] computed once per source sentence: never
-  tiled, and read only.
+- "hypotheses": a nest of tensors [batch, beam, ...] that follow their hypothesis: only
+  the search knows that it reorders them, and it does so at every step,
+- "self_attention": a nest of tensors [batch, ...] that the step function writes and
+  the search never reorders,
+- "memory": a nest of tensors [batch, ...] computed once per source sentence, read only,
+- "constants": whatever else the step function reads.
+
+An axis that has length 0 at the start may grow.
 
 Sentences that are done leave the computation, so that batch shrinks from step to
 step: whatever else a step function knows of a sentence belongs into the memory too.
@@ -76,8 +80,7 @@ def beam_search(
 
     Args:
         step_fn: the model, see above; the first token it gets is 0.
-        cache: what it starts from, for N = batch * beam_size rows and as many
-            steps as the largest of `max_lengths`.
+        cache: what it starts from, see above.
         max_lengths: [batch] int32, most tokens of an output, the end symbol
             counted; 0 leaves a sentence out (an empty result with score 0).
         beam_size: hypotheses kept a sentence; may exceed the vocabulary.
@@ -98,8 +101,11 @@ def beam_search(
         raise ValueError(f"length_penalty must not be negative, got {length_penalty}")
     max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
 
+    def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
+        return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
+
     def step(*state: Any) -> SearchState:
-        return _advance(step_fn, SearchState(*state), max_lengths, length_penalty)
+        return _advance(next_logits, SearchState(*state), max_lengths, length_penalty)
 
     start = search_state.start_state(cache, max_lengths, beam_size, start_id=PAD_ID)
     shapes = search_state.state_shapes(start)
@@ -126,6 +132,7 @@ def _advance(step_fn: StepFunction, state: SearchState, max_lengths: tf.Tensor, 
         history=history,
         open_sentences=state.open_sentences,
         position=cache["position"],
+        hypotheses=cache["hypotheses"],
         self_attention=cache["self_attention"],
         memory=state.memory,
     )
@@ -135,7 +142,12 @@ def _advance(step_fn: StepFunction, state: SearchState, max_lengths: tf.Tensor, 
 def _extend(step_fn: StepFunction, state: SearchState) -> tuple[_Candidates, Cache]:
     """The best continuations in the open sentences (DEAD in all others), and the step function's cache."""
     living = Living(*(tf.gather(values, state.open_sentences) for values in state.living))
-    cache = {"position": state.position, "self_attention": state.self_attention, "memory": state.memory}
+    cache = {
+        "position": state.position,
+        "hypotheses": state.hypotheses,
+        "self_attention": state.self_attention,
+        "memory": state.memory,
+    }
     logits, cache = step_fn(tf.reshape(living.token_ids, [-1]), cache)  # --> [N, vocab]
     found = _best_candidates(tf.cast(logits, tf.float32), living.log_probs)  # --> [open, candidates]
     defaults = _Candidates(DEAD, PAD_ID, 0)

@@ -64,8 +64,9 @@ class SearchState(NamedTuple):
         open_sentences: [open] int32, those of the batch that the caches still hold: all that
             are not done, and perhaps some that are.
         position: the cache's entry of that name.
-        self_attention: the cache's entry of that name, rows in the order of `open_sentences` and `living`.
-        memory: the cache's entry of that name, rows in the order of `open_sentences`.
+        hypotheses: the cache's entry of that name, in the order of `open_sentences` and `living`.
+        self_attention: the cache's entry of that name, in the order of `open_sentences`.
+        memory: the cache's entry of that name, in the order of `open_sentences`.
     """
 
     length: tf.Tensor
@@ -75,6 +76,7 @@ class SearchState(NamedTuple):
     history: History
     open_sentences: tf.Tensor
     position: tf.Tensor
+    hypotheses: Any
     self_attention: Any
     memory: Any
 
@@ -102,19 +104,20 @@ def start_state(cache: dict[str, Any], max_lengths: tf.Tensor, beam_size: int, s
         history=History(empty, empty),
         open_sentences=tf.range(shape[0]),
         position=cache["position"],
+        hypotheses=cache["hypotheses"],
         self_attention=cache["self_attention"],
         memory=cache["memory"],
     )
 
 
 def state_shapes(state: SearchState) -> SearchState:
-    """Shapes for `tf.while_loop`: every number of sentences fits, other axes stay as they are."""
+    """Shapes for `tf.while_loop`: every number of sentences fits, axes of length 0 grow, others stay as they are."""
     beam_size = state.living.log_probs.shape[1]
     slots = tf.TensorShape([None, beam_size])
     steps = tf.TensorShape([None, None, beam_size])
 
     def any_rows(value: tf.Tensor) -> tf.TensorShape:
-        return tf.TensorShape([None]) + value.shape[1:]
+        return tf.TensorShape([None, *(size or None for size in value.shape[1:])])
 
     return SearchState(
         length=state.length.shape,
@@ -124,6 +127,7 @@ def state_shapes(state: SearchState) -> SearchState:
         history=History(steps, steps),
         open_sentences=tf.TensorShape([None]),
         position=state.position.shape,
+        hypotheses=tf.nest.map_structure(any_rows, state.hypotheses),
         self_attention=tf.nest.map_structure(any_rows, state.self_attention),
         memory=tf.nest.map_structure(any_rows, state.memory),
     )
@@ -159,41 +163,29 @@ def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: fl
 
 
 def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
-    """Lets the caches' rows follow their hypotheses, and leaves out sentences that are done.
+    """Lets what follows a hypothesis follow it, and leaves out sentences that are done.
 
-    Keys and values of the self-attention are copied anyway, so that leaving some out costs
-    nothing; the memory would not be, hence nothing is left out before a quarter is done.
+    Leaving out copies all that is kept, so nothing is left out before a quarter is done.
 
     Args:
         state: after a step, but for its caches.
         parents: [batch, beam] int32, the slot that each living hypothesis comes from.
     """
+    if parents.shape[1] > 1:
+        open_parents = tf.gather(parents, state.open_sentences)  # --> [open, beam]
+        state = state._replace(hypotheses=gather_slots(state.hypotheses, open_parents))
     is_open = ~tf.gather(state.done, state.open_sentences)
     shrink = 4 * tf.reduce_sum(tf.cast(is_open, tf.int32)) <= 3 * tf.size(is_open)
-    places = tf.cast(tf.where(is_open | ~shrink)[:, 0], tf.int32)  # --> [open]
-    sentences = tf.gather(state.open_sentences, places)
-    beam = parents.shape[1]
-    rows = tf.gather(parents, sentences) + beam * places[:, tf.newaxis]  # --> [open, beam]
-    moved = beam > 1 or shrink
-    return state._replace(
-        open_sentences=sentences,
-        self_attention=_gather_if(moved, state.self_attention, tf.reshape(rows, [-1])),
-        memory=_gather_if(shrink, state.memory, places),
-    )
+    kept = (state.open_sentences, state.hypotheses, state.self_attention, state.memory)
+    flat = tf.nest.flatten(kept)
 
+    def leave_out() -> list[tf.Tensor]:
+        places = tf.where(is_open)[:, 0]  # --> [open]
+        return [tf.gather(value, places) for value in flat]
 
-def _gather_if(condition: tf.Tensor | bool, values: Any, rows: tf.Tensor) -> Any:
-    """Rows of a nest, if the condition holds; else the nest, which must then have just these rows."""
-    flat = tf.nest.flatten(values)
-
-    def gather() -> list[tf.Tensor]:
-        return [tf.gather(value, rows) for value in flat]
-
-    if condition is True:
-        flat = gather()
-    elif flat:
-        flat = tf.cond(condition, gather, lambda: flat)
-    return tf.nest.pack_sequence_as(values, flat)
+    flat = tf.cond(shrink, leave_out, lambda: flat)
+    sentences, hypotheses, self_attention, memory = tf.nest.pack_sequence_as(kept, flat)
+    return state._replace(open_sentences=sentences, hypotheses=hypotheses, self_attention=self_attention, memory=memory)
 
 
 def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:

@@ -28,7 +28,7 @@ class StepModel(Protocol):
 
     def encode(self, source: tf.Tensor) -> Any: ...
 
-    def start_cache(self, source: tf.Tensor, memory: Any, beam_size: int, max_length: tf.Tensor) -> dict[str, Any]: ...
+    def start_cache(self, source: tf.Tensor, memory: Any, beam_size: int) -> dict[str, Any]: ...
 
     def decode_step(self, token_ids: tf.Tensor, cache: dict[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]: ...
 
@@ -170,8 +170,7 @@ class Translator:
         # Both lengths count an end symbol: as many words as the source has, and the offset.
         max_lengths = lengths + self.config.max_length_offset
         memory = self.model.encode(source_ids)
-        longest = tf.reduce_max(max_lengths)
-        cache = self.model.start_cache(source_ids, memory, self.config.beam_size, longest)
+        cache = self.model.start_cache(source_ids, memory, self.config.beam_size)
         return beam_search(
             self.model.decode_step, cache, max_lengths, self.config.beam_size, self.config.length_penalty
         )

@@ -166,17 +166,67 @@ class MultiHeadAttention(keras.layers.Layer):
         heads = ops.matmul(weights, values)  # --> [batch, heads, query_len, d_value]
         return kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
 
+    def joined_projections(self) -> dict[str, Tensor | None]:
+        """The projections of a self-attention side by side, which `step` takes so that they are joined once a search.
+
+        Returns:
+            "kernel", float [d_model, heads * (2 d_key + d_value)], and "bias", the same without d_model, or None;
+            those of the queries are divided by sqrt(d_key).
+        """
+        query_kernel, query_bias, _ = self._query_projection()
+        kernel = ops.concatenate([query_kernel, self.key_kernel, self.value_kernel], axis=1)
+        bias = ops.concatenate([query_bias, self.key_bias, self.value_bias], axis=0) if self.use_bias else None
+        return {"kernel": kernel, "bias": bias}
+
+    def step(
+        self,
+        query: Tensor,
+        past: dict[str, Tensor],
+        attention_mask: Tensor | None,
+        joined: dict[str, Tensor | None],
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Self-attention of one more position of every hypothesis.
+
+        The hypotheses of a sentence take the place of the query length: all attend
+        to one store of keys and values, and the mask says which are their own.
+
+        Args:
+            query: float [batch, beam, d_model].
+            past: "keys" and "values", float [batch, heads, past_len, d_head].
+            attention_mask: bool, broadcastable to [batch, heads, beam, past_len + beam], True = may attend.
+            joined: of `joined_projections`.
+
+        Returns:
+            float [batch, beam, d_model], and `past` with this position's `beam` entries at the end.
+        """
+        projected = kernels.linear(query, joined["kernel"], joined["bias"])
+        if self.d_key == self.d_value:
+            batch, beam, _ = ops.shape(query)
+            heads = ops.reshape(projected, (batch, beam, 3 * self.num_heads, self.d_key))
+            queries, keys, values = ops.split(ops.transpose(heads, (0, 2, 1, 3)), 3, axis=1)
+        else:
+            ends = [self.num_heads * self.d_key, self.num_heads * self.d_key * 2]
+            widths = (self.d_key, self.d_key, self.d_value)
+            parts = zip(ops.split(projected, ends, axis=-1), widths, strict=True)
+            queries, keys, values = (self._split_heads(part, width) for part, width in parts)
+        keys = ops.concatenate([past["keys"], keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
+        values = ops.concatenate([past["values"], values], axis=2)
+        heads = ops.matmul(_weights_of_scaled(queries, keys, attention_mask), values)
+        outputs = kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
+        return outputs, {"keys": keys, "values": values}
+
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
         """Queries divided by sqrt(d_key), keys and values, each float [heads, batch, length, d_head]."""
-        # The projection is smaller than what it projects, so that is what is divided.
-        scale = self.d_key**-0.5
-        query_bias = self.query_bias * scale if self.use_bias else None
-        query_projection = (self.query_kernel * scale, query_bias, self.d_key)
         key_projection = (self.key_kernel, self.key_bias, self.d_key)
         value_projection = (self.value_kernel, self.value_bias, self.d_value)
         if query is memory:
-            return self._heads(query, query_projection, key_projection, value_projection)
-        return self._heads(query, query_projection) + self._heads(memory, key_projection, value_projection)
+            return self._heads(query, self._query_projection(), key_projection, value_projection)
+        return self._heads(query, self._query_projection()) + self._heads(memory, key_projection, value_projection)
+
+    def _query_projection(self) -> tuple[Tensor, Tensor | None, int]:
+        """Kernel and bias that give queries divided by sqrt(d_key): the kernel is smaller than the queries."""
+        scale = self.d_key**-0.5
+        return self.query_kernel * scale, self.query_bias * scale if self.use_bias else None, self.d_key
 
     def _heads(self, x: Tensor, *projections: tuple[Tensor, Tensor | None, int]) -> list[Tensor]:
         """Projections of one sequence, in one product where their heads are equally wide.

@@ -5,7 +5,6 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from t2t_keras.layers import kernels
 from t2t_keras.layers.attention import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.feed_forward import FeedForward
@@ -112,38 +111,35 @@ class DecoderLayer(keras.layers.Layer):
         inputs: Tensor,
         past: dict[str, Tensor],
         memory: dict[str, Tensor],
-        position: Tensor,
+        self_attention_mask: Tensor | None,
         memory_mask: Tensor,
+        joined: dict[str, Tensor | None],
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The layer at one position, given the keys and values of the positions before it.
 
-        `rows` is batch * beam. The beam takes the place of the query length in
-        the attention to the memory, so the memory is never repeated a beam.
+        The beam takes the place of the target length, so neither the memory nor the
+        past is ever repeated or reordered.
 
         Args:
-            inputs: float [rows, 1, d_model].
-            past: "keys" and "values", float [rows, heads, max_length, d_head]; see `Decoder.start_cache`.
+            inputs: float [batch, beam, d_model].
+            past: "keys" and "values", float [batch, heads, past_len, d_head]; see `Decoder.start_cache`.
             memory: "keys" and "values", float [batch, heads, source_len, d_head].
-            position: int32 scalar.
+            self_attention_mask: bool, broadcastable to [batch, heads, beam, past_len + beam].
             memory_mask: bool [batch, 1, 1, source_len].
+            joined: of the self-attention's `joined_projections`.
 
         Returns:
-            float [rows, 1, d_model], and `past` with this position written.
+            float [batch, beam, d_model], and `past` with this position at its end.
         """
         written: dict[str, Tensor] = {}
 
         def self_attention(x: Tensor) -> Tensor:
-            keys, values = self.self_attention.project_memory(x)
-            written["keys"] = kernels.write_slice(past["keys"], position, keys)
-            written["values"] = kernels.write_slice(past["values"], position, values)
-            reached = ops.arange(ops.shape(past["keys"])[2]) <= position
-            return self.self_attention.attend(x, written["keys"], written["values"], reached[None, None, None])
+            attended, now = self.self_attention.step(x, past, self_attention_mask, joined)
+            written.update(now)
+            return attended
 
         def cross_attention(x: Tensor) -> Tensor:
-            rows, _, d_model = ops.shape(x)
-            beams = ops.reshape(x, (ops.shape(memory["keys"])[0], -1, d_model))  # --> [batch, beam, d_model]
-            attended = self.cross_attention.attend(beams, memory["keys"], memory["values"], memory_mask)
-            return ops.reshape(attended, (rows, 1, d_model))
+            return self.cross_attention.attend(x, memory["keys"], memory["values"], memory_mask)
 
         x = self.self_attention_residual(inputs, sublayer=self_attention, training=False)
         x = self.cross_attention_residual(x, sublayer=cross_attention, training=False)
@@ -205,21 +201,19 @@ class Decoder(keras.layers.Layer):
             x = layer(x, memory, self_attention_mask, cross_attention_mask, seed=fold_in(seed, index))
         return x if self.final_norm is None else self.final_norm(x)
 
-    def start_cache(self, memory: Tensor, beam_size: int, max_length: Tensor) -> dict[str, list[dict[str, Tensor]]]:
-        """Empty keys and values of the targets, and the memory's keys and values.
+    def start_cache(self, memory: Tensor) -> dict[str, list[dict[str, Tensor | None]]]:
+        """What `step` needs besides its inputs.
 
         Args:
             memory: float [batch, source_len, d_model].
-            beam_size: rows a sentence.
-            max_length: int or int32 scalar, the most positions that will be decoded.
 
         Returns:
-            "self_attention": a dict a layer of "keys" and "values", float
-            [batch * beam, heads, max_length, d_head], which follow their beam;
-            "memory": a dict a layer of "keys" and "values", float
-            [batch, heads, source_len, d_head], which stay.
+            Three lists with a dict a layer. "self_attention": "keys" and "values", float
+            [batch, heads, 0, d_head], which grow by the beam at every position; "memory":
+            "keys" and "values", float [batch, heads, source_len, d_head]; "joined": of the
+            self-attention's `joined_projections`. The latter two stay as they are.
         """
-        rows = ops.shape(memory)[0] * beam_size
+        batch = ops.shape(memory)[0]
         past, memories = [], []
         for layer in self.layers:
             keys, values = layer.cross_attention.project_memory(memory)
@@ -227,33 +221,35 @@ class Decoder(keras.layers.Layer):
             attention = layer.self_attention
             past.append(
                 {
-                    "keys": ops.zeros((rows, attention.num_heads, max_length, attention.d_key), keys.dtype),
-                    "values": ops.zeros((rows, attention.num_heads, max_length, attention.d_value), values.dtype),
+                    "keys": ops.zeros((batch, attention.num_heads, 0, attention.d_key), keys.dtype),
+                    "values": ops.zeros((batch, attention.num_heads, 0, attention.d_value), values.dtype),
                 }
             )
-        return {"self_attention": past, "memory": memories}
+        joined = [layer.self_attention.joined_projections() for layer in self.layers]
+        return {"self_attention": past, "memory": memories, "joined": joined}
 
     def step(
         self,
         inputs: Tensor,
-        cache: dict[str, list[dict[str, Tensor]]],
-        position: Tensor,
+        cache: dict[str, list[dict[str, Tensor | None]]],
+        self_attention_mask: Tensor | None,
         memory_mask: Tensor,
     ) -> tuple[Tensor, list[dict[str, Tensor]]]:
         """The stack at one position.
 
         Args:
-            inputs: float [rows, 1, d_model], rows = batch * beam.
-            cache: as `start_cache` made it.
-            position: int32 scalar.
+            inputs: float [batch, beam, d_model].
+            cache: as `start_cache` made it, with the "self_attention" of the position before.
+            self_attention_mask: bool, broadcastable to [batch, heads, beam, past_len + beam].
             memory_mask: bool [batch, 1, 1, source_len].
 
         Returns:
-            float [rows, 1, d_model], and the cache's new "self_attention".
+            float [batch, beam, d_model], and the cache's new "self_attention".
         """
         x, past = inputs, []
-        for layer, layer_past, layer_memory in zip(self.layers, cache["self_attention"], cache["memory"], strict=True):
-            x, written = layer.step(x, layer_past, layer_memory, position, memory_mask)
+        parts = zip(self.layers, cache["self_attention"], cache["memory"], cache["joined"], strict=True)
+        for layer, layer_past, layer_memory, joined in parts:
+            x, written = layer.step(x, layer_past, layer_memory, self_attention_mask, memory_mask, joined)
             past.append(written)
         return (x if self.final_norm is None else self.final_norm(x)), past
 

@@ -10,8 +10,9 @@ NUM_CODES = 1009
 class ScriptedModel:
     """Logits from a table [batch, NUM_CODES, vocab], looked up by a code of all tokens so far.
 
-    The code of each hypothesis is its "self-attention", the tables are the
-    "memory": so a search that mixes up either gives other results.
+    The code of each hypothesis follows it, the tables are the "memory", and the
+    "self-attention" grows by the codes of every step, as they were before any
+    reordering: so a search that mixes up any of them gives other results, or fails.
     """
 
     def __init__(self, tables: np.ndarray):
@@ -27,22 +28,34 @@ class ScriptedModel:
         return ScriptedModel(self.tables[list(rows)])
 
     def start_cache(self, beam: int) -> dict:
-        batch = len(self.tables)
+        return self.cache_of(tf.constant(self.tables), beam)
+
+    @staticmethod
+    def cache_of(tables: tf.Tensor, beam: int) -> dict:
+        batch = tf.shape(tables)[0]
         return {
             "position": tf.constant(0),
-            "self_attention": {"code": tf.zeros([batch * beam], tf.int32)},
-            "memory": (tf.constant(self.tables),),
+            "hypotheses": {"code": tf.zeros([batch, beam], tf.int32)},
+            "self_attention": {"codes": tf.zeros([batch, 0], tf.int32)},
+            "memory": (tables,),
+            "constants": {"factor": tf.constant(31)},
         }
 
     @staticmethod
     def step(token_ids: tf.Tensor, cache: dict) -> tuple[tf.Tensor, dict]:
         (tables,) = cache["memory"]
-        code = cache["self_attention"]["code"]
-        code = tf.where(cache["position"] == 0, 0, (code * 31 + token_ids) % NUM_CODES)
-        batch = tf.shape(tables)[0]
-        logits = tf.gather(tables, tf.reshape(code, [batch, -1]), batch_dims=1)  # --> [batch, beam, vocab]
-        logits = tf.reshape(logits, [-1, tables.shape[-1]])
-        return logits, {"position": cache["position"] + 1, "self_attention": {"code": code}, "memory": cache["memory"]}
+        code, codes = cache["hypotheses"]["code"], cache["self_attention"]["codes"]
+        beam, position = code.shape[1], cache["position"]
+        tf.debugging.assert_equal(tf.shape(codes), [tf.shape(tables)[0], position * beam])
+        token_ids = tf.reshape(token_ids, [-1, beam])
+        code = tf.where(position == 0, 0, (code * cache["constants"]["factor"] + token_ids) % NUM_CODES)
+        logits = tf.gather(tables, code, batch_dims=1)  # --> [batch, beam, vocab]
+        changes = {
+            "position": position + 1,
+            "hypotheses": {"code": code},
+            "self_attention": {"codes": tf.concat([codes, code], axis=1)},
+        }
+        return tf.reshape(logits, [-1, tables.shape[-1]]), {**cache, **changes}
 
     def next_log_probs(self, sentence: int) -> reference_search.LogProbs:
         def next_log_probs(tokens: tuple[int, ...]) -> np.ndarray:

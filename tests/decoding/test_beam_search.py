@@ -24,12 +24,7 @@ def compiled(beam: int, alpha: float, vocab: int):
 
     @tf.function(input_signature=signature)
     def run(tables: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-        cache = {
-            "position": tf.constant(0),
-            "self_attention": {"code": tf.zeros([tf.shape(tables)[0] * beam], tf.int32)},
-            "memory": (tables,),
-        }
-        return beam_search(ScriptedModel.step, cache, limits, beam, alpha)
+        return beam_search(ScriptedModel.step, ScriptedModel.cache_of(tables, beam), limits, beam, alpha)
 
     return run
 
@@ -247,7 +242,8 @@ def test_sentences_that_are_done_leave_the_computation(beam):
     rows = []
 
     def watched_step(token_ids, cache):
-        assert len(token_ids) == beam * len(cache["memory"][0]) == len(cache["self_attention"]["code"])
+        sizes = [len(cache["memory"][0]), len(cache["hypotheses"]["code"]), len(cache["self_attention"]["codes"])]
+        assert sizes == [len(token_ids) // beam] * 3
         rows.append(len(token_ids) // beam)
         return model.step(token_ids, cache)
 

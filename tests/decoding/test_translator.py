@@ -64,8 +64,8 @@ def test_output_never_has_a_line_break():
             newline = tiny.tokenizer()._processor.piece_to_id("<0x0A>")
             return tf.pad(source, [[0, 0], [1, 0]], constant_values=newline)
 
-        def start_cache(self, source, memory, beam_size, max_length):
-            return super().start_cache(memory, memory, beam_size, max_length)
+        def start_cache(self, source, memory, beam_size):
+            return super().start_cache(memory, memory, beam_size)
 
     tokenizer = tiny.tokenizer()
     translator = Translator(tokenizer, NewlineModel(tokenizer.vocab_size))

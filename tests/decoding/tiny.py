@@ -61,9 +61,9 @@ class CopyModel:
     def encode(self, source: tf.Tensor) -> tf.Tensor:
         return source
 
-    def start_cache(self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, max_length: tf.Tensor) -> dict:
-        del memory, beam_size, max_length
-        return {"position": tf.constant(0), "self_attention": {}, "memory": source}
+    def start_cache(self, source: tf.Tensor, memory: tf.Tensor, beam_size: int) -> dict:
+        del memory, beam_size
+        return {"position": tf.constant(0), "hypotheses": {}, "self_attention": {}, "memory": source}
 
     def decode_step(self, token_ids: tf.Tensor, cache: dict) -> tuple[tf.Tensor, dict]:
         source = cache["memory"]

@@ -65,13 +65,18 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     mask = np.array([[True, True, False], [True, True, True]])[:, None, None]
     expected = decoder(x, np.repeat(memory, beam_size, 0), causal_mask(length), np.repeat(mask, beam_size, 0))
 
-    cache = decoder.start_cache(ops.convert_to_tensor(memory), beam_size, length + 2)
+    cache = decoder.start_cache(ops.convert_to_tensor(memory))
     past = cache["self_attention"]
-    assert tuple(past[0]["keys"].shape) == (batch * beam_size, 2, length + 2, 4)
+    assert tuple(past[0]["keys"].shape) == (batch, 2, 0, 4)
     assert tuple(cache["memory"][0]["keys"].shape) == (batch, 2, 3, 4)
+    beams = x.reshape(batch, beam_size, length, 8)
+    expected = np.array(expected).reshape(beams.shape)
     for position in range(length):
-        outputs, past = decoder.step(x[:, position : position + 1], {**cache, "self_attention": past}, position, mask)
-        np.testing.assert_allclose(outputs[:, 0], expected[:, position], atol=1e-5)
+        own = np.tile(np.eye(beam_size, dtype=bool), position + 1)  # --> [beam, positions * beam]
+        inputs = ops.convert_to_tensor(beams[:, :, position])
+        outputs, past = decoder.step(inputs, {**cache, "self_attention": past}, own, mask)
+        assert tuple(past[0]["keys"].shape) == (batch, 2, (position + 1) * beam_size, 4)
+        np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
 
 
 def test_every_dropout_site_has_a_mask_of_its_own(rng):

@@ -79,7 +79,7 @@ def train_transformer(tokens: np.ndarray) -> dict[str, float]:
     losses = model.fit(inputs, tokens, batch_size=64, epochs=4, verbose=0).history["loss"]
     few = {name: ops.convert_to_tensor(value[:3]) for name, value in inputs.items()}
     expected = ops.convert_to_numpy(model(few))
-    cache = model.start_cache(few["source"], model.encode(few["source"]), 1, 6)
+    cache = model.start_cache(few["source"], model.encode(few["source"]), 1)
     error, previous = 0.0, np.zeros(3, "int32")
     for position in range(6):
         logits, cache = model.decode_step(ops.convert_to_tensor(previous), cache)

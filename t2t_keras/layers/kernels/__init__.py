@@ -15,13 +15,11 @@ if keras.backend.backend() == "tensorflow":
         embedding_lookup,
         layer_normalization,
         linear,
-        write_slice,
     )
 else:
     dropout = plain.dropout
     embedding_lookup = plain.embedding_lookup
     layer_normalization = plain.layer_normalization
     linear = plain.linear
-    write_slice = plain.write_slice
 
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "write_slice"]
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear"]

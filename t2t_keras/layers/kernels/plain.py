@@ -88,18 +88,4 @@ def _mixed(x: Tensor) -> Tensor:
     return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 16), 0xFFFF))
 
 
-def write_slice(cache: Tensor, position: Tensor, update: Tensor) -> Tensor:
-    """Writes one position of a cache.
-
-    Args:
-        cache: float [rows, heads, max_length, d_head].
-        position: int32 scalar.
-        update: float [rows, heads, 1, d_head].
-
-    Returns:
-        The cache with `update` at `position` of axis 2.
-    """
-    return ops.slice_update(cache, [0, 0, position, 0], update)
-
-
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "write_slice"]
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear"]

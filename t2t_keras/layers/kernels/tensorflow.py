@@ -76,9 +76,3 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
     bits = tf.reshape(tf.bitcast(words, dtype), [-1])[:count]
     keep = tf.reshape(tf.cast(bits >= tf.constant(threshold, dtype), inputs.dtype), tf.shape(inputs))
     return inputs * (keep * tf.cast(levels / (levels - threshold), inputs.dtype))
-
-
-def write_slice(cache: Tensor, position: Tensor, update: Tensor) -> Tensor:
-    """`plain.write_slice` by selection, which the graph's plain operations do without XLA's kernels."""
-    here = tf.equal(tf.range(tf.shape(cache)[2]), position)[None, None, :, None]
-    return tf.where(here, update, cache)  # --> [rows, heads, max_length, d_head]

@@ -92,18 +92,6 @@ def test_embedding_lookup(rng, shape):
     assert_same(*pair, 1e-6)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("position", [0, 2, 4])
-def test_write_slice(rng, dtype, position):
-    cache, update = (tf.cast(rng.standard_normal((2, 3, n, 4)), dtype) for n in (5, 1))
-    results = [module.write_slice(cache, tf.constant(position), update) for module in (fast, plain)]
-    np.testing.assert_array_equal(*(tf.cast(result, tf.float32) for result in results))
-    np.testing.assert_array_equal(*(tf.cast(x, tf.float32) for x in (results[0][:, :, position], update[:, :, 0])))
-    others = [i for i in range(5) if i != position]
-    expected = tf.gather(cache, others, axis=2)
-    np.testing.assert_array_equal(*(tf.cast(x, tf.float32) for x in (tf.gather(results[0], others, axis=2), expected)))
-
-
 @pytest.mark.parametrize("module", [fast, plain])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.013, 0.5])
