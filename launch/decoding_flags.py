@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import tensorflow as tf
 from absl import flags
 
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.run import Run
+from t2t_keras.streams import share_out_cores
 
 _RUN = "; default: the run's own setting."
 
@@ -27,6 +29,8 @@ def load_translator() -> Translator:
     Raises:
         InputError: no such run or checkpoint, or a setting out of range.
     """
+    if not tf.config.list_physical_devices("GPU"):
+        share_out_cores()
     given = {flag.name: flag.value for flag in _SETTINGS if flag.value is not None}
     config = dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given)
     return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config)

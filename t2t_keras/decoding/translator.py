@@ -1,5 +1,6 @@
 """Text in, text out: a tokenizer, a model and a search."""
 
+import concurrent.futures
 import dataclasses
 import itertools
 import os
@@ -16,6 +17,7 @@ from t2t_keras.data.cleaning import repair
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
 from t2t_keras.errors import InputError
+from t2t_keras.streams import num_streams
 
 # The end of a sentence within a line: where a line that is too long is best cut.
 _SENTENCE_END = re.compile(r"[.!?;:。！？]['\")\]»“”]* ?")
@@ -193,19 +195,31 @@ class Translator:
     def _translate_parts(self, parts: Sequence[list[int]], on_progress: Progress | None) -> list[Translation]:
         translations: list[Translation] = [Translation("")] * len(parts)
         done = 0
-        for rows in length_batches([len(ids) + 1 for ids in parts], self.config.tokens_per_batch):
-            result = self.search(padded([[*parts[row], EOS_ID] for row in rows]))
-            best = SearchResult(*(values[:, 0].numpy() for values in result))
-            texts = self.tokenizer.decode_batch(best.token_ids)
-            for row, text, score, log_prob, length in zip(
-                rows, texts, best.scores, best.log_probs, best.lengths, strict=True
-            ):
-                # Byte fallback can spell any character, so also a line break.
-                translations[row] = Translation(repair(text), float(score), float(log_prob), int(length), 1)
-            done += len(rows)
-            if on_progress is not None:
-                on_progress(done, len(parts))
+        batches = list(length_batches([len(ids) + 1 for ids in parts], self.config.tokens_per_batch))
+        with concurrent.futures.ThreadPoolExecutor(num_streams()) as executor:
+            try:
+                found = executor.map(lambda rows: self._best([parts[row] for row in rows]), batches)
+                for rows, batch_translations in zip(batches, found, strict=True):
+                    for row, translation in zip(rows, batch_translations, strict=True):
+                        translations[row] = translation
+                    done += len(rows)
+                    if on_progress is not None:
+                        on_progress(done, len(parts))
+            finally:
+                executor.shutdown(cancel_futures=True)  # an interrupt need not wait for what has not begun
         return translations
+
+    def _best(self, parts: Sequence[list[int]]) -> list[Translation]:
+        """The best translation of each part of one batch."""
+        result = self.search(padded([[*ids, EOS_ID] for ids in parts]))
+        best = SearchResult(*(values[:, 0].numpy() for values in result))
+        texts = self.tokenizer.decode_batch(best.token_ids)
+        numbers = zip(texts, best.scores, best.log_probs, best.lengths, strict=True)
+        # Byte fallback can spell any character, so also a line break.
+        return [
+            Translation(repair(text), float(score), float(log_prob), int(length), 1)
+            for text, score, log_prob, length in numbers
+        ]
 
 
 def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:

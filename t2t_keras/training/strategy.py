@@ -1,12 +1,12 @@
 """A name -> tf.distribute.Strategy."""
 
-import contextlib
 import json
 import os
 
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.streams import share_out_cores
 
 NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
@@ -60,9 +60,7 @@ def num_streams(strategy: tf.distribute.Strategy) -> int:
 
 def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
     if replicas == 1:
-        # Once TensorFlow runs its threads are fixed; the streams then share them, which is slower and nothing worse.
-        with contextlib.suppress(RuntimeError):
-            tf.config.threading.set_intra_op_parallelism_threads(max(_cores() // _CPU_STREAMS, 1))
+        share_out_cores(_CPU_STREAMS)
         return tf.distribute.OneDeviceStrategy("/cpu:0")
     cpu = tf.config.list_physical_devices("CPU")[0]
     wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
@@ -74,11 +72,6 @@ def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
                 f"make_strategy(replicas={replicas}) must run before TensorFlow is used: {error}"
             ) from None
     return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
-
-
-def _cores() -> int:
-    """Cores that this process may use, which in a container can be fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _best_available() -> str:
