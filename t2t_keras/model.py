@@ -9,6 +9,7 @@ from keras import ops
 from t2t_keras import presets
 from t2t_keras.config import ModelConfig
 from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, padding_mask
+from t2t_keras.layers.attention import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 
@@ -176,8 +177,8 @@ class Transformer(keras.Model):
             "position": ops.zeros((), "int32"),
             "hypotheses": ops.zeros((ops.shape(memory)[0], beam_size, 0), "bool"),
             "self_attention": cache["self_attention"],
-            "memory": {"layers": cache["memory"], "mask": padding_mask(source)},
-            "constants": {"joined": cache["joined"]},
+            "memory": {"layers": cache["memory"], "bias": mask_bias(padding_mask(source), self.compute_dtype)},
+            "constants": {"projections": cache["projections"]},
         }
 
     def decode_step(self, token_ids: Tensor, cache: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
@@ -199,10 +200,10 @@ class Transformer(keras.Model):
         layers = {
             "self_attention": cache["self_attention"],
             "memory": cache["memory"]["layers"],
-            "joined": cache["constants"]["joined"],
+            "projections": cache["constants"]["projections"],
         }
-        mask = None if beam_size == 1 else hypotheses[:, None]
-        x, past = self.decoder.step(x, layers, mask, cache["memory"]["mask"])
+        bias = mask_bias(None if beam_size == 1 else hypotheses[:, None], self.compute_dtype)
+        x, past = self.decoder.step(x, layers, bias, cache["memory"]["bias"])
         logits = self.output_embedding.logits(ops.reshape(x, (-1, self.config.d_model)))  # --> [batch * beam, vocab]
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses, "self_attention": past}
         return logits, {**cache, **changes}

@@ -34,17 +34,29 @@ def scaled_dot_product_attention(
 
 def attention_weights(queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(Q K^T / sqrt(d_key)); arguments and result as in `scaled_dot_product_attention`."""
-    return _weights_of_scaled(queries * ops.cast(keys.shape[-1] ** -0.5, queries.dtype), keys, mask)
+    queries = queries * ops.cast(keys.shape[-1] ** -0.5, queries.dtype)
+    return _weights_of_scaled(queries, keys, mask_bias(mask, queries.dtype))
 
 
-def _weights_of_scaled(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """`attention_weights` for queries that were divided by sqrt(d_key) before."""
+def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
+    """What is added to attention scores to hide keys: one pass over the scores, where selecting would be two.
+
+    Args:
+        mask: bool, True = may attend; None hides nothing.
+        dtype: of the scores.
+
+    Returns:
+        0 where the mask is True and a large negative number elsewhere, of the mask's shape; None for None.
+    """
+    if mask is None:
+        return None
+    return ops.cast(ops.where(mask, 0.0, -3e4 if dtype == "float16" else -1e9), dtype)
+
+
+def _weights_of_scaled(queries: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
+    """`attention_weights` for queries that were divided by sqrt(d_key) before, with a `mask_bias`."""
     scores = ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
-    if mask is not None:
-        # Adding a small tensor that broadcasts is one pass over the scores; selecting would be two.
-        hidden = -3e4 if scores.dtype == "float16" else -1e9
-        scores = scores + ops.cast(ops.where(mask, 0.0, hidden), scores.dtype)
-    return ops.softmax(scores, axis=-1)
+    return ops.softmax(scores if bias is None else scores + bias, axis=-1)
 
 
 def _heads_first(mask: Tensor) -> Tensor:
@@ -118,9 +130,8 @@ class MultiHeadAttention(keras.layers.Layer):
         seed: Tensor | None = None,
     ) -> Tensor:
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
-        if attention_mask is not None:
-            attention_mask = _heads_first(attention_mask)
-        weights = _weights_of_scaled(queries, keys, attention_mask)  # --> [heads, batch, query_len, key_len]
+        bias = mask_bias(None if attention_mask is None else _heads_first(attention_mask), queries.dtype)
+        weights = _weights_of_scaled(queries, keys, bias)  # --> [heads, batch, query_len, key_len]
         heads = ops.matmul(self.dropout(weights, seed=seed), values)  # --> [heads, batch, query_len, d_value]
         batch, query_len, _ = ops.shape(query)
         heads = ops.reshape(heads, (self.num_heads, batch * query_len, self.d_value))
@@ -140,66 +151,47 @@ class MultiHeadAttention(keras.layers.Layer):
         values = kernels.linear(memory, self.value_kernel, self.value_bias)
         return self._split_heads(keys, self.d_key), self._split_heads(values, self.d_value)
 
-    def attend(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        attention_mask: Tensor | None = None,
-        seed: Tensor | None = None,
-    ) -> Tensor:
-        """Attention of every head to projected keys and values, concatenated and projected.
-
-        Args:
-            query: float [batch, query_len, d_model].
-            keys: float [batch, heads, key_len, d_key].
-            values: float [batch, heads, key_len, d_value].
-            attention_mask: as in the call.
-            seed: as in the call.
+    def step_projections(self) -> dict[str, Tensor | None]:
+        """The projections as the steps of a search take them, to be made once a search.
 
         Returns:
-            float [batch, query_len, d_model].
-        """
-        queries = kernels.linear(query, self.query_kernel, self.query_bias)
-        queries = self._split_heads(queries, self.d_key)  # --> [batch, heads, query_len, d_key]
-        weights = self.dropout(attention_weights(queries, keys, attention_mask), seed=seed)
-        heads = ops.matmul(weights, values)  # --> [batch, heads, query_len, d_value]
-        return kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
-
-    def joined_projections(self) -> dict[str, Tensor | None]:
-        """The projections of a self-attention side by side, which `step` takes so that they are joined once a search.
-
-        Returns:
-            "kernel", float [d_model, heads * (2 d_key + d_value)], and "bias", the same without d_model, or None;
-            those of the queries are divided by sqrt(d_key).
+            "query_kernel", float [d_model, heads * d_key], divided by sqrt(d_key); "joined_kernel", float
+            [d_model, heads * (2 d_key + d_value)], that and those of keys and values side by side;
+            "query_bias" and "joined_bias" likewise, without d_model, or None.
         """
         query_kernel, query_bias, _ = self._query_projection()
-        kernel = ops.concatenate([query_kernel, self.key_kernel, self.value_kernel], axis=1)
-        bias = ops.concatenate([query_bias, self.key_bias, self.value_bias], axis=0) if self.use_bias else None
-        return {"kernel": kernel, "bias": bias}
+        joined_kernel = ops.concatenate([query_kernel, self.key_kernel, self.value_kernel], axis=1)
+        biases = [query_bias, self.key_bias, self.value_bias]
+        joined_bias = ops.concatenate(biases, axis=0) if self.use_bias else None
+        return {
+            "query_kernel": query_kernel,
+            "query_bias": query_bias,
+            "joined_kernel": joined_kernel,
+            "joined_bias": joined_bias,
+        }
 
     def step(
         self,
         query: Tensor,
         past: dict[str, Tensor],
-        attention_mask: Tensor | None,
-        joined: dict[str, Tensor | None],
+        bias: Tensor | None,
+        projections: dict[str, Tensor | None],
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Self-attention of one more position of every hypothesis.
 
         The hypotheses of a sentence take the place of the query length: all attend
-        to one store of keys and values, and the mask says which are their own.
+        to one store of keys and values, and the bias says which are their own.
 
         Args:
             query: float [batch, beam, d_model].
             past: "keys" and "values", float [batch, heads, past_len, d_head].
-            attention_mask: bool, broadcastable to [batch, heads, beam, past_len + beam], True = may attend.
-            joined: of `joined_projections`.
+            bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
+            projections: of `step_projections`.
 
         Returns:
             float [batch, beam, d_model], and `past` with this position's `beam` entries at the end.
         """
-        projected = kernels.linear(query, joined["kernel"], joined["bias"])
+        projected = kernels.linear(query, projections["joined_kernel"], projections["joined_bias"])
         if self.d_key == self.d_value:
             batch, beam, _ = ops.shape(query)
             heads = ops.reshape(projected, (batch, beam, 3 * self.num_heads, self.d_key))
@@ -211,9 +203,33 @@ class MultiHeadAttention(keras.layers.Layer):
             queries, keys, values = (self._split_heads(part, width) for part, width in parts)
         keys = ops.concatenate([past["keys"], keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
         values = ops.concatenate([past["values"], values], axis=2)
-        heads = ops.matmul(_weights_of_scaled(queries, keys, attention_mask), values)
-        outputs = kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
-        return outputs, {"keys": keys, "values": values}
+        return self._attend(queries, keys, values, bias), {"keys": keys, "values": values}
+
+    def step_to_memory(
+        self,
+        query: Tensor,
+        memory: dict[str, Tensor],
+        bias: Tensor | None,
+        projections: dict[str, Tensor | None],
+    ) -> Tensor:
+        """Attention of one position of every hypothesis to the memory.
+
+        Args:
+            query: float [batch, beam, d_model].
+            memory: "keys" and "values", float [batch, heads, source_len, d_head], of `project_memory`.
+            bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
+            projections: of `step_projections`.
+
+        Returns:
+            float [batch, beam, d_model].
+        """
+        queries = kernels.linear(query, projections["query_kernel"], projections["query_bias"])
+        return self._attend(self._split_heads(queries, self.d_key), memory["keys"], memory["values"], bias)
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        """From scaled queries [batch, heads, query_len, d_key] to [batch, query_len, d_model]."""
+        heads = ops.matmul(_weights_of_scaled(queries, keys, bias), values)  # --> [batch, heads, query_len, d_value]
+        return kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
         """Queries divided by sqrt(d_key), keys and values, each float [heads, batch, length, d_head]."""

@@ -111,9 +111,9 @@ class DecoderLayer(keras.layers.Layer):
         inputs: Tensor,
         past: dict[str, Tensor],
         memory: dict[str, Tensor],
-        self_attention_mask: Tensor | None,
-        memory_mask: Tensor,
-        joined: dict[str, Tensor | None],
+        self_attention_bias: Tensor | None,
+        memory_bias: Tensor | None,
+        projections: dict[str, dict[str, Tensor | None]],
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The layer at one position, given the keys and values of the positions before it.
 
@@ -124,9 +124,9 @@ class DecoderLayer(keras.layers.Layer):
             inputs: float [batch, beam, d_model].
             past: "keys" and "values", float [batch, heads, past_len, d_head]; see `Decoder.start_cache`.
             memory: "keys" and "values", float [batch, heads, source_len, d_head].
-            self_attention_mask: bool, broadcastable to [batch, heads, beam, past_len + beam].
-            memory_mask: bool [batch, 1, 1, source_len].
-            joined: of the self-attention's `joined_projections`.
+            self_attention_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
+            memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
+            projections: "self_attention" and "cross_attention", of their `step_projections`.
 
         Returns:
             float [batch, beam, d_model], and `past` with this position at its end.
@@ -134,12 +134,12 @@ class DecoderLayer(keras.layers.Layer):
         written: dict[str, Tensor] = {}
 
         def self_attention(x: Tensor) -> Tensor:
-            attended, now = self.self_attention.step(x, past, self_attention_mask, joined)
+            attended, now = self.self_attention.step(x, past, self_attention_bias, projections["self_attention"])
             written.update(now)
             return attended
 
         def cross_attention(x: Tensor) -> Tensor:
-            return self.cross_attention.attend(x, memory["keys"], memory["values"], memory_mask)
+            return self.cross_attention.step_to_memory(x, memory, memory_bias, projections["cross_attention"])
 
         x = self.self_attention_residual(inputs, sublayer=self_attention, training=False)
         x = self.cross_attention_residual(x, sublayer=cross_attention, training=False)
@@ -210,8 +210,8 @@ class Decoder(keras.layers.Layer):
         Returns:
             Three lists with a dict a layer. "self_attention": "keys" and "values", float
             [batch, heads, 0, d_head], which grow by the beam at every position; "memory":
-            "keys" and "values", float [batch, heads, source_len, d_head]; "joined": of the
-            self-attention's `joined_projections`. The latter two stay as they are.
+            "keys" and "values", float [batch, heads, source_len, d_head]; "projections": of the
+            `step_projections` of both attentions. The latter two stay as they are.
         """
         batch = ops.shape(memory)[0]
         past, memories = [], []
@@ -225,31 +225,37 @@ class Decoder(keras.layers.Layer):
                     "values": ops.zeros((batch, attention.num_heads, 0, attention.d_value), values.dtype),
                 }
             )
-        joined = [layer.self_attention.joined_projections() for layer in self.layers]
-        return {"self_attention": past, "memory": memories, "joined": joined}
+        projections = [
+            {
+                "self_attention": layer.self_attention.step_projections(),
+                "cross_attention": layer.cross_attention.step_projections(),
+            }
+            for layer in self.layers
+        ]
+        return {"self_attention": past, "memory": memories, "projections": projections}
 
     def step(
         self,
         inputs: Tensor,
         cache: dict[str, list[dict[str, Tensor | None]]],
-        self_attention_mask: Tensor | None,
-        memory_mask: Tensor,
+        self_attention_bias: Tensor | None,
+        memory_bias: Tensor | None,
     ) -> tuple[Tensor, list[dict[str, Tensor]]]:
         """The stack at one position.
 
         Args:
             inputs: float [batch, beam, d_model].
             cache: as `start_cache` made it, with the "self_attention" of the position before.
-            self_attention_mask: bool, broadcastable to [batch, heads, beam, past_len + beam].
-            memory_mask: bool [batch, 1, 1, source_len].
+            self_attention_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
+            memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
 
         Returns:
             float [batch, beam, d_model], and the cache's new "self_attention".
         """
         x, past = inputs, []
-        parts = zip(self.layers, cache["self_attention"], cache["memory"], cache["joined"], strict=True)
-        for layer, layer_past, layer_memory, joined in parts:
-            x, written = layer.step(x, layer_past, layer_memory, self_attention_mask, memory_mask, joined)
+        parts = zip(self.layers, cache["self_attention"], cache["memory"], cache["projections"], strict=True)
+        for layer, layer_past, layer_memory, projections in parts:
+            x, written = layer.step(x, layer_past, layer_memory, self_attention_bias, memory_bias, projections)
             past.append(written)
         return (x if self.final_norm is None else self.final_norm(x)), past
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention, causal_mask, scaled_dot_product_attention
+from t2t_keras.layers.attention import mask_bias
 
 
 def test_scaled_dot_product_attention_equals_the_formula(rng):
@@ -82,9 +83,9 @@ def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     layer = MultiHeadAttention(3, 4)
     layer.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(layer, rng)
-    whole = np.broadcast_to(mask, (2, 3, 4, 5))
-    keys, values = layer.project_memory(memory)
-    np.testing.assert_allclose(layer(query, memory, mask), layer.attend(query, keys, values, whole), atol=2e-5)
+    whole = np.broadcast_to(mask, (2, 3, 4, 5)).copy()
+    np.testing.assert_allclose(layer(query, memory, mask), layer(query, memory, whole), atol=1e-6)
+    np.testing.assert_allclose(layer(query, memory, mask), attention_to_memory(layer, query, memory, whole), atol=2e-5)
 
 
 def test_fully_masked_rows_and_their_gradients_are_finite(rng):
@@ -110,7 +111,15 @@ def test_attending_to_projected_memory_equals_the_call(rng):
     layer = MultiHeadAttention(2, 4)
     mask = np.array([True, True, True, False, True])
     outputs = layer(query, memory, mask)
-    np.testing.assert_allclose(layer.attend(query, *layer.project_memory(memory), mask), outputs, atol=1e-6)
+    np.testing.assert_allclose(attention_to_memory(layer, query, memory, mask), outputs, atol=1e-6)
+
+
+def attention_to_memory(layer, query, memory, mask):
+    """As the steps of a search attend."""
+    keys, values = layer.project_memory(ops.convert_to_tensor(memory))
+    bias = mask_bias(ops.convert_to_tensor(mask), "float32")
+    query, projections = ops.convert_to_tensor(query), layer.step_projections()
+    return layer.step_to_memory(query, {"keys": keys, "values": values}, bias, projections)
 
 
 def test_attention_dropout_acts_in_training_and_is_a_function_of_the_seed(rng):

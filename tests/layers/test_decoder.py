@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from t2t_keras.layers import Decoder, DecoderLayer, causal_mask
+from t2t_keras.layers.attention import mask_bias
 
 SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 
@@ -74,7 +75,8 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     for position in range(length):
         own = np.tile(np.eye(beam_size, dtype=bool), position + 1)  # --> [beam, positions * beam]
         inputs = ops.convert_to_tensor(beams[:, :, position])
-        outputs, past = decoder.step(inputs, {**cache, "self_attention": past}, own, mask)
+        biases = (mask_bias(ops.convert_to_tensor(hidden), "float32") for hidden in (own, mask))
+        outputs, past = decoder.step(inputs, {**cache, "self_attention": past}, *biases)
         assert tuple(past[0]["keys"].shape) == (batch, 2, (position + 1) * beam_size, 4)
         np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
 
