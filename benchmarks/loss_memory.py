@@ -25,11 +25,12 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     from t2t_keras.config import TrainConfig
     from t2t_keras.model import Transformer
     from t2t_keras.training.step import TrainingStep
+    from t2t_keras.training.strategy import make_strategy
 
     rng = np.random.default_rng(1)
     shape = (tokens // length, length)
     batch = {side: rng.integers(3, vocab_size, shape).astype(np.int32) for side in ("source", "target")}
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    strategy = make_strategy("cpu")
     tf.matmul(tf.ones([512, 512]), tf.ones([512, 512]))  # whatever the libraries take when first used
     idle = _peak_mib()
     with strategy.scope():

@@ -36,8 +36,9 @@ def ours(batches: list, sizes: dict) -> tuple:
     from t2t_keras.config import ModelConfig, TrainConfig
     from t2t_keras.model import Transformer
     from t2t_keras.training.step import TrainingStep
+    from t2t_keras.training.strategy import make_strategy
 
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    strategy = make_strategy("cpu")
     with strategy.scope():
         model = Transformer(
             ModelConfig(
