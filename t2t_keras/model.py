@@ -193,8 +193,7 @@ class Transformer(keras.Model):
         """
         batch, beam_size, _ = ops.shape(cache["hypotheses"])
         x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
-        x = self.target_positions(x, start=cache["position"])
-        x = ops.reshape(x, (batch, beam_size, self.config.d_model))
+        x = ops.squeeze(self.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
         own = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
         hypotheses = ops.concatenate([cache["hypotheses"], own], axis=2)  # --> [batch, beam, positions * beam]
         layers = {
@@ -203,8 +202,8 @@ class Transformer(keras.Model):
             "projections": cache["constants"]["projections"],
         }
         bias = mask_bias(None if beam_size == 1 else hypotheses[:, None], self.compute_dtype)
-        x, past = self.decoder.step(x, layers, bias, cache["memory"]["bias"])
-        logits = self.output_embedding.logits(ops.reshape(x, (-1, self.config.d_model)))  # --> [batch * beam, vocab]
+        x, past = self.decoder.step(x, layers, bias, cache["memory"]["bias"], beam_size)
+        logits = self.output_embedding.logits(x)  # --> [batch * beam, vocab]
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses, "self_attention": past}
         return logits, {**cache, **changes}
 

@@ -176,6 +176,7 @@ class MultiHeadAttention(keras.layers.Layer):
         past: dict[str, Tensor],
         bias: Tensor | None,
         projections: dict[str, Tensor | None],
+        beam_size: int,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Self-attention of one more position of every hypothesis.
 
@@ -183,27 +184,27 @@ class MultiHeadAttention(keras.layers.Layer):
         to one store of keys and values, and the bias says which are their own.
 
         Args:
-            query: float [batch, beam, d_model].
+            query: float [batch * beam, d_model].
             past: "keys" and "values", float [batch, heads, past_len, d_head].
             bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
             projections: of `step_projections`.
+            beam_size: hypotheses a sentence.
 
         Returns:
-            float [batch, beam, d_model], and `past` with this position's `beam` entries at the end.
+            float [batch * beam, d_model], and `past` with this position's `beam` entries at the end.
         """
         projected = kernels.linear(query, projections["joined_kernel"], projections["joined_bias"])
         if self.d_key == self.d_value:
-            batch, beam, _ = ops.shape(query)
-            heads = ops.reshape(projected, (batch, beam, 3 * self.num_heads, self.d_key))
-            queries, keys, values = ops.split(ops.transpose(heads, (0, 2, 1, 3)), 3, axis=1)
+            heads = self._beam_heads(projected, 3 * self.num_heads, self.d_key, beam_size)
+            queries, keys, values = ops.split(heads, 3, axis=1)  # --> [batch, heads, beam, d_head] each
         else:
             ends = [self.num_heads * self.d_key, self.num_heads * self.d_key * 2]
             widths = (self.d_key, self.d_key, self.d_value)
             parts = zip(ops.split(projected, ends, axis=-1), widths, strict=True)
-            queries, keys, values = (self._split_heads(part, width) for part, width in parts)
+            queries, keys, values = (self._beam_heads(part, self.num_heads, d, beam_size) for part, d in parts)
         keys = ops.concatenate([past["keys"], keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
         values = ops.concatenate([past["values"], values], axis=2)
-        return self._attend(queries, keys, values, bias), {"keys": keys, "values": values}
+        return self._attended(queries, keys, values, bias), {"keys": keys, "values": values}
 
     def step_to_memory(
         self,
@@ -211,25 +212,33 @@ class MultiHeadAttention(keras.layers.Layer):
         memory: dict[str, Tensor],
         bias: Tensor | None,
         projections: dict[str, Tensor | None],
+        beam_size: int,
     ) -> Tensor:
         """Attention of one position of every hypothesis to the memory.
 
         Args:
-            query: float [batch, beam, d_model].
+            query: float [batch * beam, d_model].
             memory: "keys" and "values", float [batch, heads, source_len, d_head], of `project_memory`.
             bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
             projections: of `step_projections`.
+            beam_size: hypotheses a sentence.
 
         Returns:
-            float [batch, beam, d_model].
+            float [batch * beam, d_model].
         """
         queries = kernels.linear(query, projections["query_kernel"], projections["query_bias"])
-        return self._attend(self._split_heads(queries, self.d_key), memory["keys"], memory["values"], bias)
+        queries = self._beam_heads(queries, self.num_heads, self.d_key, beam_size)
+        return self._attended(queries, memory["keys"], memory["values"], bias)
 
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-        """From scaled queries [batch, heads, query_len, d_key] to [batch, query_len, d_model]."""
-        heads = ops.matmul(_weights_of_scaled(queries, keys, bias), values)  # --> [batch, heads, query_len, d_value]
-        return kernels.linear(self._merge_heads(heads), self.output_kernel, self.output_bias)
+    def _beam_heads(self, x: Tensor, num_heads: int, d_head: int, beam_size: int) -> Tensor:
+        """[batch * beam, heads * d_head] --> [batch, heads, beam, d_head]."""
+        return ops.transpose(ops.reshape(x, (-1, beam_size, num_heads, d_head)), (0, 2, 1, 3))
+
+    def _attended(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        """From scaled queries [batch, heads, beam, d_key] to [batch * beam, d_model]."""
+        heads = ops.matmul(_weights_of_scaled(queries, keys, bias), values)  # --> [batch, heads, beam, d_value]
+        rows = ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, self.num_heads * self.d_value))
+        return kernels.linear(rows, self.output_kernel, self.output_bias)
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
         """Queries divided by sqrt(d_key), keys and values, each float [heads, batch, length, d_head]."""
@@ -274,11 +283,6 @@ class MultiHeadAttention(keras.layers.Layer):
         """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""
         batch, length, _ = ops.shape(x)
         return ops.transpose(ops.reshape(x, (batch, length, self.num_heads, d_head)), (0, 2, 1, 3))
-
-    def _merge_heads(self, x: Tensor) -> Tensor:
-        """[batch, heads, length, d_value] --> [batch, length, heads * d_value]."""
-        batch, _, length, _ = ops.shape(x)
-        return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, length, self.num_heads * self.d_value))
 
     def compute_output_shape(self, query_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return query_shape

@@ -114,6 +114,7 @@ class DecoderLayer(keras.layers.Layer):
         self_attention_bias: Tensor | None,
         memory_bias: Tensor | None,
         projections: dict[str, dict[str, Tensor | None]],
+        beam_size: int,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The layer at one position, given the keys and values of the positions before it.
 
@@ -121,25 +122,28 @@ class DecoderLayer(keras.layers.Layer):
         past is ever repeated or reordered.
 
         Args:
-            inputs: float [batch, beam, d_model].
+            inputs: float [batch * beam, d_model].
             past: "keys" and "values", float [batch, heads, past_len, d_head]; see `Decoder.start_cache`.
             memory: "keys" and "values", float [batch, heads, source_len, d_head].
             self_attention_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
             memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
             projections: "self_attention" and "cross_attention", of their `step_projections`.
+            beam_size: hypotheses a sentence.
 
         Returns:
-            float [batch, beam, d_model], and `past` with this position at its end.
+            float [batch * beam, d_model], and `past` with this position at its end.
         """
         written: dict[str, Tensor] = {}
 
         def self_attention(x: Tensor) -> Tensor:
-            attended, now = self.self_attention.step(x, past, self_attention_bias, projections["self_attention"])
+            own = projections["self_attention"]
+            attended, now = self.self_attention.step(x, past, self_attention_bias, own, beam_size)
             written.update(now)
             return attended
 
         def cross_attention(x: Tensor) -> Tensor:
-            return self.cross_attention.step_to_memory(x, memory, memory_bias, projections["cross_attention"])
+            own = projections["cross_attention"]
+            return self.cross_attention.step_to_memory(x, memory, memory_bias, own, beam_size)
 
         x = self.self_attention_residual(inputs, sublayer=self_attention, training=False)
         x = self.cross_attention_residual(x, sublayer=cross_attention, training=False)
@@ -240,22 +244,25 @@ class Decoder(keras.layers.Layer):
         cache: dict[str, list[dict[str, Tensor | None]]],
         self_attention_bias: Tensor | None,
         memory_bias: Tensor | None,
+        beam_size: int,
     ) -> tuple[Tensor, list[dict[str, Tensor]]]:
         """The stack at one position.
 
         Args:
-            inputs: float [batch, beam, d_model].
+            inputs: float [batch * beam, d_model].
             cache: as `start_cache` made it, with the "self_attention" of the position before.
             self_attention_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
             memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
+            beam_size: hypotheses a sentence.
 
         Returns:
-            float [batch, beam, d_model], and the cache's new "self_attention".
+            float [batch * beam, d_model], and the cache's new "self_attention".
         """
         x, past = inputs, []
         parts = zip(self.layers, cache["self_attention"], cache["memory"], cache["projections"], strict=True)
         for layer, layer_past, layer_memory, projections in parts:
-            x, written = layer.step(x, layer_past, layer_memory, self_attention_bias, memory_bias, projections)
+            biases = (self_attention_bias, memory_bias)
+            x, written = layer.step(x, layer_past, layer_memory, *biases, projections, beam_size)
             past.append(written)
         return (x if self.final_norm is None else self.final_norm(x)), past
 

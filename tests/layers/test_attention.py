@@ -118,8 +118,11 @@ def attention_to_memory(layer, query, memory, mask):
     """As the steps of a search attend."""
     keys, values = layer.project_memory(ops.convert_to_tensor(memory))
     bias = mask_bias(ops.convert_to_tensor(mask), "float32")
-    query, projections = ops.convert_to_tensor(query), layer.step_projections()
-    return layer.step_to_memory(query, {"keys": keys, "values": values}, bias, projections)
+    batch, query_len, d_model = query.shape
+    rows = ops.reshape(ops.convert_to_tensor(query), (-1, d_model))
+    memory = {"keys": keys, "values": values}
+    attended = layer.step_to_memory(rows, memory, bias, layer.step_projections(), query_len)
+    return ops.reshape(attended, (batch, query_len, d_model))
 
 
 def test_attention_dropout_acts_in_training_and_is_a_function_of_the_seed(rng):

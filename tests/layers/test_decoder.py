@@ -74,11 +74,11 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     expected = np.array(expected).reshape(beams.shape)
     for position in range(length):
         own = np.tile(np.eye(beam_size, dtype=bool), position + 1)  # --> [beam, positions * beam]
-        inputs = ops.convert_to_tensor(beams[:, :, position])
+        inputs = ops.convert_to_tensor(beams[:, :, position].reshape(-1, 8))
         biases = (mask_bias(ops.convert_to_tensor(hidden), "float32") for hidden in (own, mask))
-        outputs, past = decoder.step(inputs, {**cache, "self_attention": past}, *biases)
+        outputs, past = decoder.step(inputs, {**cache, "self_attention": past}, *biases, beam_size)
         assert tuple(past[0]["keys"].shape) == (batch, 2, (position + 1) * beam_size, 4)
-        np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
+        np.testing.assert_allclose(outputs, expected[:, :, position].reshape(-1, 8), atol=1e-5)
 
 
 def test_every_dropout_site_has_a_mask_of_its_own(rng):

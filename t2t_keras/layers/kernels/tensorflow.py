@@ -30,11 +30,14 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
     """`plain.layer_normalization` with its gradient written out (Ba et al., 2016), on rows of the last axis."""
     inputs = tf.convert_to_tensor(inputs)
-    rows = tf.reshape(tf.cast(inputs, tf.float32), [-1, inputs.shape[-1]])  # --> [rows, d_model]
+    rows = tf.cast(inputs, tf.float32)
+    rows = rows if inputs.shape.rank == 2 else tf.reshape(rows, [-1, inputs.shape[-1]])  # --> [rows, d_model]
     normalised = _layer_normalization(
         rows, tf.convert_to_tensor(scale), tf.convert_to_tensor(offset), tf.constant(epsilon)
     )
-    return tf.cast(tf.reshape(normalised, tf.shape(inputs)), inputs.dtype)
+    if inputs.shape.rank != 2:
+        normalised = tf.reshape(normalised, tf.shape(inputs))
+    return tf.cast(normalised, inputs.dtype)
 
 
 @tf.custom_gradient
