@@ -59,10 +59,10 @@ def _weights_of_scaled(queries: Tensor, keys: Tensor, bias: Tensor | None) -> Te
     return ops.softmax(scores if bias is None else scores + bias, axis=-1)
 
 
-def _heads_first(mask: Tensor) -> Tensor:
-    """A mask that broadcasts to [batch, heads, ...] as one that broadcasts to [heads, batch, ...]."""
-    shape = tuple(ops.shape(mask))
-    return ops.swapaxes(ops.reshape(mask, (1,) * (4 - len(shape)) + shape), 0, 1)
+def _heads_first(x: Tensor) -> Tensor:
+    """What broadcasts to [batch, heads, ...] as something that broadcasts to [heads, batch, ...]."""
+    shape = tuple(ops.shape(x))
+    return ops.swapaxes(ops.reshape(x, (1,) * (4 - len(shape)) + shape), 0, 1)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -130,7 +130,8 @@ class MultiHeadAttention(keras.layers.Layer):
         seed: Tensor | None = None,
     ) -> Tensor:
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
-        bias = mask_bias(None if attention_mask is None else _heads_first(attention_mask), queries.dtype)
+        bias = mask_bias(attention_mask, queries.dtype)
+        bias = None if bias is None else _heads_first(bias)
         weights = _weights_of_scaled(queries, keys, bias)  # --> [heads, batch, query_len, key_len]
         heads = ops.matmul(self.dropout(weights, seed=seed), values)  # --> [heads, batch, query_len, d_value]
         batch, query_len, _ = ops.shape(query)
