@@ -10,6 +10,9 @@ from t2t_keras.layers.dropout import Dropout
 
 Tensor = Any
 
+# Most elements of kernels put side by side for one wider product: larger copies cost more than the product saves.
+_MOST_JOINED = 2**18
+
 
 def scaled_dot_product_attention(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None
@@ -255,7 +258,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return self.query_kernel * scale, self.query_bias * scale if self.use_bias else None, self.d_key
 
     def _heads(self, x: Tensor, *projections: tuple[Tensor, Tensor | None, int]) -> list[Tensor]:
-        """Projections of one sequence, in one product where their heads are equally wide.
+        """Projections of one sequence, in one product where their heads are equally wide and kernels small.
 
         With the heads as the first axis, one transposition serves all projections
         and taking them apart copies nothing.
@@ -268,17 +271,20 @@ class MultiHeadAttention(keras.layers.Layer):
             Of each projection float [heads, batch, length, d_head].
         """
         kernel_parts, bias_parts, widths = zip(*projections, strict=True)
-        if len(set(widths)) > 1:
+        elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in kernel_parts)
+        if len(projections) > 1 and (len(set(widths)) > 1 or elements > _MOST_JOINED):
             return [part for projection in projections for part in self._heads(x, projection)]
         batch, length, _ = ops.shape(x)
         count = len(projections)
-        kernel = ops.concatenate(kernel_parts, axis=1)  # --> [d_model, count * heads * d_head]
-        bias = ops.concatenate(bias_parts, axis=0) if self.use_bias else None
+        kernel, bias = kernel_parts[0], bias_parts[0]
+        if count > 1:
+            kernel = ops.concatenate(kernel_parts, axis=1)  # --> [d_model, count * heads * d_head]
+            bias = ops.concatenate(bias_parts, axis=0) if self.use_bias else None
         projected = kernels.linear(x, kernel, bias)  # --> [batch, length, count * heads * d_head]
         projected = ops.reshape(projected, (batch * length, count * self.num_heads, widths[0]))
         projected = ops.transpose(projected, (1, 0, 2))  # --> [count * heads, batch * length, d_head]
         projected = ops.reshape(projected, (count * self.num_heads, batch, length, widths[0]))
-        return ops.split(projected, count, axis=0)
+        return ops.split(projected, count, axis=0) if count > 1 else [projected]
 
     def _split_heads(self, x: Tensor, d_head: int) -> Tensor:
         """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""

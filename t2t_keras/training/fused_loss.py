@@ -88,7 +88,8 @@ def _loss_and_gradients(
         missing = num_chunks * chunk_rows - count
         rows, labels = tf.pad(rows, [[0, missing], [0, 0]]), tf.pad(labels, [[0, missing]])
 
-    def chunk(index: Tensor, losses: Any, d_table: Tensor, d_rows: Any) -> tuple:
+    def chunk(index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The losses of some rows, their part of the matrix's gradient, and the gradients of the rows."""
         begin = index * chunk_rows
         if weights is None:
             h, y = rows[begin : begin + chunk_rows], labels[begin : begin + chunk_rows]
@@ -98,23 +99,25 @@ def _loss_and_gradients(
         logits = tf.cast(tf.matmul(h, matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
         probabilities = tf.nn.softmax(logits)
         label_logits = tf.gather(logits, y, batch_dims=1)  # --> [chunk]
-        chunk_losses = _log_normalisers(logits, probabilities, label_logits, y) - gold * label_logits
+        losses = _log_normalisers(logits, probabilities, label_logits, y) - gold * label_logits
         probabilities = tf.cast(probabilities, rows.dtype)
-        d_table += tf.cast(tf.matmul(probabilities, h, transpose_a=True), tf.float32)  # --> [vocab, d_model]
-        return (
-            index + 1,
-            losses.write(index, chunk_losses),
-            d_table,
-            d_rows.write(index, tf.matmul(probabilities, matrix)),
-        )
+        d_table = tf.cast(tf.matmul(probabilities, h, transpose_a=True), tf.float32)  # --> [vocab, d_model]
+        return losses, d_table, tf.matmul(probabilities, matrix)
 
-    arrays = [
+    def add_chunk(index: Tensor, losses: Any, d_table: Tensor, d_rows: Any) -> tuple:
+        chunk_losses, chunk_d_table, chunk_d_rows = chunk(index)
+        return index + 1, losses.write(index, chunk_losses), d_table + chunk_d_table, d_rows.write(index, chunk_d_rows)
+
+    num_chunks = tf.maximum(num_chunks, 1)  # a chunk of no rows has gradients too: zeros
+    losses, d_rows = (
         tf.TensorArray(dtype, num_chunks, element_shape=shape, infer_shape=False)
         for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, d_model]))
-    ]
-    start = (tf.constant(0), arrays[0], tf.zeros_like(table), arrays[1])
+    )
+    # The first chunk's share of the matrix's gradient is what the others' are added to.
+    first_losses, d_table, first_d_rows = chunk(tf.constant(0))
+    start = (tf.constant(1), losses.write(0, first_losses), d_table, d_rows.write(0, first_d_rows))
     _, losses, d_table, d_rows = tf.while_loop(
-        lambda index, *_: index < num_chunks, chunk, start, parallel_iterations=1
+        lambda index, *_: index < num_chunks, add_chunk, start, parallel_iterations=1
     )
     real_rows, real_labels = tf.cast(rows[:count], tf.float32), labels[:count]
     losses = losses.concat()[:count] - label_smoothing * tf.linalg.matvec(real_rows, mean_row)  # --> [rows]

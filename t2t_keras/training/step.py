@@ -195,16 +195,21 @@ class TrainingStep:
     def _loss_and_gradients(
         self, source: Tensor, target: Tensor, all_tokens: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
+        table = self.model.output_embedding.table.value
         with tf.GradientTape() as tape:
             states = self.model.states({"source": source, "target": target}, seed=seed, training=True)
-            table = self.model.output_embedding.table.value
+            # The matrix as the loss sees it: its gradient is dense, those of its rows as embeddings are few.
+            projection = tf.stop_gradient(table)
+            tape.watch(projection)
             total = fused_loss_sum(
-                states, table, target, self.config.label_smoothing, skip_padding=not self.config.jit_compile
+                states, projection, target, self.config.label_smoothing, skip_padding=not self.config.jit_compile
             )
             loss = total / tf.maximum(all_tokens, 1.0)
-        gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        # Repeated rows must be added up before Adam squares them.
-        return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
+        *gradients, d_projection = tape.gradient(loss, [*self.variables, projection])
+        return loss, [
+            _dense(gradient, variable, d_projection if variable is table else None)
+            for gradient, variable in zip(gradients, self.variables, strict=True)
+        ]
 
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -225,3 +230,12 @@ class TrainingStep:
         words = tf.stack([tf.constant(self.config.seed, tf.int64), tf.cast(self.step, tf.int64)])
         mixed = tf.random.stateless_uniform([2], words, minval=None, maxval=None, dtype=tf.int32, alg="philox")
         return fold_in(mixed, tf.cast(replica_id, tf.int32))
+
+
+def _dense(gradient: Tensor | None, variable: tf.Variable, dense_part: Tensor | None) -> Tensor:
+    """A variable's whole gradient with repeated rows added up, as they must be before Adam squares them."""
+    if dense_part is None:
+        return tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.tensor_scatter_nd_add(dense_part, gradient.indices[:, tf.newaxis], gradient.values)
+    return dense_part if gradient is None else dense_part + gradient
