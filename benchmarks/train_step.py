@@ -8,10 +8,12 @@ runs an engine with another environment's interpreter.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -20,25 +22,53 @@ import numpy as np
 from benchmarks.turns import Worker, take_turns
 from t2t_keras import presets
 from t2t_keras.data.batching import plan_epoch
+from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.prepare import PreparedData
 
+BUCKETS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64)  # the longest pair of each
 ENGINES = ("ours", "keras_layers", "keras_hub", "marian", "products")
 
 
-def write_batches(data_dir: str, tokens_per_batch: int, count: int, path: str) -> tuple[int, int, float]:
+def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: int, path: str) -> tuple[int, int, float]:
     """The first batches of an epoch; returns the vocabulary's size, the real target tokens and the targets' fill."""
     data = PreparedData.open(data_dir)
     corpus = data.split("train")
+    make = planned_batches if batching == "planned" else bucketed_batches
+    batches = list(itertools.islice(make(corpus, tokens_per_batch), count))
+    sides = zip(("source", "target"), zip(*batches, strict=True), strict=True)
+    np.savez(path, **{f"{side}_{i}": array for side, arrays in sides for i, array in enumerate(arrays)})
+    tokens = sum(int((target != 0).sum()) for _, target in batches)
+    return data.tokenizer.vocab_size, tokens, tokens / sum(target.size for _, target in batches)
+
+
+def planned_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """As this project's trainer makes them: filled as far as sentences of similar lengths allow."""
     plan = plan_epoch(corpus.source_lengths, corpus.target_lengths, tokens_per_batch, seed=1, epoch=0)
-    arrays = {}
-    for i in range(min(count, plan.num_batches)):
+    for i in range(plan.num_batches):
         _, source_len, target_len = plan.shape(i)
-        arrays[f"source_{i}"] = corpus.source_ids(plan.rows(i), source_len)
-        arrays[f"target_{i}"] = corpus.target_ids(plan.rows(i), target_len)
-    np.savez(path, **arrays)
-    targets = [array for name, array in arrays.items() if name.startswith("target")]
-    tokens = sum(int((array != 0).sum()) for array in targets)
-    return data.tokenizer.vocab_size, tokens, tokens / sum(array.size for array in targets)
+        yield corpus.source_ids(plan.rows(i), source_len), corpus.target_ids(plan.rows(i), target_len)
+
+
+def bucketed_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """As users of tf.data make them: pairs of one bucket of lengths, both sides padded to the bucket's end."""
+    import tensorflow as tf
+
+    lengths = np.maximum(corpus.source_lengths, corpus.target_lengths)
+    rows = np.random.default_rng(1).permutation(np.flatnonzero(lengths <= BUCKETS[-1]))
+
+    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for row in rows:
+            yield corpus.source_ids(np.array([row]))[0], corpus.target_ids(np.array([row]))[0]
+
+    ids = tf.TensorSpec([None], tf.int32)
+    dataset = tf.data.Dataset.from_generator(pairs, output_signature=(ids, ids))
+    return dataset.bucket_by_sequence_length(
+        lambda source, target: tf.maximum(tf.size(source), tf.size(target)),
+        bucket_boundaries=[end + 1 for end in BUCKETS],
+        bucket_batch_sizes=[max(tokens_per_batch // end, 1) for end in (*BUCKETS, BUCKETS[-1])],
+        pad_to_bucket_boundary=True,
+        drop_remainder=True,
+    ).as_numpy_iterator()
 
 
 def main() -> None:
@@ -46,6 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
     parser.add_argument("--preset", default="tiny", help="sizes")
+    parser.add_argument("--batching", choices=("planned", "bucketed"), default="planned", help="who makes the batches")
     parser.add_argument("--tokens_per_batch", type=int, default=4096)
     parser.add_argument("--batches", type=int, default=8, help="batches a turn")
     parser.add_argument("--rounds", type=int, default=5)
@@ -57,7 +88,8 @@ def main() -> None:
     model = presets.preset(flags.preset).model
     with tempfile.TemporaryDirectory() as folder:
         batches, sizes_path = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
-        vocab_size, tokens, fill = write_batches(flags.data_dir, flags.tokens_per_batch, flags.batches, batches)
+        settings = (flags.batching, flags.tokens_per_batch, flags.batches)
+        vocab_size, tokens, fill = write_batches(flags.data_dir, *settings, batches)
         sizes = {
             **{key: getattr(model, key) for key in ("d_model", "d_ff", "num_heads")},
             "num_layers": model.num_encoder_layers,
