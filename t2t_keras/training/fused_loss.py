@@ -7,7 +7,7 @@ the backward pass but the gradients themselves. The formula is that of
 `t2t_keras.losses.token_losses`, and the tests hold the two equal.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -18,50 +18,62 @@ Tensor = Any
 _CHUNK_ELEMENTS = 2**22
 
 
-def fused_loss_sum(
-    states: Tensor, table: Tensor, targets: Tensor, label_smoothing: float, skip_padding: bool = True
-) -> Tensor:
-    """Sum of the label-smoothed losses of all tokens that are not padding.
+class FusedLoss(NamedTuple):
+    """A loss and the gradients of `scale` times that loss.
+
+    Attributes:
+        loss_sum: float32 scalar, the sum of the losses of all tokens that are not padding, not scaled.
+        d_states: [batch, target_len, d_model], of the states' dtype.
+        d_table: float32 [vocab, d_model].
+    """
+
+    loss_sum: Tensor
+    d_states: Tensor
+    d_table: Tensor
+
+
+def fused_loss(
+    states: Tensor,
+    table: Tensor,
+    targets: Tensor,
+    label_smoothing: float,
+    scale: Tensor | float = 1.0,
+    skip_padding: bool = True,
+) -> FusedLoss:
+    """The label-smoothed loss of tokens with its gradients.
 
     Args:
         states: float [batch, target_len, d_model], the decoder's output.
         table: float32 [vocab, d_model], the pre-softmax matrix.
         targets: int32 [batch, target_len]; id 0 is padding and weighs nothing.
         label_smoothing: epsilon, in [0, 1).
+        scale: float32 scalar that the gradients are multiplied by.
         skip_padding: compute rows of real tokens only; False keeps every shape
             static, as XLA needs.
-
-    Returns:
-        float32 scalar, differentiable once with respect to `states` and `table`.
     """
     table = tf.convert_to_tensor(table)
     rows = tf.reshape(states, [-1, table.shape[1]])  # --> [batch * target_len, d_model]
     labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
-
-    @tf.custom_gradient
-    def loss_sum(rows: Tensor, table: Tensor) -> Any:
-        if skip_padding:
-            kept = tf.where(labels != 0)  # --> [tokens, 1]
-            loss, d_rows, d_table = _loss_and_gradients(
-                tf.gather_nd(rows, kept), table, tf.gather_nd(labels, kept), None, label_smoothing
-            )
-            d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
-        else:
-            weights = tf.cast(labels != 0, tf.float32)
-            loss, d_rows, d_table = _loss_and_gradients(rows, table, labels, weights, label_smoothing)
-
-        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            return d_rows * tf.cast(upstream, d_rows.dtype), d_table * upstream
-
-        return loss, gradient
-
-    return loss_sum(rows, table)
+    if skip_padding:
+        kept = tf.where(labels != 0)  # --> [tokens, 1]
+        real_rows, real_labels = tf.gather_nd(rows, kept), tf.gather_nd(labels, kept)
+        loss_sum, d_rows, d_table = _loss_and_gradients(real_rows, table, real_labels, None, label_smoothing, scale)
+        d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
+    else:
+        weights = tf.cast(labels != 0, tf.float32)
+        loss_sum, d_rows, d_table = _loss_and_gradients(rows, table, labels, weights, label_smoothing, scale)
+    return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(states)), d_table)
 
 
 def _loss_and_gradients(
-    rows: Tensor, table: Tensor, labels: Tensor, weights: Tensor | None, label_smoothing: float
+    rows: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    label_smoothing: float,
+    scale: Tensor | float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss's sum and its gradients.
+    """The loss's sum and its scaled gradients.
 
     Args:
         rows: float [rows, d_model].
@@ -69,17 +81,18 @@ def _loss_and_gradients(
         labels: int32 [rows].
         weights: float32 [rows], or None for ones.
         label_smoothing: epsilon.
+        scale: float32 scalar.
 
     Returns:
         float32 scalar, [rows, d_model] of the rows' dtype, float32 [vocab, d_model].
     """
     vocab_size, d_model = table.shape
     gold = 1.0 - label_smoothing
+    scale = tf.cast(scale, rows.dtype)
     if weights is not None:
         rows = rows * tf.cast(weights, rows.dtype)[:, None]  # a row of zeros adds nothing to the matrix's gradient
     matrix = tf.cast(table, rows.dtype)
     mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
-    target_rows = tf.gather(matrix, labels)  # --> [rows, d_model]
     chunk_rows = max(_CHUNK_ELEMENTS // vocab_size, 64)
     # XLA wants every chunk of one size; elsewhere the last may be shorter.
     count = rows.shape[0] if rows.shape[0] is not None and weights is not None else tf.shape(rows)[0]
@@ -89,7 +102,7 @@ def _loss_and_gradients(
         rows, labels = tf.pad(rows, [[0, missing], [0, 0]]), tf.pad(labels, [[0, missing]])
 
     def chunk(index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The losses of some rows, their part of the matrix's gradient, and the gradients of the rows."""
+        """The losses of some rows but for the uniform part, and what they add to both gradients."""
         begin = index * chunk_rows
         if weights is None:
             h, y = rows[begin : begin + chunk_rows], labels[begin : begin + chunk_rows]
@@ -100,9 +113,12 @@ def _loss_and_gradients(
         probabilities = tf.nn.softmax(logits)
         label_logits = tf.gather(logits, y, batch_dims=1)  # --> [chunk]
         losses = _log_normalisers(logits, probabilities, label_logits, y) - gold * label_logits
-        probabilities = tf.cast(probabilities, rows.dtype)
-        d_table = tf.cast(tf.matmul(probabilities, h, transpose_a=True), tf.float32)  # --> [vocab, d_model]
-        return losses, d_table, tf.matmul(probabilities, matrix)
+        with tf.control_dependencies([losses]):  # once nothing else reads the probabilities they change in place
+            places = tf.stack([tf.range(tf.size(y)), y], axis=1)  # --> [chunk, 2]
+            errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
+        errors = tf.cast(errors, rows.dtype)
+        d_table = tf.cast(tf.matmul(errors, h * scale, transpose_a=True), tf.float32)  # --> [vocab, d_model]
+        return losses, d_table, tf.matmul(errors, matrix)
 
     def add_chunk(index: Tensor, losses: Any, d_table: Tensor, d_rows: Any) -> tuple:
         chunk_losses, chunk_d_table, chunk_d_rows = chunk(index)
@@ -119,13 +135,11 @@ def _loss_and_gradients(
     _, losses, d_table, d_rows = tf.while_loop(
         lambda index, *_: index < num_chunks, add_chunk, start, parallel_iterations=1
     )
-    real_rows, real_labels = tf.cast(rows[:count], tf.float32), labels[:count]
+    real_rows = tf.cast(rows[:count], tf.float32)
     losses = losses.concat()[:count] - label_smoothing * tf.linalg.matvec(real_rows, mean_row)  # --> [rows]
-    d_rows = d_rows.concat()[:count] - tf.cast(gold, rows.dtype) * target_rows
-    d_rows -= tf.cast(label_smoothing * mean_row, rows.dtype)
-    # The target's share of the matrix's gradient goes where the targets are; the uniform share everywhere.
-    d_table -= (label_smoothing / vocab_size) * tf.reduce_sum(real_rows, 0)
-    d_table = tf.tensor_scatter_nd_sub(d_table, real_labels[:, None], gold * real_rows)
+    # The uniform part of the target, the same for all rows.
+    d_rows = (d_rows.concat()[:count] - tf.cast(label_smoothing * mean_row, rows.dtype)) * scale
+    d_table -= (label_smoothing / vocab_size) * tf.cast(scale, tf.float32) * tf.reduce_sum(real_rows, 0)
     if weights is not None:
         losses *= weights
         d_rows *= tf.cast(weights, d_rows.dtype)[:, None]

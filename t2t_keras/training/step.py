@@ -17,7 +17,7 @@ from t2t_keras.config import TrainConfig
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.model import Transformer
 from t2t_keras.run import weight_names
-from t2t_keras.training.fused_loss import fused_loss_sum
+from t2t_keras.training.fused_loss import fused_loss
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.strategy import num_streams
 
@@ -196,18 +196,15 @@ class TrainingStep:
         self, source: Tensor, target: Tensor, all_tokens: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         table = self.model.output_embedding.table.value
+        scale = 1.0 / tf.maximum(all_tokens, 1.0)
         with tf.GradientTape() as tape:
             states = self.model.states({"source": source, "target": target}, seed=seed, training=True)
-            # The matrix as the loss sees it: its gradient is dense, those of its rows as embeddings are few.
-            projection = tf.stop_gradient(table)
-            tape.watch(projection)
-            total = fused_loss_sum(
-                states, projection, target, self.config.label_smoothing, skip_padding=not self.config.jit_compile
-            )
-            loss = total / tf.maximum(all_tokens, 1.0)
-        *gradients, d_projection = tape.gradient(loss, [*self.variables, projection])
-        return loss, [
-            _dense(gradient, variable, d_projection if variable is table else None)
+        loss_sum, d_states, d_table = fused_loss(
+            states, table, target, self.config.label_smoothing, scale, skip_padding=not self.config.jit_compile
+        )
+        gradients = tape.gradient(states, self.variables, output_gradients=d_states)
+        return loss_sum * scale, [
+            _dense(gradient, variable, d_table if variable is table else None)
             for gradient, variable in zip(gradients, self.variables, strict=True)
         ]
 
@@ -215,7 +212,7 @@ class TrainingStep:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
             states = self.model.states(batch, training=False)
             table = self.model.output_embedding.table.value
-            loss = fused_loss_sum(states, table, batch["target"], 0.0, skip_padding=not self.config.jit_compile)
+            loss = fused_loss(states, table, batch["target"], 0.0, skip_padding=not self.config.jit_compile).loss_sum
             return loss, tf.math.count_nonzero(batch["target"], dtype=tf.float32)
 
         loss, tokens = tf.constant(0.0), tf.constant(0.0)
@@ -233,7 +230,13 @@ class TrainingStep:
 
 
 def _dense(gradient: Tensor | None, variable: tf.Variable, dense_part: Tensor | None) -> Tensor:
-    """A variable's whole gradient with repeated rows added up, as they must be before Adam squares them."""
+    """A variable's whole gradient with repeated rows added up, as they must be before Adam squares them.
+
+    Args:
+        gradient: of the network below the loss.
+        variable: whose gradient it is.
+        dense_part: of the loss itself, if the variable is its matrix.
+    """
     if dense_part is None:
         return tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
     if isinstance(gradient, tf.IndexedSlices):

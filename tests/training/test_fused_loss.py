@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import losses
-from t2t_keras.training import fused_loss
-from t2t_keras.training.fused_loss import fused_loss_sum
+from t2t_keras.training import fused_loss as module
+from t2t_keras.training.fused_loss import fused_loss
 
 D_MODEL = 8
 VOCAB = 50
@@ -23,30 +23,24 @@ def make_inputs(batch: int = 3, target_len: int = 7, scale: float = 1.0, seed: i
     return states, table, targets
 
 
-def value_and_gradients(loss, states, table, targets, **arguments) -> list[np.ndarray]:
-    """The loss, and its gradients with respect to the states and the matrix (times 3, as from an outer formula)."""
-    states, table, targets = map(tf.constant, (states, table, targets))
-
-    def run() -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch([states, table])
-            tripled = 3.0 * loss(states, table, targets)
-        return [tripled, *tape.gradient(tripled, [states, table])]
-
-    return [tf.cast(tensor, tf.float32).numpy() for tensor in tf.function(run, **arguments)()]
-
-
-def plain(epsilon: float):
-    def loss(states: tf.Tensor, table: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+def plain(epsilon: float, *inputs: np.ndarray) -> list[np.ndarray]:
+    """The formula, and its gradients with respect to the states and the matrix (times 3, as from an outer formula)."""
+    states, table, targets = map(tf.constant, inputs)
+    with tf.GradientTape() as tape:
+        tape.watch([states, table])
         logits = tf.matmul(tf.cast(states, tf.float32), table, transpose_b=True)
         real = tf.cast(targets != 0, tf.float32)
-        return tf.reduce_sum(losses.token_losses(targets, logits, epsilon) * real)
+        loss = tf.reduce_sum(losses.token_losses(targets, logits, epsilon) * real)
+        tripled = 3.0 * loss
+    return [tensor.numpy() for tensor in (loss, *tape.gradient(tripled, [states, table]))]
 
-    return loss
 
-
-def fused(epsilon: float, skip_padding: bool = True):
-    return lambda states, table, targets: fused_loss_sum(states, table, targets, epsilon, skip_padding)
+def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, **arguments: bool) -> list[np.ndarray]:
+    """The same of the fused loss."""
+    result = tf.function(lambda *tensors: fused_loss(*tensors, epsilon, 3.0, skip_padding), **arguments)(
+        *map(tf.constant, inputs)
+    )
+    return [tf.cast(tensor, tf.float32).numpy() for tensor in result]
 
 
 def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance: float = 1e-5) -> None:
@@ -61,30 +55,30 @@ def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_equals_plain_formula(epsilon, skip_padding):
     inputs = make_inputs()
-    expected = value_and_gradients(plain(epsilon), *inputs)
-    assert_close(value_and_gradients(fused(epsilon, skip_padding), *inputs), expected)
+    expected = plain(epsilon, *inputs)
+    assert_close(fused(epsilon, skip_padding, *inputs), expected)
     # Compared by value, not only with the other program: -log softmax of one row by hand.
     states, table, targets = (array[:1, :1] if array.ndim > 1 and array.shape[0] == 3 else array for array in inputs)
     logits = states[0, 0].astype(np.float64) @ table.T.astype(np.float64)
     log_probs = logits - np.log(np.exp(logits).sum())
     by_hand = -(1 - epsilon) * log_probs[targets[0, 0]] - epsilon * log_probs.mean()
-    loss = float(fused_loss_sum(states, table, targets, epsilon, skip_padding))
+    loss = float(fused_loss(states, table, targets, epsilon, 1.0, skip_padding).loss_sum)
     assert loss == pytest.approx(by_hand, rel=1e-5)
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
 @pytest.mark.parametrize("rows", [63, 64, 65, 128, 200])
 def test_chunks_add_up(monkeypatch, rows, skip_padding):
-    monkeypatch.setattr(fused_loss, "_CHUNK_ELEMENTS", 1)  # the fewest rows a chunk
+    monkeypatch.setattr(module, "_CHUNK_ELEMENTS", 1)  # the fewest rows a chunk
     inputs = make_inputs(batch=rows, target_len=1, seed=rows)
     inputs[2][rows // 2 : rows // 2 + 20] = 0  # padding inside, at the edge of a chunk
-    assert_close(value_and_gradients(fused(0.1, skip_padding), *inputs), value_and_gradients(plain(0.1), *inputs))
+    assert_close(fused(0.1, skip_padding, *inputs), plain(0.1, *inputs))
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
 def test_nothing_but_padding_is_zero(skip_padding):
     states, table, targets = make_inputs()
-    loss, d_states, d_table = value_and_gradients(fused(0.1, skip_padding), states, table, np.zeros_like(targets))
+    loss, d_states, d_table = fused(0.1, skip_padding, states, table, np.zeros_like(targets))
     assert loss == 0
     assert d_states.shape == states.shape and not d_states.any()
     assert d_table.shape == table.shape and not d_table.any()
@@ -94,18 +88,18 @@ def test_nothing_but_padding_is_zero(skip_padding):
 def test_padding_weighs_nothing(skip_padding):
     states, table, targets = make_inputs()
     changed = np.where(targets[..., None] == 0, 100.0, states).astype(np.float32)
-    before = value_and_gradients(fused(0.1, skip_padding), states, table, targets)
-    after = value_and_gradients(fused(0.1, skip_padding), changed, table, targets)
+    before = fused(0.1, skip_padding, states, table, targets)
+    after = fused(0.1, skip_padding, changed, table, targets)
     assert not before[1][targets == 0].any()
     assert_close(after, before, 1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_compiled(monkeypatch, epsilon):
-    monkeypatch.setattr(fused_loss, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(module, "_CHUNK_ELEMENTS", 1)
     inputs = make_inputs(batch=15, target_len=10)
-    compiled = value_and_gradients(fused(epsilon, skip_padding=False), *inputs, jit_compile=True)
-    assert_close(compiled, value_and_gradients(plain(epsilon), *inputs))
+    compiled = fused(epsilon, False, *inputs, jit_compile=True)
+    assert_close(compiled, plain(epsilon, *inputs))
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
@@ -118,28 +112,25 @@ def test_one_graph_for_all_shapes(skip_padding):
         ]
     )
     def run(states, table, targets):
-        return fused_loss_sum(states, table, targets, 0.1, skip_padding)
+        return fused_loss(states, table, targets, 0.1, 1.0, skip_padding)
 
     for batch, target_len in ((1, 1), (4, 9), (9, 20)):
         inputs = make_inputs(batch, target_len)
-        assert float(run(*inputs)) == pytest.approx(float(plain(0.1)(*inputs)), rel=1e-5)
+        assert float(run(*inputs).loss_sum) == pytest.approx(float(plain(0.1, *inputs)[0]), rel=1e-5)
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
 def test_bfloat16_states(skip_padding):
     states, table, targets = make_inputs(batch=10, target_len=20)
     rounded = tf.cast(states, tf.bfloat16)
-    expected = value_and_gradients(plain(0.1), tf.cast(rounded, tf.float32), table, targets)
-    actual = value_and_gradients(fused(0.1, skip_padding), rounded, table, targets)
+    expected = plain(0.1, tf.cast(rounded, tf.float32), table, targets)
+    actual = fused(0.1, skip_padding, rounded, table, targets)
     assert_close(actual, expected, 3e-2)
-    with tf.GradientTape() as tape:
-        tape.watch([rounded, variable := tf.Variable(table)])
-        loss = fused_loss_sum(rounded, variable, targets, 0.1, skip_padding)
-    d_rounded, d_table = tape.gradient(loss, [rounded, variable])
+    loss, d_rounded, d_table = fused_loss(rounded, tf.Variable(table), targets, 0.1, 1.0, skip_padding)
     assert (loss.dtype, d_rounded.dtype, d_table.dtype) == (tf.float32, tf.bfloat16, tf.float32)
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
 def test_extreme_logits_stay_finite(skip_padding):
     inputs = make_inputs(scale=30.0)  # logits of thousands, whose exponentials are no float32
-    assert_close(value_and_gradients(fused(0.1, skip_padding), *inputs), value_and_gradients(plain(0.1), *inputs))
+    assert_close(fused(0.1, skip_padding, *inputs), plain(0.1, *inputs))

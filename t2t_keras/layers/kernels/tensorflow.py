@@ -52,9 +52,14 @@ def _layer_normalization(x: Tensor, scale: Tensor, offset: Tensor, epsilon: Tens
         weighted = upstream * normalised
         mean, projection = tf.matmul(upstream, column), tf.matmul(weighted, column)  # --> [rows, 1]
         d_x = inverse_deviation * (upstream * scale - mean - normalised * projection)
-        return d_x, tf.reduce_sum(weighted, 0), tf.reduce_sum(upstream, 0), None
+        return d_x, _column_sums(weighted), _column_sums(upstream), None
 
     return normalised * scale + offset, gradient
+
+
+def _column_sums(x: Tensor) -> Tensor:
+    """[rows, width] --> [width], in a third of the time of a reduction over the first axis."""
+    return tf.raw_ops.BiasAddGrad(out_backprop=x)
 
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
