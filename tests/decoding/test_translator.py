@@ -123,6 +123,24 @@ def test_progress_is_reported():
     assert calls[-1] == (5, 5)
 
 
+@pytest.mark.parametrize("streams", [2, 5])
+def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
+    lines = [" ".join(["dogs"] * (i % 7 + 1)) for i in range(40)]
+    translator = copier(config=DecodeConfig(beam_size=2, tokens_per_batch=16))
+    expected, seen = translator.translate(lines), []
+    monkeypatch.setattr("t2t_keras.decoding.translator.num_streams", lambda: streams)
+    assert translator.translate(lines, lambda *progress: seen.append(progress)) == expected
+    assert seen == sorted(seen) and seen[-1] == (40, 40) and len(seen) > 10
+
+
+def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
+    monkeypatch.setattr("t2t_keras.decoding.translator.num_streams", lambda: 2)
+    translator = copier(config=DecodeConfig(tokens_per_batch=16))
+    monkeypatch.setattr(translator, "search", lambda source_ids: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        translator.translate(["dogs"] * 40)
+
+
 def test_stream_equals_translate():
     lines = [*tiny.SENTENCES, "", "A dog"]
     translator = copier()
