@@ -18,7 +18,10 @@ CHECKPOINT = flags.DEFINE_string(
 _SETTINGS = (
     flags.DEFINE_integer("beam_size", None, "Hypotheses kept a sentence; 1 is greedy search" + _RUN),
     flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty; 0 means none" + _RUN),
+    flags.DEFINE_integer("min_length", None, "Output tokens before a translation may end" + _RUN),
     flags.DEFINE_integer("max_length_offset", None, "Output tokens allowed beyond the source's length" + _RUN),
+    flags.DEFINE_float("max_length_factor", None, "What the source's length counts for in that limit" + _RUN),
+    flags.DEFINE_float("patience", None, "Stop at patience * beam_size finished hypotheses; 0: search on" + _RUN),
     flags.DEFINE_integer("tokens_per_batch", None, "Most sentences times source tokens of a batch" + _RUN),
 )
 

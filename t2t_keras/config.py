@@ -217,19 +217,27 @@ class DecodeConfig:
     Attributes:
         beam_size: hypotheses kept a sentence; 1 is greedy search.
         length_penalty: alpha of GNMT's length penalty ((5 + length) / 6) ** alpha; 0 means none.
+        min_length: output tokens before the end symbol is allowed.
         max_length_offset: output tokens allowed beyond the source's length, end symbols included.
+        max_length_factor: what the source's length counts for in that limit.
+        patience: 0 searches until nothing better can be found; else a sentence also ends when
+            patience * beam_size hypotheses have finished (Kasai et al., 2024).
         tokens_per_batch: budget of a decoding batch: sentences times source length.
     """
 
     beam_size: int = 4
     length_penalty: float = 0.6
+    min_length: int = 0
     max_length_offset: int = 50
+    max_length_factor: float = 1.0
+    patience: float = 0.0
     tokens_per_batch: int = 4096
 
     def __post_init__(self) -> None:
         _check_positive(self, "beam_size", "max_length_offset", "tokens_per_batch")
-        if self.length_penalty < 0:
-            raise InputError(f"decode.length_penalty must not be negative, got {self.length_penalty}")
+        for name in ("length_penalty", "min_length", "max_length_factor", "patience"):
+            if getattr(self, name) < 0:
+                raise InputError(f"decode.{name} must not be negative, got {getattr(self, name)}")
 
 
 @dataclasses.dataclass(frozen=True)

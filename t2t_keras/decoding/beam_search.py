@@ -58,8 +58,23 @@ class _Candidates(NamedTuple):
     parents: tf.Tensor
 
 
+class _Settings(NamedTuple):
+    """What stays the same throughout a search; see `beam_search`."""
+
+    max_lengths: tf.Tensor
+    min_lengths: tf.Tensor
+    length_penalty: float
+    patience: float
+
+
 def beam_search(
-    step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, beam_size: int, length_penalty: float
+    step_fn: StepFunction,
+    cache: Cache,
+    max_lengths: tf.Tensor,
+    beam_size: int,
+    length_penalty: float,
+    min_lengths: tf.Tensor | int = 0,
+    patience: float = 0.0,
 ) -> SearchResult:
     """Searches for the outputs with the best length-normalised log-probability (section 6.1).
 
@@ -75,8 +90,8 @@ def beam_search(
     normalised as the others are. No sentence's result depends on another's.
 
     Log-probabilities are the model's own, normalised over the whole vocabulary;
-    only then is padding barred from the output. Equal candidates are taken by lower slot,
-    then lower token id; of finished hypotheses with equal scores the earlier one is first.
+    only then are padding, and end symbols that come too early, barred from the
+    output. Equal candidates are taken by lower slot, then lower token id; of finished hypotheses with equal scores the earlier one is first.
 
     Args:
         step_fn: the model, see above; the first token it gets is 0.
@@ -85,27 +100,36 @@ def beam_search(
             counted; 0 leaves a sentence out (an empty result with score 0).
         beam_size: hypotheses kept a sentence; may exceed the vocabulary.
         length_penalty: alpha of `scoring.length_penalty`.
+        min_lengths: int32 [batch] or scalar, tokens of an output before its end symbol.
+            Where that is not below the largest length, no hypothesis finishes.
+        patience: when positive, a sentence is also done once patience * beam_size
+            hypotheses have finished, the worst of which may have been dropped.
 
     Returns:
         The finished hypotheses of each sentence, best first.
 
     Raises:
-        ValueError: `beam_size` below 1 or a negative `length_penalty`.
+        ValueError: `beam_size` below 1, or a negative `length_penalty` or `patience`.
 
     Reference:
         Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
+        Kasai et al. 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops", for patience.
     """
     if beam_size < 1:
         raise ValueError(f"beam_size must be positive, got {beam_size}")
     if length_penalty < 0:
         raise ValueError(f"length_penalty must not be negative, got {length_penalty}")
+    if patience < 0:
+        raise ValueError(f"patience must not be negative, got {patience}")
     max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
+    min_lengths = tf.broadcast_to(tf.cast(min_lengths, tf.int32), tf.shape(max_lengths))
+    settings = _Settings(max_lengths, min_lengths, length_penalty, patience)
 
     def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
         return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
 
     def step(*state: Any) -> SearchState:
-        return _advance(next_logits, SearchState(*state), max_lengths, length_penalty)
+        return _advance(next_logits, SearchState(*state), settings)
 
     start = search_state.start_state(cache, max_lengths, beam_size, start_id=PAD_ID)
     shapes = search_state.state_shapes(start)
@@ -113,22 +137,29 @@ def beam_search(
     return _result(SearchState(*end), max_lengths, length_penalty)
 
 
-def _advance(step_fn: StepFunction, state: SearchState, max_lengths: tf.Tensor, alpha: float) -> SearchState:
+def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> SearchState:
     """One step: extend, sort out what ends, let the rest live on, see who is done."""
-    candidates, cache = _extend(step_fn, state)
-    length = state.length + 1
-    ends = candidates.token_ids == EOS_ID
-    finished = _finish(state.finished, candidates, ends & ~state.done[:, tf.newaxis], length, alpha)
+    candidates, cache = _extend(step_fn, state, settings.min_lengths)
+    length, alpha = state.length + 1, settings.length_penalty
+    # A DEAD candidate stands for none, whatever its token.
+    ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
+    new_ends = ends & ~state.done[:, tf.newaxis]
+    finished = _finish(state.finished, candidates, new_ends, length, alpha)
+    num_finished = state.num_finished + tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
     living, parents = _live_on(candidates, ends)
     history = search_state.remember(state.history, state.length, living.token_ids, parents)
     # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
-    bound = best_attainable_score(log_probs[:, 0], max_lengths, alpha)
+    bound = best_attainable_score(log_probs[:, 0], settings.max_lengths, alpha)
+    done = state.done | (length >= settings.max_lengths) | (finished.scores[:, -1] >= bound)
+    if settings.patience:
+        done |= tf.cast(num_finished, tf.float32) >= settings.patience * log_probs.shape[1]
     stepped = SearchState(
         length=length,
-        done=state.done | (length >= max_lengths) | (finished.scores[:, -1] >= bound),
+        done=done,
         living=Living(living.token_ids, log_probs),
         finished=finished,
+        num_finished=num_finished,
         history=history,
         open_sentences=state.open_sentences,
         position=cache["position"],
@@ -139,7 +170,7 @@ def _advance(step_fn: StepFunction, state: SearchState, max_lengths: tf.Tensor, 
     return search_state.move_caches(stepped, parents)
 
 
-def _extend(step_fn: StepFunction, state: SearchState) -> tuple[_Candidates, Cache]:
+def _extend(step_fn: StepFunction, state: SearchState, min_lengths: tf.Tensor) -> tuple[_Candidates, Cache]:
     """The best continuations in the open sentences (DEAD in all others), and the step function's cache."""
     living = Living(*(tf.gather(values, state.open_sentences) for values in state.living))
     cache = {
@@ -149,7 +180,8 @@ def _extend(step_fn: StepFunction, state: SearchState) -> tuple[_Candidates, Cac
         "memory": state.memory,
     }
     logits, cache = step_fn(tf.reshape(living.token_ids, [-1]), cache)  # --> [N, vocab]
-    found = _best_candidates(tf.cast(logits, tf.float32), living.log_probs)  # --> [open, candidates]
+    may_end = state.length >= tf.gather(min_lengths, state.open_sentences)  # --> [open]
+    found = _best_candidates(tf.cast(logits, tf.float32), living.log_probs, may_end)  # --> [open, candidates]
     defaults = _Candidates(DEAD, PAD_ID, 0)
     spread = (
         search_state.spread(values, state.open_sentences, state.done, default)
@@ -158,22 +190,23 @@ def _extend(step_fn: StepFunction, state: SearchState) -> tuple[_Candidates, Cac
     return _Candidates(*spread), cache  # --> [batch, candidates]
 
 
-def _best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor) -> _Candidates:
+def _best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor) -> _Candidates:
     """The best continuations, [open, 2 * beam] (one if the beam is one).
 
     Of 2 * beam candidates at most beam end (each hypothesis has one end symbol),
     so that beam others are left. A hypothesis cannot have more than 2 * beam of
-    the best, so that each row is cut down to those, plus one for padding,
-    before anything else is computed from it.
+    the best, so that each row is cut down to those, plus one for padding and
+    one for the end symbol, before anything else is computed from it.
     """
     beam, vocab = living_log_probs.shape[1], logits.shape[-1]
     num_candidates = 2 * beam if beam > 1 else 1
-    per_row = min(num_candidates + 1, vocab)
+    per_row = min(num_candidates + 2, vocab)
     best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
     # log softmax = logit - max - log(sum(exp(logits - max))), and the largest probability is 1 / that sum.
     largest = tf.gather(tf.nn.softmax(logits), token_ids[:, :1], batch_dims=1)
     log_probs = best_logits - best_logits[:, :1] + tf.math.log(largest)
-    log_probs = tf.where(token_ids == PAD_ID, DEAD, log_probs) + tf.reshape(living_log_probs, [-1, 1])
+    too_early = tf.repeat(~may_end, beam)[:, tf.newaxis] & (token_ids == EOS_ID)
+    log_probs = tf.where((token_ids == PAD_ID) | too_early, DEAD, log_probs) + tf.reshape(living_log_probs, [-1, 1])
     best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [open, candidates]
     token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
     return _Candidates(best, token_ids, places // per_row)

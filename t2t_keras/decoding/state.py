@@ -60,6 +60,7 @@ class SearchState(NamedTuple):
         done: [batch] bool, sentences whose result cannot change any more.
         living: the living hypotheses.
         finished: the finished hypotheses.
+        num_finished: [batch] int32, how many have finished, those that were dropped again included.
         history: the living hypotheses' earlier tokens.
         open_sentences: [open] int32, those of the batch that the caches still hold: all that
             are not done, and perhaps some that are.
@@ -73,6 +74,7 @@ class SearchState(NamedTuple):
     done: tf.Tensor
     living: Living
     finished: Finished
+    num_finished: tf.Tensor
     history: History
     open_sentences: tf.Tensor
     position: tf.Tensor
@@ -101,6 +103,7 @@ def start_state(cache: dict[str, Any], max_lengths: tf.Tensor, beam_size: int, s
         finished=Finished(
             tf.fill(shape, DEAD), tf.fill(shape, DEAD), tf.zeros(shape, tf.int32), tf.zeros(shape, tf.int32)
         ),
+        num_finished=tf.zeros(shape[:1], tf.int32),
         history=History(empty, empty),
         open_sentences=tf.range(shape[0]),
         position=cache["position"],
@@ -124,6 +127,7 @@ def state_shapes(state: SearchState) -> SearchState:
         done=tf.TensorShape([None]),
         living=Living(slots, slots),
         finished=Finished(slots, slots, slots, slots),
+        num_finished=tf.TensorShape([None]),
         history=History(steps, steps),
         open_sentences=tf.TensorShape([None]),
         position=state.position.shape,

@@ -169,12 +169,19 @@ class Translator:
 
     def _search(self, source_ids: tf.Tensor) -> SearchResult:
         lengths = tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32)
-        # Both lengths count an end symbol: as many words as the source has, and the offset.
-        max_lengths = lengths + self.config.max_length_offset
+        # Both lengths count an end symbol: as many words as the source has, times the factor, and the offset.
+        scaled = tf.math.ceil(self.config.max_length_factor * tf.cast(lengths, tf.float32))
+        max_lengths = tf.cast(scaled, tf.int32) + self.config.max_length_offset
         memory = self.model.encode(source_ids)
         cache = self.model.start_cache(source_ids, memory, self.config.beam_size)
         return beam_search(
-            self.model.decode_step, cache, max_lengths, self.config.beam_size, self.config.length_penalty
+            self.model.decode_step,
+            cache,
+            max_lengths,
+            self.config.beam_size,
+            self.config.length_penalty,
+            self.config.min_length,
+            self.config.patience,
         )
 
     def _encoded(self, lines: Iterable[str]) -> list[tuple[str, list[int]]]:

@@ -23,23 +23,32 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum())
 
 
-def beam_search(next_log_probs: LogProbs, limit: int, beam: int, alpha: float) -> list[tuple]:
+def beam_search(
+    next_log_probs: LogProbs, limit: int, beam: int, alpha: float, min_length: int = 0, patience: float = 0.0
+) -> list[tuple]:
     """[(tokens, score, log_prob)], best first: the finished hypotheses, or the living ones if there are none."""
-    living, finished = [((), 0.0)], []
+    living, finished, num_finished = [((), 0.0)], [], 0
     for length in range(1, limit + 1):
         candidates = []
+        barred = {PAD} if length > min_length else {PAD, EOS}
         for tokens, log_prob in living:
             step = next_log_probs(tokens)
-            candidates += [((*tokens, token), log_prob + step[token]) for token in range(len(step)) if token != PAD]
+            candidates += [
+                ((*tokens, token), log_prob + step[token]) for token in range(len(step)) if token not in barred
+            ]
         candidates.sort(key=lambda candidate: -candidate[1])  # stable: lower slot, then lower token id
         candidates = candidates[: 2 * beam if beam > 1 else 1]
-        finished += [(c, p / penalty(length, alpha), p) for c, p in candidates if c[-1] == EOS]
+        new = [(c, p / penalty(length, alpha), p) for c, p in candidates if c[-1] == EOS]
+        finished += new
+        num_finished += len(new)
         finished = sorted(finished, key=lambda hypothesis: -hypothesis[1])[:beam]
         living = [(c, p) for c, p in candidates if c[-1] != EOS][:beam]
         if not living:
             break
         reachable = living[0][1] / penalty(limit, alpha)
         if len(finished) == beam and finished[-1][1] >= reachable:
+            break
+        if patience and num_finished >= patience * beam:
             break
     return finished or [(tokens, log_prob / penalty(limit, alpha), log_prob) for tokens, log_prob in living]
 

@@ -19,18 +19,28 @@ EOS = reference_search.EOS
 
 
 @functools.cache
-def compiled(beam: int, alpha: float, vocab: int):
-    signature = [tf.TensorSpec([None, NUM_CODES, vocab]), tf.TensorSpec([None], tf.int32)]
+def compiled(beam: int, alpha: float, vocab: int, patience: float = 0.0):
+    signature = [tf.TensorSpec([None, NUM_CODES, vocab]), *[tf.TensorSpec([None], tf.int32)] * 2]
 
     @tf.function(input_signature=signature)
-    def run(tables: tf.Tensor, limits: tf.Tensor) -> SearchResult:
-        return beam_search(ScriptedModel.step, ScriptedModel.cache_of(tables, beam), limits, beam, alpha)
+    def run(tables: tf.Tensor, limits: tf.Tensor, min_lengths: tf.Tensor) -> SearchResult:
+        return beam_search(
+            ScriptedModel.step, ScriptedModel.cache_of(tables, beam), limits, beam, alpha, min_lengths, patience
+        )
 
     return run
 
 
-def search(model: ScriptedModel, limits: list[int], beam: int, alpha: float = 0.6) -> SearchResult:
-    result = compiled(beam, alpha, model.tables.shape[-1])(model.tables, limits)
+def search(
+    model: ScriptedModel,
+    limits: list[int],
+    beam: int,
+    alpha: float = 0.6,
+    min_lengths: list[int] | None = None,
+    patience: float = 0.0,
+) -> SearchResult:
+    run = compiled(beam, alpha, model.tables.shape[-1], patience)
+    result = run(model.tables, limits, np.zeros(len(limits), np.int32) if min_lengths is None else min_lengths)
     return SearchResult(*(part.numpy() for part in result))
 
 
@@ -68,6 +78,34 @@ def test_equals_reference_beam_search(beam, alpha):
         for sentence, limit in enumerate(limits):
             expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, alpha)
             assert_same(hypotheses(result, sentence), expected)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_minimum_length_equals_reference(beam):
+    limits, minima = [6, 1, 5, 12, 3, 8], [2, 1, 0, 11, 3, 20]
+    for seed in range(4):
+        model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=2.0)
+        result = search(model, limits, beam, min_lengths=minima)
+        for sentence, (limit, minimum) in enumerate(zip(limits, minima, strict=True)):
+            expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, 0.6, minimum)
+            found = hypotheses(result, sentence)
+            assert_same(found, expected)
+            assert all(len(tokens) - (tokens[-1] == EOS) >= min(minimum, limit) for tokens, *_ in found)
+
+
+@pytest.mark.parametrize("patience", [0.3, 1.0, 2.0])
+def test_patience_equals_reference(patience):
+    beam, limit, changed = 4, 30, 0
+    for seed in range(6):
+        model = ScriptedModel.random(seed, batch=3, vocab=7)
+        result = search(model, [limit] * 3, beam, patience=patience)
+        unlimited = search(model, [limit] * 3, beam)
+        for sentence in range(3):
+            next_log_probs = model.next_log_probs(sentence)
+            expected = reference_search.beam_search(next_log_probs, limit, beam, 0.6, patience=patience)
+            assert_same(hypotheses(result, sentence), expected)
+            changed += hypotheses(result, sentence) != hypotheses(unlimited, sentence)
+    assert changed > 0 or patience > 1
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.4])
@@ -205,7 +243,7 @@ def test_nothing_to_do(batch, limits):
 def test_one_trace_serves_every_batch_size_and_limit():
     run = compiled(3, 0.6, 7)
     for batch, limit in [(1, 3), (5, 9), (2, 1)]:
-        run(ScriptedModel.random(1, batch, vocab=7).tables, [limit] * batch)
+        run(ScriptedModel.random(1, batch, vocab=7).tables, [limit] * batch, [0] * batch)
     assert run.experimental_get_tracing_count() == 1
 
 
@@ -233,6 +271,8 @@ def test_misuse_names_the_argument(beam, alpha, name):
     model = ScriptedModel.random(1, batch=1, vocab=5)
     with pytest.raises(ValueError, match=name):
         beam_search(model.step, model.start_cache(1), tf.constant([3]), beam, alpha)
+    with pytest.raises(ValueError, match="patience must not be negative, got -1"):
+        beam_search(model.step, model.start_cache(1), tf.constant([3]), 1, 0.6, patience=-1)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -165,6 +165,16 @@ def test_limits_follow_the_source():
     translator = Translator(tokenizer, Endless(tokenizer.vocab_size), DecodeConfig(beam_size=1, max_length_offset=3))
     result = translator.search(padded([[5, 6, 7, EOS_ID], [5, EOS_ID]]))
     np.testing.assert_array_equal(result.lengths, [[4 + 3], [2 + 3]])
+    factor = DecodeConfig(beam_size=1, max_length_offset=3, max_length_factor=1.5)
+    result = Translator(tokenizer, Endless(tokenizer.vocab_size), factor).search(padded([[5, 6, EOS_ID], [5, EOS_ID]]))
+    np.testing.assert_array_equal(result.lengths, [[5 + 3], [3 + 3]])
+
+
+def test_minimum_length():
+    ids = (
+        copier(config=DecodeConfig(beam_size=1, min_length=6)).search(padded([[5, 6, EOS_ID]])).token_ids.numpy()[0, 0]
+    )
+    assert EOS_ID not in ids[:6]
 
 
 @pytest.mark.parametrize("beam", [1, 3])
