@@ -91,7 +91,8 @@ def beam_search(
 
     Log-probabilities are the model's own, normalised over the whole vocabulary;
     only then are padding, and end symbols that come too early, barred from the
-    output. Equal candidates are taken by lower slot, then lower token id; of finished hypotheses with equal scores the earlier one is first.
+    output. Equal candidates are taken by lower slot, then lower token id; of
+    finished hypotheses with equal scores the earlier one is first.
 
     Args:
         step_fn: the model, see above; the first token it gets is 0.
