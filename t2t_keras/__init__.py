@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from t2t_keras.evaluation import Evaluation, evaluate
     from t2t_keras.model import Transformer
     from t2t_keras.run import Run, load_model
+    from t2t_keras.streams import share_out_cores
     from t2t_keras.training.strategy import make_strategy
     from t2t_keras.training.trainer import Trainer
 
@@ -41,6 +42,7 @@ __all__ = [
     "prepare",
     "presets",
     "schedules",
+    "share_out_cores",
 ]
 
 _MODULES = ("layers", "losses", "presets", "schedules")
@@ -53,6 +55,7 @@ _HOMES = {
     "Transformer": "model",
     **dict.fromkeys(("Run", "load_model"), "run"),
     "make_strategy": "training.strategy",
+    "share_out_cores": "streams",
     "Trainer": "training.trainer",
 }
 
