@@ -12,7 +12,7 @@ import pathlib
 import sys
 from typing import Any
 
-from . import program  # isort: skip  (sets the environment before TensorFlow is imported)
+from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
 import tqdm
 from absl import flags

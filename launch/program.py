@@ -1,10 +1,8 @@
 """What every program does around its `main`: flags, one-line errors, an exit status."""
 
-import contextlib
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 
 # Before TensorFlow is imported: its start-up notices are of no use to the users of these programs.
@@ -13,39 +11,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from absl import app, flags, logging
 
 from t2t_keras.errors import InputError
-
-# What TensorFlow says of a machine without a GPU, whatever the log level.
-_NOTICES = (
-    b"All log messages before absl::InitializeLog()",
-    b"oneDNN custom operations are on",
-    b"Could not find cuda drivers",
-    b"failed call to cuInit",
-)
-
-
-@contextlib.contextmanager
-def _without_notices() -> Iterator[None]:
-    """Keeps TensorFlow's start-up notices, which its libraries write past Python, from standard error."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as caught:
-        os.dup2(caught.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            caught.seek(0)
-            for line in caught:
-                if not any(notice in line for notice in _NOTICES):
-                    os.write(2, line)
-
-
-with _without_notices():
-    import tensorflow as tf
-
-    if not os.environ.get("TPU_NAME"):  # a TPU has to be connected to before devices are listed
-        tf.config.list_physical_devices()
 
 
 def run(main: Callable[[list[str]], None]) -> None:

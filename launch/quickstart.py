@@ -14,7 +14,7 @@ import pathlib
 import sys
 import time
 
-from . import program  # isort: skip  (sets the environment before TensorFlow is imported)
+from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 

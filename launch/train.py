@@ -7,7 +7,7 @@ Example:
 import dataclasses
 import sys
 
-from . import program  # isort: skip  (sets the environment before TensorFlow is imported)
+from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 

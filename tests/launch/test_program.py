@@ -123,3 +123,19 @@ def test_help_is_the_programs_own(call):
 def test_flagfile(call, tmp_path):
     (tmp_path / "flags").write_text("# a comment\n--number=2\n", encoding="utf-8")
     assert call(f"--flagfile={tmp_path / 'flags'}").stderr == "error: --number=2 is too many; valid: 1\n"
+
+
+def test_tensorflow_is_imported_quietly():
+    code = "from launch import program, quiet_tensorflow; import tensorflow as tf; print(int(tf.constant(1) + 1))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
+def test_other_lines_are_not_kept_from_standard_error():
+    code = (
+        "import os\nfrom launch.quiet_tensorflow import _without_notices\n"
+        "with _without_notices():\n"
+        "    os.write(2, b'I0000 oneDNN custom operations are on.\\nCannot dlopen some GPU libraries.\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "Cannot dlopen some GPU libraries.\n")
