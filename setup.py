@@ -11,6 +11,7 @@ COMMANDS = {
     "t2t-train": "train",
     "t2t-evaluate": "evaluate",
     "t2t-translate": "translate",
+    "t2t-score": "score",
     "t2t-average": "average_checkpoints",
     "t2t-describe": "describe",
     "t2t-quickstart": "quickstart",

@@ -19,9 +19,10 @@ import sacrebleu.metrics
 import sacremoses
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.config import EOS_ID
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.data.writing import replacing
+from t2t_keras.decoding.forced import token_log_probs_function
 from t2t_keras.decoding.translator import Progress, Translator, length_batches, padded
 from t2t_keras.errors import InputError
 
@@ -239,17 +240,11 @@ def corpus_cross_entropy(
     encoded = [_cut_ids(tokenizer, lines) for lines in (sources, targets)]
     lengths = [max(len(source), len(target)) for source, target in zip(*encoded, strict=True)]
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
-    def batch_cross_entropy(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        logits = tf.cast(model({"source": source, "target": target}, training=False), tf.float32)
-        right = tf.gather(logits, target, batch_dims=2)  # --> [batch, target_len]
-        losses = tf.reduce_logsumexp(logits, axis=-1) - right
-        return tf.reduce_sum(tf.where(target == PAD_ID, 0.0, losses))
-
+    token_log_probs = token_log_probs_function(model)
     total = 0.0
     for rows in length_batches(lengths, tokens_per_batch):
         source, target = (padded([side[row] for row in rows]) for side in encoded)
-        total += float(batch_cross_entropy(source, target))
+        total -= float(tf.reduce_sum(token_log_probs(source, target)))
     return total, sum(map(len, encoded[1]))
 
 

@@ -4,7 +4,6 @@ import concurrent.futures
 import dataclasses
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -16,11 +15,14 @@ from t2t_keras.config import EOS_ID, PAD_ID, DecodeConfig
 from t2t_keras.data.cleaning import repair
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.decoding.forced import ForcedScore, token_log_probs_function
+from t2t_keras.decoding.scoring import normalised_score
+from t2t_keras.decoding.splitting import split_text
 from t2t_keras.errors import InputError
 from t2t_keras.streams import num_streams
 
-# The end of a sentence within a line: where a line that is too long is best cut.
-_SENTENCE_END = re.compile(r"[.!?;:。！？]['\")\]»“”]* ?")
+# Most tokens, end symbol included, of a side that is scored: it cannot be cut in parts as a source can.
+MAX_SCORED_LENGTH = 1024
 
 Progress = Callable[[int, int], None]
 
@@ -93,6 +95,7 @@ class Translator:
         self.max_source_length = max_source_length
         signature = [tf.TensorSpec([None, None], tf.int32, name="source_ids")]
         self._compiled_search = tf.function(self._search, input_signature=signature, autograph=False)
+        self._token_log_probs = token_log_probs_function(model)
 
     @classmethod
     def load(
@@ -149,6 +152,52 @@ class Translator:
         remaining = iter(lines)
         while chunk := list(itertools.islice(remaining, chunk_lines)):
             yield from self.translate(chunk)
+
+    def score(
+        self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
+    ) -> list[ForcedScore]:
+        """What the model thinks of given translations, with the length penalty of the settings.
+
+        Both sides are repaired as lines to translate are. A translation that the
+        search found gets the score that the search gave it, if the tokenizer cuts
+        its text into the tokens that the search chose.
+
+        Args:
+            lines: the sources; a blank one is scored as nothing but an end symbol.
+            translations: one a line.
+            on_progress: called after each batch with how many lines are done, and how many there are.
+
+        Raises:
+            InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
+        """
+        if len(lines) != len(translations):
+            raise InputError(f"{len(lines):,} lines, but {len(translations):,} translations to score")
+        sides = {
+            side: [[*ids, EOS_ID] for _, ids in self._encoded(texts)]
+            for side, texts in (("source", lines), ("translation", translations))
+        }
+        for side, rows in sides.items():
+            for number, ids in enumerate(rows, start=1):
+                if len(ids) > MAX_SCORED_LENGTH:
+                    limit = f"at most {MAX_SCORED_LENGTH:,} can be scored"
+                    raise InputError(f"line {number:,}: the {side} has {len(ids):,} tokens; {limit}")
+        sources, targets = sides.values()
+        scores: list[ForcedScore | None] = [None] * len(lines)
+        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+        done = 0
+        for rows in length_batches(lengths, self.config.tokens_per_batch):
+            found = self._token_log_probs(*(padded([side[row] for row in rows]) for side in (sources, targets)))
+            for row, log_probs in zip(rows, found.numpy(), strict=True):
+                scores[row] = self._forced_score(targets[row], log_probs[: len(targets[row])])
+            done += len(rows)
+            if on_progress is not None:
+                on_progress(done, len(lines))
+        return scores
+
+    def _forced_score(self, target: list[int], log_probs: np.ndarray) -> ForcedScore:
+        total = float(log_probs.sum(dtype=np.float64))
+        score = float(normalised_score(total, len(target), self.config.length_penalty))
+        return ForcedScore(total, score, tuple(self.tokenizer.pieces(target)), tuple(map(float, log_probs)))
 
     def search(self, source_ids: np.ndarray | tf.Tensor) -> SearchResult:
         """The beam search over encoded sentences.
@@ -255,37 +304,6 @@ def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
     for index, row in enumerate(rows):
         array[index, : len(row)] = row
     return array
-
-
-def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Cuts a text in halves until every piece fits.
-
-    A cut is made in the middle half of a piece: at the end of a sentence if there is
-    one, else between words, else anywhere.
-
-    Args:
-        text: with single blanks between words.
-        fits: whether a piece is short enough; a single character is taken whatever it says.
-
-    Returns:
-        The pieces in order, none of them blank.
-    """
-    text = text.strip()
-    if len(text) < 2 or fits(text):
-        return [text] if text else []
-    cut = _cut(text)
-    return split_text(text[:cut], fits) + split_text(text[cut:], fits)
-
-
-def _cut(text: str) -> int:
-    """A place between the first and the last character."""
-    middle, quarter = len(text) // 2, len(text) // 4
-    for boundary in (_SENTENCE_END, re.compile(" ")):
-        places = [match.end() for match in boundary.finditer(text, quarter, len(text) - quarter)]
-        places = [place for place in places if 0 < place < len(text)]
-        if places:
-            return min(places, key=lambda place: abs(place - middle))
-    return middle
 
 
 def _joined(parts: Sequence[Translation]) -> Translation:

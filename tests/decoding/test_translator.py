@@ -13,7 +13,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 import tiny
 
 from t2t_keras.config import EOS_ID, DecodeConfig
-from t2t_keras.decoding.translator import Translation, Translator, length_batches, padded, split_text
+from t2t_keras.decoding.translator import Translation, Translator, length_batches, padded
 from t2t_keras.errors import InputError
 
 
@@ -93,17 +93,6 @@ def test_line_of_just_the_limit_is_not_cut():
     for limit, parts in [(ids + 1, 1), (ids, 2)]:
         (found,) = copier(max_source_length=limit).translate(tiny.SENTENCES[:1])
         assert found.num_parts == parts
-
-
-def test_split_text_prefers_the_end_of_a_sentence():
-    text = "One two three. Four five six seven eight nine ten."
-    assert split_text(text, lambda piece: len(piece) < 40) == [
-        "One two three.",
-        "Four five six seven eight nine ten.",
-    ]
-    assert split_text("aaa bbb ccc", lambda piece: len(piece) <= 7) == ["aaa", "bbb ccc"]
-    assert split_text("aaaa", lambda piece: False) == list("aaaa")
-    assert split_text("  ", lambda piece: False) == []
 
 
 def test_length_batches_keep_to_the_budget():

@@ -1,0 +1,58 @@
+"""Scores translations that are there already: how probable a model finds them.
+
+A line of output for each pair of lines: score, log-probability and number of tokens, between tabs, or with
+--json an object that also has the tokens and the log-probability of each.
+
+Examples:
+    python -m launch.score --model_dir=runs/mine --source=t.en --translation=t.de
+    python -m launch.score --model_dir=runs/mine --source=t.en --translation=t.de --json --output=scores.jsonl
+"""
+
+import dataclasses
+import json
+import sys
+
+from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+
+from absl import flags
+
+from t2t_keras.data.corpora_files import read_pairs
+from t2t_keras.data.writing import replacing
+from t2t_keras.decoding.forced import ForcedScore
+
+from . import decoding_flags
+
+_SOURCE = flags.DEFINE_string("source", None, "UTF-8 text, also .gz .bz2 .xz.", required=True)
+_TRANSLATION = flags.DEFINE_string("translation", None, "Its translations, a line each.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "File for the scores; default: standard output.")
+_JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with every token.")
+flags.adopt_module_key_flags(decoding_flags)
+
+
+def main(argv: list[str]) -> None:
+    """Scores what the flags say."""
+    del argv  # every setting is a flag
+    pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value))
+    translator = decoding_flags.load_translator()
+    scores = translator.score([source for source, _ in pairs], [translation for _, translation in pairs])
+    text = "".join(f"{_line(score)}\n" for score in scores)
+    if _OUTPUT.value is None:
+        sys.stdout.write(text)
+        return
+    with replacing(_OUTPUT.value) as file:
+        file.write(text)
+
+
+def _line(score: ForcedScore) -> str:
+    if _JSON.value:
+        return json.dumps(dataclasses.asdict(score), ensure_ascii=False)
+    return f"{score.score:.6f}\t{score.log_prob:.6f}\t{len(score.pieces)}"
+
+
+def run() -> None:
+    """The console entry point."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,67 @@
+"""The program that scores translations."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+
+sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "decoding")]
+
+import tiny
+from drive import run_cases
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("score")
+    tiny.make_run(folder / "run")
+    for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2)]:
+        (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    run = [f"--model_dir={folder / 'run'}", f"--source={folder / 'a.en'}"]
+    good = [*run, f"--translation={folder / 'a.de'}"]
+    cases = {
+        "plain": good,
+        "json": [*good, "--json", f"--output={folder / 'scores.jsonl'}"],
+        "unequal": [*run, f"--translation={folder / 'short.de'}"],
+        "missing": [*run, "--translation=/nowhere/a.de"],
+        "no_run": [f"--model_dir={folder / 'other'}", *good[1:]],
+    }
+    done = run_cases("launch.score", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, done, strict=True))
+
+
+def test_a_line_of_numbers_a_pair(results):
+    status, out, _ = results["plain"]
+    assert status == 0
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert len(rows) == 3
+    for (score, log_prob, count), sentence in zip(rows, tiny.SENTENCES, strict=False):
+        assert int(count) == len(tiny.tokenizer().encode(sentence)) + 1
+        assert float(log_prob) < float(score) < 0
+
+
+def test_json_has_every_token(results, folder):
+    assert results["json"][:2] == (0, "")
+    lines = (folder / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    for line, plain in zip(map(json.loads, lines), results["plain"][1].splitlines(), strict=True):
+        assert plain.split("\t")[0] == f"{line['score']:.6f}"
+        assert len(line["pieces"]) == len(line["token_log_probs"])
+        assert line["pieces"][-1] == "</s>"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("unequal", ["a.en", "short.de", "3", "2"]), ("missing", ["/nowhere/a.de"]), ("no_run", ["other"])],
+)
+def test_bad_input_is_one_line(results, name, words):
+    status, out, err = results[name]
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ") and len(err.splitlines()) == 1
+    for word in words:
+        assert word in err
