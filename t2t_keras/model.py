@@ -8,7 +8,7 @@ from keras import ops
 
 from t2t_keras import presets
 from t2t_keras.config import ModelConfig
-from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, padding_mask
+from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, padding_mask, token_rows
 from t2t_keras.layers.attention import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
@@ -101,34 +101,51 @@ class Transformer(keras.Model):
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
         return self.output_embedding.logits(self.states(inputs, seed=seed, training=training))
 
-    def states(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+    def states(
+        self,
+        inputs: dict[str, Tensor],
+        seed: Tensor | None = None,
+        training: bool | None = None,
+        skip_padding: bool = False,
+    ) -> Tensor:
         """The decoder's output before the projection to the vocabulary, which a fused loss takes.
 
         Args:
             inputs: as in the call.
             seed: as in the call.
             training: as in the call.
+            skip_padding: leave padding out of the feed-forward networks, which is faster and changes no token's
+                state; the graph's shapes then depend on the data, which XLA does not allow.
 
         Returns:
             float [batch, target_len, d_model].
         """
-        memory = self.encode(inputs["source"], seed=fold_in(seed, 0), training=training)
-        return self.decode(inputs["target"], memory, inputs["source"], seed=fold_in(seed, 1), training=training)
+        source, target = inputs["source"], inputs["target"]
+        memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
+        return self.decode(target, memory, source, fold_in(seed, 1), training, skip_padding)
 
-    def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
+    def encode(
+        self,
+        source: Tensor,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> Tensor:
         """The memory of a source sentence (3.1).
 
         Args:
             source: int [batch, source_len], padded with 0.
             seed: int32 [2], of all dropout within.
             training: whether dropout is active.
+            skip_padding: as in `states`.
 
         Returns:
             float [batch, source_len, d_model].
         """
         x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
         x = self.source_dropout(x, seed=fold_in(seed, 0), training=training)
-        return self.encoder(x, padding_mask(source), seed=fold_in(seed, 1), training=training)
+        rows = token_rows(source) if skip_padding else None
+        return self.encoder(x, padding_mask(source), seed=fold_in(seed, 1), token_rows=rows, training=training)
 
     def decode(
         self,
@@ -137,6 +154,7 @@ class Transformer(keras.Model):
         source: Tensor,
         seed: Tensor | None = None,
         training: bool | None = False,
+        skip_padding: bool = False,
     ) -> Tensor:
         """The decoder's states over whole targets, shifted right (3.1).
 
@@ -146,6 +164,7 @@ class Transformer(keras.Model):
             source: int [batch, source_len], of which the padding is hidden.
             seed: int32 [2], of all dropout within.
             training: whether dropout is active.
+            skip_padding: as in `states`.
 
         Returns:
             float [batch, target_len, d_model].
@@ -155,7 +174,9 @@ class Transformer(keras.Model):
         x = self.target_dropout(x, seed=fold_in(seed, 0), training=training)
         # Padding follows the tokens, so the causal mask alone hides it from them.
         causal = causal_mask(ops.shape(target)[1])
-        return self.decoder(x, memory, causal, padding_mask(source), seed=fold_in(seed, 1), training=training)
+        masks = (causal, padding_mask(source))
+        rows = token_rows(target) if skip_padding else None
+        return self.decoder(x, memory, *masks, seed=fold_in(seed, 1), token_rows=rows, training=training)
 
     def start_cache(self, source: Tensor, memory: Tensor, beam_size: int) -> dict[str, Any]:
         """What `decode_step` needs besides the tokens, before the first of them.

@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from t2t_keras.config import ModelConfig
@@ -87,6 +88,19 @@ def test_padding_and_neighbours_change_nothing(changes):
     np.testing.assert_allclose(logits_of(model, SOURCE[1:], TARGET[1:, :3]), logits[1:, :3], atol=1e-5)
     wider = np.pad(SOURCE, ((0, 0), (0, 7)))
     np.testing.assert_allclose(logits_of(model, wider), logits, atol=1e-5)
+
+
+@every_option
+def test_skipping_padding_changes_no_token(changes):
+    """Neither inside a graph nor outside, where shapes are known."""
+    model = make(changes)
+    batch = {"source": SOURCE, "target": TARGET}
+    expected = np.array(model.states(batch))
+    for states in (model.states, tf.function(model.states)):
+        skipped = np.array(states(batch, skip_padding=True))
+        np.testing.assert_allclose(skipped[TARGET != 0], expected[TARGET != 0], atol=1e-5)
+        assert np.isfinite(skipped).all()
+        assert np.abs(skipped - expected)[TARGET == 0].max() > 1e-4
 
 
 def test_every_source_token_matters():

@@ -6,7 +6,7 @@ from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import TiedEmbedding
 from t2t_keras.layers.encoder import Encoder, EncoderLayer
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.masks import causal_mask, padding_mask
+from t2t_keras.layers.masks import causal_mask, padding_mask, token_rows
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 
@@ -25,4 +25,5 @@ __all__ = [
     "causal_mask",
     "padding_mask",
     "scaled_dot_product_attention",
+    "token_rows",
 ]

@@ -36,6 +36,8 @@ class DecoderLayer(keras.layers.Layer):
         self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`.
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len].
         seed: int32 [2], of all dropout within; None draws seeds.
+        token_rows: int32 [tokens], of the targets' `token_rows`; the feed-forward networks leave all other
+            positions out. None computes all of them.
 
     Returns:
         float [batch, target_len, d_model].
@@ -92,6 +94,7 @@ class DecoderLayer(keras.layers.Layer):
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
     ) -> Tensor:
         def self_attention(x: Tensor) -> Tensor:
             return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
@@ -100,7 +103,7 @@ class DecoderLayer(keras.layers.Layer):
             return self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3))
 
         def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward(x, seed=fold_in(seed, 5))
+            return self.feed_forward(x, seed=fold_in(seed, 5), token_rows=token_rows)
 
         x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
         x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
@@ -170,6 +173,8 @@ class Decoder(keras.layers.Layer):
         self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`.
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len].
         seed: int32 [2], of all dropout within; None draws seeds.
+        token_rows: int32 [tokens], of the targets' `token_rows`; the feed-forward networks leave all other
+            positions out. None computes all of them.
 
     Returns:
         float [batch, target_len, d_model].
@@ -199,10 +204,12 @@ class Decoder(keras.layers.Layer):
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
     ) -> Tensor:
         x = inputs
         for index, layer in enumerate(self.layers):
-            x = layer(x, memory, self_attention_mask, cross_attention_mask, seed=fold_in(seed, index))
+            masks = (self_attention_mask, cross_attention_mask)
+            x = layer(x, memory, *masks, seed=fold_in(seed, index), token_rows=token_rows)
         return x if self.final_norm is None else self.final_norm(x)
 
     def start_cache(self, memory: Tensor) -> dict[str, list[dict[str, Tensor | None]]]:

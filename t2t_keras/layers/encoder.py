@@ -33,6 +33,8 @@ class EncoderLayer(keras.layers.Layer):
         inputs: float [batch, source_len, d_model].
         self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len], True = may attend.
         seed: int32 [2], of all dropout within; None draws seeds.
+        token_rows: int32 [tokens], of `token_rows`; the feed-forward networks leave all other positions out. None
+            computes all of them.
 
     Returns:
         float [batch, source_len, d_model].
@@ -85,12 +87,18 @@ class EncoderLayer(keras.layers.Layer):
         self.feed_forward.build(input_shape)
         self.feed_forward_residual.build(input_shape)
 
-    def call(self, inputs: Tensor, self_attention_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
+    def call(
+        self,
+        inputs: Tensor,
+        self_attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
+    ) -> Tensor:
         def self_attention(x: Tensor) -> Tensor:
             return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
 
         def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward(x, seed=fold_in(seed, 3))
+            return self.feed_forward(x, seed=fold_in(seed, 3), token_rows=token_rows)
 
         x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
         return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 2))
@@ -114,6 +122,8 @@ class Encoder(keras.layers.Layer):
         inputs: float [batch, source_len, d_model], embedded source tokens with positions.
         self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len], True = may attend.
         seed: int32 [2], of all dropout within; None draws seeds.
+        token_rows: int32 [tokens], of `token_rows`; the feed-forward networks leave all other positions out. None
+            computes all of them.
 
     Returns:
         The memory, float [batch, source_len, d_model].
@@ -136,10 +146,16 @@ class Encoder(keras.layers.Layer):
         if self.final_norm is not None:
             self.final_norm.build(input_shape)
 
-    def call(self, inputs: Tensor, self_attention_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
+    def call(
+        self,
+        inputs: Tensor,
+        self_attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
+    ) -> Tensor:
         x = inputs
         for index, layer in enumerate(self.layers):
-            x = layer(x, self_attention_mask, seed=fold_in(seed, index))
+            x = layer(x, self_attention_mask, seed=fold_in(seed, index), token_rows=token_rows)
         return x if self.final_norm is None else self.final_norm(x)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

@@ -22,6 +22,8 @@ class FeedForward(keras.layers.Layer):
     Call arguments:
         inputs: float [batch, length, d_model].
         seed: int32 [2], of the dropout.
+        token_rows: int32 [tokens], of `token_rows`: only these positions of batch * length are computed, and the
+            others are zeros. None computes all.
 
     Returns:
         float [batch, length, d_model].
@@ -46,10 +48,14 @@ class FeedForward(keras.layers.Layer):
         )
         self.outer_bias = self.add_weight(shape=(d_model,), initializer="zeros", name="outer_bias")
 
-    def call(self, inputs: Tensor, seed: Tensor | None = None) -> Tensor:
-        inner = ops.relu(kernels.linear(inputs, self.inner_kernel, self.inner_bias))  # --> [batch, length, d_ff]
+    def call(self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None) -> Tensor:
+        x = inputs if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [tokens, d_model]
+        inner = ops.relu(kernels.linear(x, self.inner_kernel, self.inner_bias))  # --> [..., d_ff]
         inner = self.dropout(inner, seed=seed)
-        return kernels.linear(inner, self.outer_kernel, self.outer_bias)  # --> [batch, length, d_model]
+        outputs = kernels.linear(inner, self.outer_kernel, self.outer_bias)  # --> [..., d_model]
+        if token_rows is None:
+            return outputs
+        return kernels.put_rows(outputs, token_rows, ops.shape(inputs))  # --> [batch, length, d_model]
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape

@@ -19,6 +19,21 @@ def padding_mask(token_ids: Tensor) -> Tensor:
     return ops.not_equal(token_ids, 0)[:, None, None, :]  # --> [batch, 1, 1, key_len]
 
 
+def token_rows(token_ids: Tensor) -> Tensor:
+    """Where the tokens are among the positions of a batch laid out one after the other.
+
+    Position-wise layers need no other rows. How many there are is known only
+    when the graph runs, so this is not for XLA.
+
+    Args:
+        token_ids: int [batch, length]; id 0 is padding.
+
+    Returns:
+        int32 [tokens], ascending indices into batch * length.
+    """
+    return ops.cast(ops.nonzero(ops.reshape(token_ids, (-1,)))[0], "int32")  # --> [tokens]
+
+
 def causal_mask(length: Tensor) -> Tensor:
     """Hides later positions: "preventing leftward information flow" (section 3.2.3).
 

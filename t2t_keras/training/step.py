@@ -61,6 +61,7 @@ class TrainingStep:
             self.averages = [tf.Variable(tf.zeros(v.shape), trainable=False, name="average") for v in averaged]
         self.start_averages()
         self._run = tf.function(self._steps)
+        self._skip_padding = not config.jit_compile
         gradients = self._loss_and_gradients
         self._loss_gradients = tf.function(gradients, jit_compile=True) if config.jit_compile else gradients
         self._streams = num_streams(strategy)
@@ -198,9 +199,10 @@ class TrainingStep:
         table = self.model.output_embedding.table.value
         scale = 1.0 / tf.maximum(all_tokens, 1.0)
         with tf.GradientTape() as tape:
-            states = self.model.states({"source": source, "target": target}, seed=seed, training=True)
+            batch = {"source": source, "target": target}
+            states = self.model.states(batch, seed=seed, training=True, skip_padding=self._skip_padding)
         loss_sum, d_states, d_table = fused_loss(
-            states, table, target, self.config.label_smoothing, scale, skip_padding=not self.config.jit_compile
+            states, table, target, self.config.label_smoothing, scale, self._skip_padding
         )
         gradients = tape.gradient(states, self.variables, output_gradients=d_states)
         return loss_sum * scale, [
@@ -210,9 +212,9 @@ class TrainingStep:
 
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-            states = self.model.states(batch, training=False)
+            states = self.model.states(batch, training=False, skip_padding=self._skip_padding)
             table = self.model.output_embedding.table.value
-            loss = fused_loss(states, table, batch["target"], 0.0, skip_padding=not self.config.jit_compile).loss_sum
+            loss = fused_loss(states, table, batch["target"], 0.0, self._skip_padding).loss_sum
             return loss, tf.math.count_nonzero(batch["target"], dtype=tf.float32)
 
         loss, tokens = tf.constant(0.0), tf.constant(0.0)

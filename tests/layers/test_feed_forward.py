@@ -35,6 +35,18 @@ def test_relu_dropout_acts_in_training_on_the_inner_activations(rng):
     assert np.all(dropped != 0)
 
 
+def test_positions_left_out_are_zeros(rng):
+    layer = FeedForward(12)
+    layer.build((None, None, 6))
+    numpy_oracle.randomise(layer, rng)
+    x = rng.standard_normal((2, 3, 6)).astype("float32")
+    outputs = np.array(layer(x, token_rows=ops.convert_to_tensor([0, 4, 5], "int32"))).reshape(6, 6)
+    everything = np.array(layer(x)).reshape(6, 6)
+    np.testing.assert_allclose(outputs[[0, 4, 5]], everything[[0, 4, 5]], atol=1e-6)
+    np.testing.assert_array_equal(outputs[[1, 2, 3]], 0)
+    assert layer(x, token_rows=ops.zeros((0,), "int32")).shape == (2, 3, 6)
+
+
 def test_a_width_below_one_is_refused():
     with pytest.raises(ValueError, match="`d_ff` must be at least 1, got 0"):
         FeedForward(0)

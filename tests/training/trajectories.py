@@ -134,8 +134,8 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
     training = make_step(train, {}, strategy)
     seen: list[np.ndarray] = []
 
-    def states(inputs: dict[str, tf.Tensor], seed: tf.Tensor, training: bool) -> tf.Tensor:
-        del training
+    def states(inputs: dict[str, tf.Tensor], seed: tf.Tensor, **settings: bool) -> tf.Tensor:
+        del settings
         tf.numpy_function(lambda value: seen.append(value.copy()), [seed], [])
         return network.target_embedding(inputs["target"])  # in place of a network, which takes long to trace
 

@@ -15,11 +15,15 @@ if keras.backend.backend() == "tensorflow":
         embedding_lookup,
         layer_normalization,
         linear,
+        put_rows,
+        take_rows,
     )
 else:
     dropout = plain.dropout
     embedding_lookup = plain.embedding_lookup
     layer_normalization = plain.layer_normalization
     linear = plain.linear
+    put_rows = plain.put_rows
+    take_rows = plain.take_rows
 
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear"]
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "take_rows"]

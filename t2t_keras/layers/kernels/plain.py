@@ -54,6 +54,34 @@ def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
     return ops.take(table, token_ids, axis=0)  # --> [..., d_model]
 
 
+def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
+    """Some of the positions of a batch.
+
+    Args:
+        inputs: float [batch, length, width].
+        rows: int32 [rows], different indices into batch * length.
+
+    Returns:
+        float [rows, width].
+    """
+    return ops.take(ops.reshape(inputs, (-1, inputs.shape[-1])), rows, axis=0)  # --> [rows, width]
+
+
+def put_rows(values: Tensor, rows: Tensor, shape: tuple) -> Tensor:
+    """The inverse of `take_rows`, with zeros in all other positions.
+
+    Args:
+        values: float [rows, width].
+        rows: int32 [rows], different indices into batch * length.
+        shape: (batch, length, width).
+
+    Returns:
+        float [batch, length, width].
+    """
+    flat = ops.scatter(rows[:, None], values, (shape[0] * shape[1], shape[2]))  # --> [batch * length, width]
+    return ops.reshape(flat, shape)  # --> [batch, length, width]
+
+
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
     """Zeroes elements with probability `rate` and scales the rest by 1 / (1 - rate).
 
@@ -88,4 +116,4 @@ def _mixed(x: Tensor) -> Tensor:
     return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 16), 0xFFFF))
 
 
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear"]
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "take_rows"]

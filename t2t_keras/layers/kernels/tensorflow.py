@@ -4,6 +4,7 @@ Each saves passes over memory, which is what a small model's training step on a
 CPU spends its time on, not the operations themselves.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -65,6 +66,36 @@ def _column_sums(x: Tensor) -> Tensor:
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
     """`plain.embedding_lookup` without its treatment of negative ids; its gradient is one segment sum."""
     return tf.gather(tf.convert_to_tensor(table), token_ids)  # --> [..., d_model]
+
+
+def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
+    """`plain.take_rows`, whose gradient is written and not added up, since no row comes twice."""
+
+    @tf.custom_gradient
+    def take(x: Tensor) -> tuple[Tensor, Callable]:
+        shape = tf.shape(x)
+        flat = tf.reshape(x, [-1, inputs.shape[-1]])  # --> [batch * length, width]
+        return tf.gather(flat, rows), lambda upstream: _put(upstream, rows, shape)
+
+    return take(tf.convert_to_tensor(inputs))
+
+
+def put_rows(values: Tensor, rows: Tensor, shape: tuple) -> Tensor:
+    """`plain.put_rows` with its gradient written out."""
+
+    @tf.custom_gradient
+    def put(x: Tensor) -> tuple[Tensor, Callable]:
+        return _put(x, rows, tf.stack(shape)), lambda upstream: tf.gather(
+            tf.reshape(upstream, [-1, values.shape[-1]]), rows
+        )
+
+    return tf.ensure_shape(put(tf.convert_to_tensor(values)), [None, None, values.shape[-1]])
+
+
+def _put(values: Tensor, rows: Tensor, shape: Tensor) -> Tensor:
+    """[rows, width] --> [batch, length, width], zero elsewhere."""
+    flat = tf.scatter_nd(rows[:, None], values, [shape[0] * shape[1], shape[2]])  # --> [batch * length, width]
+    return tf.reshape(flat, shape)
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
