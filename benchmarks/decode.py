@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -164,10 +165,9 @@ def main() -> None:
         "output_tokens": None if flags.free else flags.output_tokens,
         "max_tokens": MAX_FREE_TOKENS,
     }
-    interpreters = dict(item.split("=", 1) for item in flags.python)
     results = {}
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(folder, interpreters, task, weights)
+        bench = Bench(folder, dict(flags.python), task, weights)
         engines = proven(bench, flags.engines)
         for beam_size in flags.beam_sizes:
             numbers = measure(bench, engines, beam_size, flags.rounds)
@@ -199,6 +199,14 @@ def parser() -> argparse.ArgumentParser:
     def sizes(text: str) -> list[int]:
         return [at_least_one(size) for size in text.split(",")]
 
+    def interpreter(text: str) -> tuple[str, str]:
+        engine, equals, path = text.partition("=")
+        if not equals:
+            raise argparse.ArgumentTypeError(f"expected ENGINE=interpreter, got {text!r}")
+        if shutil.which(path) is None:
+            raise argparse.ArgumentTypeError(f"there is no program {path}")
+        return engine, path
+
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data) with a test split")
     model = flags.add_mutually_exclusive_group(required=True)
@@ -215,9 +223,8 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--latency_sentences", type=at_least_one, default=20, help="translated one by one, a turn")
     flags.add_argument("--latency_words", type=at_least_one, default=13, help="words of those, as near as there are")
     flags.add_argument("--engines", type=names, default=list(ENGINES), help=f"which of {', '.join(ENGINES)}, by commas")
-    flags.add_argument(
-        "--python", action="append", default=[], help="ENGINE=interpreter; ctranslate2=... means all of it"
-    )
+    about_python = "ENGINE=interpreter; ctranslate2=... is for all that begin so"
+    flags.add_argument("--python", action="append", type=interpreter, default=[], help=about_python)
     flags.add_argument("--output", help="also write the numbers to this JSON file")
     return flags
 

@@ -51,6 +51,8 @@ def test_flags_have_defaults_that_can_be_measured():
         ("--beam_sizes=1,0", "must be positive, got 0"),
         ("--sentences=-3", "must be positive, got -3"),
         ("--model_dir=run", "not allowed with argument --preset"),
+        ("--python=marian", "expected ENGINE=interpreter, got 'marian'"),
+        ("--python=marian=no/such/python", "there is no program no/such/python"),
     ],
 )
 def test_flags_that_cannot_be_are_refused(argument, message, capsys):
@@ -173,5 +175,6 @@ def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
     assert "marian is left out: ImportError: no torch here" in done.stderr
     numbers = json.loads((tmp_path / "numbers.json").read_text())["results"]["2"]
     assert [len(ids) for ids in numbers["ours"]["outputs"]] == [4] * 5
-    assert len(numbers["ours"]["latencies"]) == 2 and numbers["ours"]["seconds"] > 0
+    # Two a turn; a turn on a busy machine is tried again.
+    assert len(numbers["ours"]["latencies"]) in (2, 4, 6, 8) and numbers["ours"]["seconds"] > 0
     assert "| ours |" in done.stdout and "marian" not in done.stdout
