@@ -32,7 +32,7 @@ from t2t_keras.data.prepare import PreparedData
 
 ENGINES = ("ours", "ctranslate2_float32", "ctranslate2_int8", "ctranslate2_one_worker", "marian")
 HERE = os.path.dirname(os.path.abspath(__file__))
-# The end symbol counts for no engine in the limit of a free translation.
+# Of a free translation: more than any sentence needs, since the engines do not all count the end symbol.
 MAX_FREE_TOKENS = 200
 _LARGEST_SCORE_ERROR = 1e-3
 _LEAST_SAME = 0.9  # of greedy outputs: two tokens equally likely to a rounding error may come out either way
