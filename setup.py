@@ -55,8 +55,8 @@ setup(
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.12"],
-        # The peers of benchmarks/train_step.py. Any backend of theirs may be missing: it is left out then.
-        "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9"],
+        # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
+        "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],
     },
     entry_points={"console_scripts": [f"{name} = t2t_keras.launch.{file}:run" for name, file in COMMANDS.items()]},
     classifiers=[

@@ -1,0 +1,233 @@
+"""Decoding speed: ours against other engines with the same weights and the same token ids, turn by turn.
+
+    python -m benchmarks.decode --data_dir=data/multi30k --preset=tiny
+    python -m benchmarks.decode --data_dir=data/multi30k --model_dir=runs/multi30k --free
+
+Sentences of the test split, sorted by length, in batches. Every output has as many tokens as asked
+for, the end symbol barred; with --free it ends where the model ends it. Before anything is timed
+each engine must translate and score a few sentences as ours does. An engine whose packages are
+missing is left out with a note; `--python marian=PATH` runs one with another environment's interpreter.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np
+
+from benchmarks.decode_report import Numbers, agreement, print_table
+from benchmarks.decode_task import model_and_weights, pick_sentences
+from benchmarks.turns import Worker, take_turns
+from t2t_keras.config import EOS_ID
+from t2t_keras.data.prepare import PreparedData
+
+ENGINES = ("ours", "ctranslate2_float32", "ctranslate2_int8", "ctranslate2_one_worker", "marian")
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Of a free translation: more than any sentence needs, since the engines do not all count the end symbol.
+MAX_FREE_TOKENS = 200
+_LARGEST_SCORE_ERROR = 1e-3
+_LEAST_SAME = 0.9  # of greedy outputs: two tokens equally likely to a rounding error may come out either way
+
+
+class Bench:
+    """What all workers share: the task, the weights, and how each is started.
+
+    Args:
+        folder: for files.
+        interpreters: of engines that have one of their own.
+        task: as the workers get it, but for the size of the beam.
+        weights: name -> array.
+    """
+
+    def __init__(
+        self, folder: str, interpreters: dict[str, str], task: dict[str, Any], weights: dict[str, np.ndarray]
+    ) -> None:
+        self._folder, self._interpreters = folder, interpreters
+        self._weights_path = os.path.join(folder, "weights.npz")
+        self._converted = os.path.join(folder, "ctranslate2")
+        self._task = {**task, "ctranslate2_model": self._converted}
+        np.savez(self._weights_path, **weights)
+
+    def convert(self, engine: str) -> str:
+        """Writes what a CTranslate2 engine loads, unless it is there; returns what was wrong."""
+        if not engine.startswith("ctranslate2") or os.path.exists(self._converted):
+            return ""
+        model_path = self._written("model.json", self._task["model"])
+        script = os.path.join(HERE, "ctranslate2_model.py")
+        command = [self._interpreter(engine), script, self._weights_path, model_path, self._converted]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+
+    def start(self, engine: str, role: str, **changes: Any) -> Worker:
+        """A worker of an engine with a changed task; see `decode_engines`."""
+        task_path = self._written(f"{engine}_{role}.json", {**self._task, **changes})
+        script = os.path.join(HERE, "decode_engines.py")
+        command = [self._interpreter(engine), script, engine, task_path, self._weights_path, role]
+        return Worker(engine, command, os.path.join(self._folder, f"{engine}.log"))
+
+    def ask(self, engine: str, role: str, **changes: Any) -> dict[str, Any]:
+        """What a worker says of itself once it is ready; {"failure": why} if it did not get that far."""
+        worker = self.start(engine, role, **changes)
+        worker.close()
+        return worker.about or {"failure": worker.failure}
+
+    def _interpreter(self, engine: str) -> str:
+        shared = "ctranslate2" if engine.startswith("ctranslate2") else engine
+        return self._interpreters.get(engine, self._interpreters.get(shared, sys.executable))
+
+    def _written(self, name: str, values: dict[str, Any]) -> str:
+        path = os.path.join(self._folder, name)
+        with open(path, "w") as file:
+            json.dump(values, file)
+        return path
+
+
+def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
+    """The engines that there are, once each has shown that it has our model; int8 need not be equal."""
+    reference, found = None, []
+    for engine in ("ours", *(name for name in engines if name != "ours")):
+        failure = bench.convert(engine)
+        about = {"failure": failure} if failure else bench.ask(engine, "proof", beam_size=1)
+        if "failure" in about:
+            if engine == "ours":
+                raise RuntimeError(f"ours does not run: {about['failure']}")
+            print(f"{engine} is left out: {about['failure']}", file=sys.stderr)
+            continue
+        reference = reference or about
+        same = sum(map(list.__eq__, about["outputs"], reference["outputs"]))
+        error = largest_difference(about["log_probs"], reference["log_probs"])
+        count = len(about["outputs"])
+        if engine != "ours":
+            print(
+                f"{engine}: {same} of {count} greedy outputs are ours, log-probabilities differ by {error:.1e} at most"
+            )
+        if "int8" not in engine and (error > _LARGEST_SCORE_ERROR or same < _LEAST_SAME * count):
+            raise RuntimeError(f"{engine} does not compute our model")
+        found.append(engine)
+        print(f"{engine}: {about['versions']}", flush=True)
+    return [engine for engine in found if engine in engines]
+
+
+def largest_difference(left: list[list[float]], right: list[list[float]]) -> float:
+    """Over all tokens of all sentences; of different numbers of tokens it is infinite."""
+    if [len(row) for row in left] != [len(row) for row in right]:
+        return float("inf")
+    return max(abs(a - b) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True))
+
+
+def measure(bench: Bench, engines: Sequence[str], beam_size: int, rounds: int) -> dict[str, Numbers]:
+    """What each engine did in its turns."""
+    workers = [bench.start(engine, "turns", beam_size=beam_size) for engine in engines]
+    for worker in workers:
+        if worker.failure:
+            raise RuntimeError(f"{worker.name} does not start: {worker.failure}")
+    take_turns(workers, rounds)
+    numbers = {worker.name: Numbers.of(worker) for worker in workers}
+    for worker in workers:
+        worker.close()
+    return numbers
+
+
+def explain(bench: Bench, sources: list[list[int]], beam_size: int, numbers: dict[str, Numbers]) -> None:
+    """Prints which of two different outputs our model holds for likelier, for each other engine."""
+    own = numbers["ours"].outputs
+    for name, theirs in numbers.items():
+        rows = [row for row, (a, b) in enumerate(zip(own, theirs.outputs, strict=True)) if a != b]
+        if name == "ours" or not rows:
+            continue
+        targets = [[*ids, EOS_ID] for outputs in (own, theirs.outputs) for ids in (outputs[row] for row in rows)]
+        changes = {"proof_sources": [sources[row] for row in rows] * 2, "proof_targets": targets}
+        totals = np.array([sum(row) for row in bench.ask("ours", "score", beam_size=beam_size, **changes)["log_probs"]])
+        print(agreement(name, totals[: len(rows)], totals[len(rows) :]), flush=True)
+
+
+def main() -> None:
+    """Proves, measures, prints."""
+    flags = parser().parse_args()
+    data = PreparedData.open(flags.data_dir)
+    sentences = pick_sentences(data, flags)
+    lengths = [len(ids) for part in sentences.values() for ids in part]
+    rows = max(*lengths, flags.output_tokens, MAX_FREE_TOKENS) + 8
+    model, weights = model_and_weights(flags, data.tokenizer.vocab_size, rows)
+    task = {
+        **sentences,
+        "model": dataclasses.asdict(model),
+        "batch_sentences": flags.batch_sentences,
+        "output_tokens": None if flags.free else flags.output_tokens,
+        "max_tokens": MAX_FREE_TOKENS,
+    }
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(folder, dict(flags.python), task, weights)
+        engines = proven(bench, flags.engines)
+        for beam_size in flags.beam_sizes:
+            numbers = measure(bench, engines, beam_size, flags.rounds)
+            results[beam_size] = {name: dataclasses.asdict(found) for name, found in numbers.items()}
+            length = "its own length" if flags.free else f"{flags.output_tokens} tokens"
+            print(f"\nbeam {beam_size}, {len(sentences['sources'])} sentences, each output of {length}\n")
+            print_table(numbers)
+            if flags.free and "ours" in numbers:
+                explain(bench, sentences["sources"], beam_size, numbers)
+    if flags.output:
+        with open(flags.output, "w") as file:
+            json.dump({"flags": vars(flags), "results": results}, file, indent=1)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags."""
+
+    def names(text: str) -> list[str]:
+        found = text.split(",")
+        if unknown := set(found) - set(ENGINES):
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; valid: {', '.join(ENGINES)}")
+        return found
+
+    def at_least_one(text: str) -> int:
+        if int(text) < 1:
+            raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+        return int(text)
+
+    def sizes(text: str) -> list[int]:
+        return [at_least_one(size) for size in text.split(",")]
+
+    def interpreter(text: str) -> tuple[str, str]:
+        engine, equals, path = text.partition("=")
+        if not equals:
+            raise argparse.ArgumentTypeError(f"expected ENGINE=interpreter, got {text!r}")
+        if shutil.which(path) is None:
+            raise argparse.ArgumentTypeError(f"there is no program {path}")
+        return engine, path
+
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data) with a test split")
+    model = flags.add_mutually_exclusive_group(required=True)
+    model.add_argument("--model_dir", help="a run, whose weights all engines get")
+    model.add_argument("--preset", help="sizes; the weights are random")
+    flags.add_argument("--checkpoint", help="of --model_dir, as launch.translate takes it")
+    flags.add_argument("--seed", type=int, default=1, help="of random weights")
+    flags.add_argument("--sentences", type=at_least_one, default=200, help="how many, from the test split's first on")
+    flags.add_argument("--batch_sentences", type=at_least_one, default=32)
+    flags.add_argument("--output_tokens", type=at_least_one, default=30, help="of every output")
+    flags.add_argument("--free", action="store_true", help="let every output end where the model ends it")
+    flags.add_argument("--beam_sizes", type=sizes, default=[1, 4], help="by commas")
+    flags.add_argument("--rounds", type=at_least_one, default=5)
+    flags.add_argument("--latency_sentences", type=at_least_one, default=20, help="translated one by one, a turn")
+    flags.add_argument("--latency_words", type=at_least_one, default=13, help="words of those, as near as there are")
+    flags.add_argument("--engines", type=names, default=list(ENGINES), help=f"which of {', '.join(ENGINES)}, by commas")
+    about_python = "ENGINE=interpreter; ctranslate2=... is for all that begin so"
+    flags.add_argument("--python", action="append", type=interpreter, default=[], help=about_python)
+    flags.add_argument("--output", help="also write the numbers to this JSON file")
+    return flags
+
+
+if __name__ == "__main__":
+    main()

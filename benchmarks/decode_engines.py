@@ -1,0 +1,238 @@
+"""The engines of `decode.py`: one way of translating token ids each, in a process of its own.
+
+    python -m benchmarks.decode_engines ENGINE TASK.json WEIGHTS.npz ROLE
+
+The role "turns" translates all sentences whenever it is told to; "proof" answers with what
+it made of a few sentences and what it thinks of given translations; "score" with the latter alone.
+"""
+
+import concurrent.futures
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np
+
+from benchmarks.turns import serve
+
+Ids = list[list[int]]
+
+EOS_ID = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """What an engine can do.
+
+    Attributes:
+        translate: source ids to output ids without the end symbol; sources end with it.
+        score: sources and targets, both with end symbols, to each target token's log-probability.
+        versions: the packages that do the work.
+    """
+
+    translate: Callable[[Ids], Ids]
+    score: Callable[[Ids, Ids], list[list[float]]]
+    versions: str
+
+
+def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """t2t_keras: `Translator.search` from as many threads as `Translator.translate` uses."""
+    from t2t_keras.streams import num_streams, share_out_cores
+
+    share_out_cores()
+    import tensorflow as tf
+
+    from t2t_keras.config import DecodeConfig, ModelConfig
+    from t2t_keras.decoding.forced import token_log_probs_function
+    from t2t_keras.decoding.translator import Translator, padded
+    from t2t_keras.model import Transformer
+    from t2t_keras.run import assign_weights
+
+    model = Transformer(ModelConfig(**task["model"]))
+    model.build()
+    assign_weights(model, own_weights(weights, task["model"]))
+    config = DecodeConfig(
+        beam_size=task["beam_size"],
+        length_penalty=0.0,
+        min_length=task["output_tokens"] or 0,
+        max_length_factor=0.0,
+        max_length_offset=task["output_tokens"] or task["max_tokens"],
+    )
+    translator = Translator(None, model, config)  # what is measured begins and ends with ids
+    token_log_probs = token_log_probs_function(model)
+
+    def search(batch: Ids) -> Ids:
+        return [without_end(ids) for ids in translator.search(padded(batch)).token_ids[:, 0].numpy().tolist()]
+
+    def translate(sources: Ids) -> Ids:
+        with concurrent.futures.ThreadPoolExecutor(num_streams()) as executor:
+            found = executor.map(search, batches(sources, task["batch_sentences"]))
+            return [ids for batch in found for ids in batch]
+
+    def score(sources: Ids, targets: Ids) -> list[list[float]]:
+        rows = token_log_probs(padded(sources), padded(targets)).numpy().tolist()
+        return [row[: len(target)] for row, target in zip(rows, targets, strict=True)]
+
+    return Engine(translate, score, f"tensorflow {tf.__version__}")
+
+
+def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The weights less the position tables that this project computes, or cut as long as it learned them."""
+    learned = model["position_encoding"] == "learned"
+    return {
+        name: array[: model["max_positions"]] if "_positions/" in name else array
+        for name, array in weights.items()
+        if learned or "_positions/" not in name
+    }
+
+
+def _ctranslate2(task: dict[str, Any], compute_type: str, workers: int, threads: int) -> Engine:
+    import ctranslate2
+
+    from benchmarks.ctranslate2_model import vocabulary
+
+    names = vocabulary(task["model"]["vocab_size"])
+    ids_of = {name: i for i, name in enumerate(names)}
+    translator = ctranslate2.Translator(
+        task["ctranslate2_model"],
+        device="cpu",
+        compute_type=compute_type,
+        inter_threads=workers,
+        intra_threads=threads,
+    )
+
+    def named(rows: Ids) -> list[list[str]]:
+        return [[names[i] for i in row] for row in rows]
+
+    def translate(sources: Ids) -> Ids:
+        results = translator.translate_batch(
+            named(sources),
+            beam_size=task["beam_size"],
+            length_penalty=0.0,
+            max_batch_size=task["batch_sentences"],
+            min_decoding_length=task["output_tokens"] or 0,
+            max_decoding_length=task["output_tokens"] or task["max_tokens"],
+        )
+        return [[ids_of[name] for name in result.hypotheses[0]] for result in results]
+
+    def score(sources: Ids, targets: Ids) -> list[list[float]]:
+        # It puts the end symbol behind a target itself.
+        results = translator.score_batch(named(sources), named([without_end(target) for target in targets]))
+        return [list(result.log_probs) for result in results]
+
+    return Engine(translate, score, f"ctranslate2 {ctranslate2.__version__}")
+
+
+def ctranslate2_float32(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """CTranslate2, a worker of one thread a core: the fastest it is here."""
+    return _ctranslate2(task, "float32", cores(), 1)
+
+
+def ctranslate2_int8(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """The same with weights of 8 bits."""
+    return _ctranslate2(task, "int8", cores(), 1)
+
+
+def ctranslate2_one_worker(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """CTranslate2 in float32, one worker with all cores, which can be better for one sentence at a time."""
+    return _ctranslate2(task, "float32", 1, cores())
+
+
+def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """Hugging Face's Marian on PyTorch, or its sibling with norms first; see `transformers_model`."""
+    import torch
+    import transformers
+
+    from benchmarks.transformers_model import from_weights
+
+    torch.set_num_threads(cores())
+    model = from_weights(weights, task["model"])
+
+    def tensor(rows: Ids) -> torch.Tensor:
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+    @torch.inference_mode()
+    def translate(sources: Ids) -> Ids:
+        found = []
+        for batch in batches(sources, task["batch_sentences"]):
+            ids = tensor(batch)
+            outputs = model.generate(
+                input_ids=ids,
+                attention_mask=(ids != 0).long(),
+                num_beams=task["beam_size"],
+                do_sample=False,
+                length_penalty=0.0,
+                min_new_tokens=task["output_tokens"],
+                max_new_tokens=task["output_tokens"] or task["max_tokens"],
+            )
+            found += [without_end(row[1:]) for row in outputs.tolist()]
+        return found
+
+    @torch.inference_mode()
+    def score(sources: Ids, targets: Ids) -> list[list[float]]:
+        ids, wanted = tensor(sources), tensor(targets)
+        shifted = torch.nn.functional.pad(wanted, (1, 0))[:, :-1]
+        logits = model(input_ids=ids, attention_mask=(ids != 0).long(), decoder_input_ids=shifted).logits
+        found = logits.log_softmax(-1).gather(2, wanted[:, :, None])[:, :, 0].tolist()
+        return [row[: len(target)] for row, target in zip(found, targets, strict=True)]
+
+    return Engine(translate, score, f"torch {torch.__version__}, transformers {transformers.__version__}")
+
+
+ENGINES = {
+    engine.__name__: engine for engine in (ours, ctranslate2_float32, ctranslate2_int8, ctranslate2_one_worker, marian)
+}
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def batches(rows: Ids, size: int) -> list[Ids]:
+    """Rows in groups of a size, in order."""
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def without_end(ids: list[int]) -> list[int]:
+    """What stands before the end symbol, or before the padding that follows an output without one."""
+    return ids[: next((place for place, token in enumerate(ids) if token in (EOS_ID, 0)), len(ids))]
+
+
+def timed_turn(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
+    """All sentences in batches, then short ones each on its own; seconds are those of the batches."""
+    begun = time.perf_counter()
+    outputs = engine.translate(task["sources"])
+    seconds = time.perf_counter() - begun
+    latencies = []
+    for source in task["short_sources"]:
+        begun = time.perf_counter()
+        engine.translate([source])
+        latencies.append(time.perf_counter() - begun)
+    return {"seconds": seconds, "latencies": latencies, "outputs": outputs}
+
+
+def main() -> None:
+    """Plays one role of one engine."""
+    name, task_path, weights_path, role = sys.argv[1:]
+    with open(task_path) as file:
+        task = json.load(file)
+    with np.load(weights_path) as arrays:
+        engine = ENGINES[name](task, dict(arrays))
+    about: dict[str, Any] = {"versions": engine.versions}
+    if role == "proof":
+        about["outputs"] = engine.translate(task["proof_sources"])
+    if role in ("proof", "score"):
+        about["log_probs"] = engine.score(task["proof_sources"], task["proof_targets"])
+    serve(lambda: timed_turn(engine, task), about)
+
+
+if __name__ == "__main__":
+    main()

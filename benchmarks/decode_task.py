@@ -1,0 +1,88 @@
+"""What `decode.py` has translated, and with which weights."""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from t2t_keras import presets
+from t2t_keras.config import ModelConfig
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+
+PROOF_SENTENCES = 16
+
+
+def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, list]:
+    """The sentences of the test split that are translated, scored, and translated one by one."""
+    corpus, (texts, _) = data.split("test"), data.text("test")
+    if len(texts) != len(corpus):
+        raise InputError(f"the test split has {len(texts)} lines of text, but {len(corpus)} encoded sentences")
+    rows = longest_first(corpus.source_lengths, flags.sentences)
+    proof = rows[:: max(1, len(rows) // PROOF_SENTENCES)][:PROOF_SENTENCES]
+    short = of_about(flags.latency_words, [len(text.split()) for text in texts], flags.latency_sentences)
+
+    def ids(side: str, row: int) -> list[int]:
+        return getattr(corpus, f"{side}_ids")(np.array([row]))[0].tolist()
+
+    return {
+        "sources": [ids("source", row) for row in rows],
+        "short_sources": [ids("source", row) for row in short],
+        "proof_sources": [ids("source", row) for row in proof],
+        "proof_targets": [ids("target", row) for row in proof],
+    }
+
+
+def longest_first(lengths: Sequence[int], count: int) -> list[int]:
+    """The first `count` rows, longest first; equally long ones in their order."""
+    return sorted(range(min(count, len(lengths))), key=lambda row: -lengths[row])
+
+
+def of_about(words: int, word_counts: Sequence[int], count: int) -> list[int]:
+    """The `count` rows whose numbers of words are nearest to `words`."""
+    return sorted(range(len(word_counts)), key=lambda row: abs(word_counts[row] - words))[:count]
+
+
+def model_and_weights(
+    flags: argparse.Namespace, vocab_size: int, rows: int
+) -> tuple[ModelConfig, dict[str, np.ndarray]]:
+    """The model of a run, or of a preset's sizes with random weights; with tables of `rows` positions."""
+    from t2t_keras.layers.position import sinusoids
+    from t2t_keras.model import Transformer
+    from t2t_keras.run import load_model, weight_names
+
+    if flags.model_dir:
+        model, config, _ = load_model(flags.model_dir, flags.checkpoint)
+        sizes = config.model
+        if sizes.vocab_size != vocab_size:
+            raise InputError(f"{flags.model_dir} has a vocabulary of {sizes.vocab_size}, the data of {vocab_size}")
+    else:
+        sizes = dataclasses.replace(presets.preset(flags.preset).model, vocab_size=vocab_size)
+        model = Transformer(sizes)
+        model.build()
+    weights = {n: np.asarray(v) for n, v in zip(weight_names(model), model.trainable_variables, strict=True)}
+    if not flags.model_dir:
+        weights = random_weights(weights, flags.seed)
+    for side in ("source", "target"):
+        name = f"{side}_positions/table"
+        if name not in weights:
+            layout = "interleaved" if sizes.position_encoding == "sinusoidal" else "halves"
+            weights[name] = np.asarray(sinusoids(np.arange(rows), sizes.d_model, layout))
+        elif len(weights[name]) < rows:  # what is beyond a learned table has its last row
+            weights[name] = np.pad(weights[name], ((0, rows - len(weights[name])), (0, 0)), mode="edge")
+    return sizes, weights
+
+
+def random_weights(like: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Weights of the same names and shapes, drawn as for training, but with no bias 0 and no scale 1."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, array in like.items():
+        if array.ndim == 1:
+            found[name] = 0.05 * rng.standard_normal(array.shape) + name.endswith("scale")
+        elif name.endswith("table"):
+            found[name] = array.shape[1] ** -0.5 * rng.standard_normal(array.shape)
+        else:
+            found[name] = (2 / sum(array.shape)) ** 0.5 * rng.standard_normal(array.shape)
+    return {name: array.astype(np.float32) for name, array in found.items()}

@@ -1,0 +1,180 @@
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import decode, decode_engines, decode_report, decode_task
+from t2t_keras.config import DataConfig
+from t2t_keras.data.corpora import Corpus
+from t2t_keras.data.prepare import prepare
+from t2t_keras.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+WORDS = "the cat sees a small dog and big trees over street green apples two old houses by rivers"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Prepared data whose test sentences have 1 to 18 words, in a mixed order."""
+    rng = np.random.default_rng(1)
+
+    def sentence(words):
+        return " ".join(rng.permutation(WORDS.split())[:words])
+
+    pairs = [(sentence(9), sentence(8)) for _ in range(100)]
+    tests = [(sentence(words), sentence(4)) for words in rng.permutation(np.arange(1, 19))]
+    splits = {"train": pairs[:90], "valid": pairs[90:], "test": tests}
+    corpus = Corpus({name: lambda rows=rows: iter(rows) for name, rows in splits.items()}, {"text": "1"})
+    return prepare(corpus, DataConfig(vocab_size=300, max_length_ratio=30.0), tmp_path_factory.mktemp("data"), str)
+
+
+def flags(*arguments):
+    return decode.parser().parse_args(["--data_dir=data", "--preset=tiny", *arguments])
+
+
+def test_flags_have_defaults_that_can_be_measured():
+    found = flags()
+    assert (found.beam_sizes, found.sentences, found.batch_sentences, found.output_tokens) == ([1, 4], 200, 32, 30)
+    assert found.engines == list(decode.ENGINES) == list(decode_engines.ENGINES)
+    assert flags("--beam_sizes=2,5", "--engines=ours,marian").beam_sizes == [2, 5]
+
+
+@pytest.mark.parametrize(
+    "argument, message",
+    [
+        ("--engines=ours,other", "unknown: other; valid: ours"),
+        ("--beam_sizes=1,0", "must be positive, got 0"),
+        ("--sentences=-3", "must be positive, got -3"),
+        ("--model_dir=run", "not allowed with argument --preset"),
+        ("--python=marian", "expected ENGINE=interpreter, got 'marian'"),
+        ("--python=marian=no/such/python", "there is no program no/such/python"),
+    ],
+)
+def test_flags_that_cannot_be_are_refused(argument, message, capsys):
+    with pytest.raises(SystemExit):
+        flags(argument)
+    assert message in capsys.readouterr().err
+
+
+def test_sentences_come_longest_first_and_short_ones_are_of_about_the_words_asked_for(data):
+    found = decode_task.pick_sentences(data, flags("--sentences=12", "--latency_sentences=3", "--latency_words=7"))
+    lengths = [len(ids) for ids in found["sources"]]
+    assert lengths == sorted(lengths, reverse=True) and len(lengths) == 12
+    encoded, texts = data.split("test"), data.text("test")[0]
+    assert sorted(lengths) == sorted(encoded.source_lengths[:12].tolist())
+    assert {ids[-1] for part in found.values() for ids in part} == {1}
+    decoded = data.tokenizer.decode_batch(found["short_sources"])
+    assert sorted(len(text.split()) for text in decoded) == [6, 7, 8]
+    assert set(decoded) <= set(texts)
+    assert len(found["proof_sources"]) == len(found["proof_targets"]) == 12
+
+
+def test_batches_hold_all_rows_in_order():
+    rows = [[i] for i in range(7)]
+    assert decode_engines.batches(rows, 3) == [rows[:3], rows[3:6], rows[6:]]
+
+
+def test_an_output_ends_before_its_end_symbol_or_its_padding():
+    assert [decode_engines.without_end(ids) for ids in ([5, 1, 0], [5, 6, 0], [5, 6], [1])] == [[5], [5, 6], [5, 6], []]
+
+
+def test_random_weights_are_the_seeds_alone_and_leave_nothing_at_zero_or_one():
+    like = {
+        "a/kernel": np.zeros([40, 30]),
+        "a/bias": np.zeros(50),
+        "a/scale": np.ones(50),
+        "e/table": np.zeros([90, 16]),
+    }
+    one, same, other = (decode_task.random_weights(like, seed) for seed in (1, 1, 2))
+    for name, array in one.items():
+        assert array.shape == like[name].shape and array.dtype == np.float32
+        np.testing.assert_array_equal(array, same[name])
+        assert not np.array_equal(array, other[name])
+    assert abs(one["e/table"].std() - 0.25) < 0.02
+    assert abs(one["a/scale"].mean() - 1) < 0.05 and (one["a/bias"] != 0).all()
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "sinusoidal_halves", "learned"])
+def test_position_tables_reach_as_far_as_asked_and_ours_come_back(encoding, monkeypatch):
+    preset = decode_task.presets.preset("tiny")
+    model = decode_task.dataclasses.replace(preset.model, position_encoding=encoding, max_positions=5)
+    changed = decode_task.dataclasses.replace(preset, model=model)
+    monkeypatch.setattr(decode_task.presets, "preset", lambda name: changed)
+    sizes, weights = decode_task.model_and_weights(argparse.Namespace(model_dir=None, preset="tiny", seed=1), 20, 8)
+    table = weights["target_positions/table"]
+    assert table.shape == (8, 128) and sizes.vocab_size == 20
+    own = decode_engines.own_weights(weights, decode_task.dataclasses.asdict(sizes))
+    if encoding == "learned":
+        assert (table[5:] == table[4]).all() and own["target_positions/table"].shape == (5, 128)
+    else:
+        np.testing.assert_allclose(table[0, :2], [0, 1] if encoding == "sinusoidal" else [0, 0])
+        assert own.keys() == {name for name in weights if "_positions/" not in name}
+
+
+def test_a_run_with_another_vocabulary_is_refused(monkeypatch):
+    def load(model_dir, checkpoint):
+        return None, decode_task.presets.preset("tiny"), None
+
+    monkeypatch.setattr("t2t_keras.run.load_model", load)
+    with pytest.raises(InputError, match="run has a vocabulary of 37000, the data of 20"):
+        decode_task.model_and_weights(argparse.Namespace(model_dir="run", checkpoint=None), 20, 8)
+
+
+def test_scores_are_compared_token_by_token():
+    assert decode.largest_difference([[1.0, 2.0], [3.0]], [[1.0, 2.25], [2.5]]) == 0.5
+    assert decode.largest_difference([[1.0, 2.0]], [[1.0]]) == float("inf")
+
+
+def test_the_table_holds_rates_ratios_percentiles_and_agreement(capsys):
+    own = decode_report.Numbers(2.0, [0.010, 0.020, 0.030], 0.5, [[5, 6], [7, 8]], 3)
+    other = decode_report.Numbers(1.0, [0.001], 0.25, [[5, 6], [7]], 0)
+    decode_report.print_table({"ours": own, "other": other})
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert rows[0] == "| ours | 2 | 1.0 | 1.00 | 20.0 | 29.0 | 0.50 | 100.0% | 3 |"
+    assert rows[1] == "| other | 3 | 2.0 | 0.50 | 1.0 | 1.0 | 0.25 | 50.0% | 0 |"
+
+
+def test_different_outputs_are_told_by_their_log_probabilities():
+    line = decode_report.agreement("other", np.array([-1.0, -3.0, -2.0]), np.array([-2.0, -2.0, -2.0]))
+    assert line == (
+        "other: 3 outputs differ from ours, which are likelier in 1, less likely in 1 and equally likely in 1"
+    )
+
+
+def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
+    arguments = [
+        f"--data_dir={data.directory}",
+        "--preset=tiny",
+        "--sentences=5",
+        "--batch_sentences=2",
+        "--output_tokens=4",
+        "--beam_sizes=2",
+        "--rounds=1",
+        "--latency_sentences=2",
+        "--engines=ours,marian",
+        f"--python=marian={sys.executable}",
+        f"--output={tmp_path / 'numbers.json'}",
+    ]
+    # An interpreter that has no torch, whatever is installed.
+    blocked = tmp_path / "blocked"
+    (blocked / "torch").mkdir(parents=True)
+    (blocked / "torch" / "__init__.py").write_text("raise ImportError('no torch here')")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.decode", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(blocked), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "marian is left out: ImportError: no torch here" in done.stderr
+    numbers = json.loads((tmp_path / "numbers.json").read_text())["results"]["2"]
+    assert [len(ids) for ids in numbers["ours"]["outputs"]] == [4] * 5
+    # Two a turn; a turn on a busy machine is tried again.
+    assert len(numbers["ours"]["latencies"]) in (2, 4, 6, 8) and numbers["ours"]["seconds"] > 0
+    assert "| ours |" in done.stdout and "marian" not in done.stdout
