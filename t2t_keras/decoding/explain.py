@@ -49,13 +49,19 @@ class Explanation:
         """For each target token the source token with the most attention, on average over the heads.
 
         Args:
-            layer: which decoder layer's attention, counted from 0, or from the end when negative.
+            layer: which decoder layer's attention, counted from 0, or from the end when negative. None means the
+                last but one: of two English-German models of four layers it agreed best with the links on which
+                IBM model 1 agrees with itself in both directions, and had the most weight near the diagonal.
 
         Returns:
             Pairs (source position, target position), from 0, one a target token; end symbols take no part.
 
         Raises:
             ValueError: no such layer.
+
+        Reference:
+            Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019, who found the
+            same for six layers.
         """
         return _links(self._weights(layer))
 
@@ -84,7 +90,7 @@ class Explanation:
     def _weights(self, layer: int | None) -> np.ndarray:
         """A layer's attention without the end symbols, the mean over its heads: [target_len - 1, source_len - 1]."""
         num_layers = len(self.attention)
-        layer = num_layers // 2 if layer is None else layer
+        layer = max(num_layers - 2, 0) if layer is None else layer
         if not -num_layers <= layer < num_layers:
             raise ValueError(f"layer must be in [{-num_layers}, {num_layers}), got {layer}")
         return self.attention[layer, :, :-1, :-1].mean(axis=0)

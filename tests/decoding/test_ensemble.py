@@ -30,6 +30,7 @@ SOURCE = padded([[5, 6, 7, 8, EOS_ID], [9, 300, EOS_ID]])
 
 def make_model(seed: int, **changes) -> Transformer:
     """Untrained, but with opinions."""
+    tf.keras.utils.set_random_seed(seed)
     model = Transformer(ModelConfig(vocab_size=tiny.tokenizer().vocab_size, **{**tiny.MODEL, **changes}))
     model.build()
     rng = np.random.default_rng(seed)
@@ -61,8 +62,7 @@ def in_numpy(logits: list[np.ndarray], combination: str) -> np.ndarray:
 
 
 @every_combination
-@pytest.mark.parametrize("copies", [1, 3])
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize(("copies", "beam"), [(1, 3), (3, 1)])
 def test_a_model_with_itself_is_the_model(models, combination, copies, beam):
     expected = translator_of(models[0], beam_size=beam).search(SOURCE)
     found = translator_of(Ensemble(models[:1] * copies, combination), beam_size=beam).search(SOURCE)
@@ -116,14 +116,10 @@ def test_hypotheses_have_the_score_that_the_search_gave_them(models, combination
     ensemble = Ensemble(models, combination)
     result = translator_of(ensemble, beam_size=4).search(SOURCE)
     assert len({tuple(ids) for ids in result.token_ids.numpy()[0]}) == 4
+    token_log_probs = token_log_probs_function(ensemble)
     for slot in range(4):
-        found = token_log_probs_function(ensemble)(SOURCE, result.token_ids[:, slot])
+        found = token_log_probs(SOURCE, result.token_ids[:, slot])
         np.testing.assert_allclose(tf.reduce_sum(found, 1), result.log_probs[:, slot], atol=1e-4)
-
-
-def test_an_ensemble_goes_its_own_way(models):
-    found = [translator_of(model).search(SOURCE).scores[0, 0] for model in (*models, Ensemble(models))]
-    assert len({round(float(score), 3) for score in found}) == 3
 
 
 def test_batched_equals_one_by_one(models):
@@ -183,13 +179,11 @@ def add_checkpoint(model_dir: pathlib.Path, step: int, model: Transformer) -> No
     checkpoints.save(run.Run(model_dir).checkpoints_path, step, weights, {}, {})
 
 
-@every_combination
-def test_checkpoints_of_one_run(model_dir, combination):
-    loaded = Translator.load_ensemble([(model_dir, "1"), Member(model_dir)], combination)
-    direct = Ensemble([tiny.transformer(), make_model(2)], combination)
-    expected = translator_of(direct, beam_size=2, max_length_offset=50).search(SOURCE)
-    np.testing.assert_array_equal(loaded.search(SOURCE).token_ids, expected.token_ids)
-    np.testing.assert_allclose(loaded.search(SOURCE).scores, expected.scores, atol=1e-5)
+def test_checkpoints_of_one_run(model_dir):
+    loaded = Translator.load_ensemble([(model_dir, "1"), Member(model_dir)], "log_probabilities")
+    direct = Ensemble([tiny.transformer(), make_model(2)], "log_probabilities")
+    found, expected = (model({"source": SOURCE, "target": SOURCE}) for model in (loaded.model, direct))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
     assert loaded.config.beam_size == 2 and loaded.max_source_length == 256
     with pytest.raises(InputError, match="77"):
         Translator.load_ensemble([(model_dir, "1"), (model_dir, "77")])
