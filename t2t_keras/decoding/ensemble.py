@@ -1,7 +1,5 @@
 """Several models that decode as one: what they predict is averaged at every token."""
 
-import functools
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -15,17 +13,20 @@ Combination = Literal["probabilities", "log_probabilities"]
 # The entries of a cache that every member has of its own; see beam_search.py.
 _ENTRIES = ("hypotheses", "self_attention", "memory", "constants")
 
+_SMALLEST_PROBABILITY = 1e-37  # what float32 holds to full precision, and a logarithm that is finite
+
 
 def combined_logits(logits: Sequence[tf.Tensor], combination: Combination) -> tf.Tensor:
-    """The members' predictions as one.
+    """The members' predictions as one; few passes over memory, since a large batch's logits fit no cache.
 
     Args:
         logits: float [..., vocab] of each member.
-        combination: "probabilities" for the logarithm of their mean, which adds up to 1; "log_probabilities" for
-            the mean of their logarithms (a geometric mean), which is to be normalised as logits are.
+        combination: "probabilities" for their mean, where one below 1e-37 counts as that; "log_probabilities" for
+            the mean of their logarithms (the geometric mean).
 
     Returns:
-        float32 [..., vocab].
+        float32 [..., vocab], to be normalised as any logits are: logarithms of the combined probabilities, but for
+        a constant in each row.
 
     Raises:
         ValueError: the members' vocabularies are not of one size.
@@ -33,22 +34,11 @@ def combined_logits(logits: Sequence[tf.Tensor], combination: Combination) -> tf
     sizes = [member.shape[-1] for member in logits]
     if len(set(sizes)) > 1:
         raise ValueError(f"logits must be over one vocabulary, got sizes {sizes}")
-    log_probs = [_log_softmax(tf.cast(member, tf.float32)) for member in logits]
+    logits = [tf.cast(member, tf.float32) for member in logits]
     if combination == "log_probabilities":
-        return tf.add_n(log_probs) / len(logits)
-    # Probabilities themselves would lose what float32 cannot hold, which a constraint may still ask for.
-    return functools.reduce(_log_of_sum, log_probs) - math.log(len(logits))
-
-
-def _log_softmax(logits: tf.Tensor) -> tf.Tensor:
-    """`tf.nn.log_softmax`; on a CPU softmax takes less than half its time, and only its largest entry is needed."""
-    largest = tf.reduce_max(tf.nn.softmax(logits), axis=-1, keepdims=True)
-    return logits - tf.reduce_max(logits, axis=-1, keepdims=True) + tf.math.log(largest)
-
-
-def _log_of_sum(log_probs: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """log(exp(log_probs) + exp(others)), in half the time that `tf.reduce_logsumexp` takes."""
-    return tf.maximum(log_probs, others) + tf.math.log1p(tf.exp(-tf.abs(log_probs - others)))
+        return tf.add_n(logits) / len(logits)  # what normalises each is a constant in each row
+    total = tf.add_n([tf.nn.softmax(member) for member in logits])  # --> [..., vocab]
+    return tf.math.log(tf.maximum(total, _SMALLEST_PROBABILITY))
 
 
 class Ensemble:

@@ -79,8 +79,6 @@ def test_combined_probabilities_are_those_of_the_members_logits(models, combinat
     assert logits.dtype == tf.float32
     expected = in_numpy([model(inputs, training=False).numpy() for model in models], combination)
     np.testing.assert_allclose(tf.nn.log_softmax(logits), expected, atol=1e-5)
-    if combination == "probabilities":
-        np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 def test_the_two_means_differ(models):
@@ -89,11 +87,12 @@ def test_the_two_means_differ(models):
     assert np.abs(one - other).max() > 0.01
 
 
-@every_combination
-def test_improbable_tokens_keep_their_order(combination):
-    logits = np.array([[0.0, -100.0, -200.0, -300.0]], np.float32)
-    found = combined_logits([logits, logits - 5], combination).numpy()
-    np.testing.assert_allclose(found, logits, atol=1e-4)
+def test_what_float32_cannot_hold_stays_finite():
+    logits = np.array([[0.0, -40.0, -80.0, -300.0]], np.float32)
+    one, other = (tf.nn.log_softmax(combined_logits([logits, logits - 5], name)).numpy() for name in COMBINATIONS)
+    np.testing.assert_allclose(one[:, :3], logits[:, :3], atol=1e-4)
+    assert -90 < one[0, 3] < -80
+    np.testing.assert_allclose(other, logits, atol=1e-4)
 
 
 @every_combination
@@ -144,7 +143,7 @@ def test_attention_is_the_members_mean():
     alike = [make_model(1), make_model(2)]
     inputs = {"source": SOURCE, "target": SOURCE}
     logits, attention = Ensemble(alike).logits_and_cross_attention(inputs)
-    np.testing.assert_allclose(logits, Ensemble(alike)(inputs), atol=1e-5)
+    np.testing.assert_allclose(logits, Ensemble(alike)(inputs), atol=1e-4)
     expected = np.mean([model.logits_and_cross_attention(inputs)[1] for model in alike], axis=0)
     np.testing.assert_allclose(attention, expected, atol=1e-6)
     explanation = translator_of(Ensemble(alike)).explain(["A man"], ["dogs"])[0]
