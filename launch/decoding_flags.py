@@ -5,6 +5,7 @@ import dataclasses
 import tensorflow as tf
 from absl import flags
 
+from t2t_keras.decoding.loading import Member
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.run import Run
 from t2t_keras.streams import share_out_cores
@@ -14,6 +15,12 @@ _RUN = "; default: the run's own setting."
 MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory (required).", required=True)
 CHECKPOINT = flags.DEFINE_string(
     "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
+)
+ENSEMBLE = flags.DEFINE_multi_string(
+    "ensemble", [], "Another run of the same vocabulary that decodes along, MODEL_DIR or MODEL_DIR@CHECKPOINT."
+)
+ENSEMBLE_MEAN = flags.DEFINE_enum(
+    "ensemble_mean", "probabilities", ["probabilities", "log_probabilities"], "What is averaged over an ensemble."
 )
 _SETTINGS = (
     flags.DEFINE_integer("beam_size", None, "Hypotheses kept a sentence; 1 is greedy search" + _RUN),
@@ -27,13 +34,16 @@ _SETTINGS = (
 
 
 def load_translator() -> Translator:
-    """The translator of the run, with the settings of the flags.
+    """The translator of the run, or of the ensemble with it, with the settings of the flags.
 
     Raises:
-        InputError: no such run or checkpoint, or a setting out of range.
+        InputError: no such run or checkpoint, members that do not go together, or a setting out of range.
     """
     if not tf.config.list_physical_devices("GPU"):
         share_out_cores()
     given = {flag.name: flag.value for flag in _SETTINGS if flag.value is not None}
     config = dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given)
-    return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config)
+    if not ENSEMBLE.value:
+        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config)
+    members = [Member(MODEL_DIR.value, CHECKPOINT.value), *map(Member.parse, ENSEMBLE.value)]
+    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config)

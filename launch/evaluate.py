@@ -106,6 +106,8 @@ def _settings(translator: Translator) -> dict[str, Any]:
     return {
         "model_dir": decoding_flags.MODEL_DIR.value,
         "checkpoint": decoding_flags.CHECKPOINT.value,
+        "ensemble": decoding_flags.ENSEMBLE.value,
+        "ensemble_mean": decoding_flags.ENSEMBLE_MEAN.value if decoding_flags.ENSEMBLE.value else None,
         "split": _SPLIT.value,
         "source": _SOURCE.value,
         "reference": _REFERENCE.value,

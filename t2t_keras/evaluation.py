@@ -22,8 +22,9 @@ import tensorflow as tf
 from t2t_keras.config import EOS_ID
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.data.writing import replacing
+from t2t_keras.decoding.batches import Progress, length_batches, padded
 from t2t_keras.decoding.forced import token_log_probs_function
-from t2t_keras.decoding.translator import Progress, Translator, length_batches, padded
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 
 # A reference's tokens beyond this many are not counted: attention over them would need too much memory.

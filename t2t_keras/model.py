@@ -169,14 +169,37 @@ class Transformer(keras.Model):
         Returns:
             float [batch, target_len, d_model].
         """
-        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the start symbol is id 0
-        x = self.target_positions(self.target_embedding(shifted))  # --> [batch, target_len, d_model]
-        x = self.target_dropout(x, seed=fold_in(seed, 0), training=training)
-        # Padding follows the tokens, so the causal mask alone hides it from them.
-        causal = causal_mask(ops.shape(target)[1])
-        masks = (causal, padding_mask(source))
+        x = self.target_dropout(self._embedded_targets(target), seed=fold_in(seed, 0), training=training)
+        masks = self._decoder_masks(target, source)
         rows = token_rows(target) if skip_padding else None
         return self.decoder(x, memory, *masks, seed=fold_in(seed, 1), token_rows=rows, training=training)
+
+    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The call's result without dropout, and how the targets attend to the source (3.2.3).
+
+        Row t of the attention is the pass that predicts target t, in which target t - 1 is the newest known.
+
+        Args:
+            inputs: as in the call.
+
+        Returns:
+            Logits, float32 [batch, target_len, vocab], and attention weights, float32
+            [batch, layers, heads, target_len, source_len]: over the source, they add up to 1, with 0 for padding.
+        """
+        source, target = inputs["source"], inputs["target"]
+        x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
+        states, weights = self.decoder.states_and_cross_attention(x, self.encode(source), *masks)
+        return self.output_embedding.logits(states), ops.cast(weights, "float32")
+
+    def _embedded_targets(self, target: Tensor) -> Tensor:
+        """Targets, shifted right, with positions: float [batch, target_len, d_model]."""
+        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the start symbol is id 0
+        return self.target_positions(self.target_embedding(shifted))
+
+    def _decoder_masks(self, target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the decoder's self-attention and of its attention to the memory."""
+        # Padding follows the tokens, so the causal mask alone hides it from them.
+        return causal_mask(ops.shape(target)[1]), padding_mask(source)
 
     def start_cache(self, source: Tensor, memory: Tensor, beam_size: int) -> dict[str, Any]:
         """What `decode_step` needs besides the tokens, before the first of them.

@@ -103,6 +103,26 @@ def test_skipping_padding_changes_no_token(changes):
         assert np.abs(skipped - expected)[TARGET == 0].max() > 1e-4
 
 
+@every_option
+def test_attention_out_comes_with_the_logits_of_the_call(changes):
+    """Inside a graph too, with shapes unknown; it tells layers and heads apart, and hides padding."""
+    model = make(changes)
+    compiled = tf.function(
+        model.logits_and_cross_attention,
+        input_signature=[dict.fromkeys(("source", "target"), tf.TensorSpec([None, None], tf.int32))],
+    )
+    batch = {"source": tf.constant(SOURCE), "target": tf.constant(TARGET)}
+    for found in (model.logits_and_cross_attention, compiled):
+        logits, attention = (np.array(values) for values in found(batch))
+        np.testing.assert_allclose(logits, logits_of(model), atol=1e-5)
+        heads = model.config.num_heads
+        assert attention.shape == (2, 2, heads, 5, 6) and attention.dtype == np.float32
+        np.testing.assert_allclose(attention.sum(-1), 1.0, rtol=1e-5)
+        assert np.all(attention[0, ..., 4:] == 0) and np.all(attention[1] > 0)
+        assert np.abs(attention[:, 0] - attention[:, 1]).max() > 1e-3
+        assert np.abs(attention[:, :, 0] - attention[:, :, 1]).max() > 1e-3
+
+
 def test_every_source_token_matters():
     model = make()
     logits = logits_of(model)
@@ -234,6 +254,11 @@ def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     exact = logits_of(model)
     assert np.abs(np.array(logits) - exact).max() < 0.05 * np.abs(exact).max()
+    (_, found), (_, expected) = (
+        m.logits_and_cross_attention({"source": SOURCE, "target": TARGET}) for m in (mixed, model)
+    )
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    np.testing.assert_allclose(found, expected, atol=0.05)
     assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
 
 

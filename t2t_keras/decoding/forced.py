@@ -1,13 +1,18 @@
 """The probability that a model gives to translations that somebody else made (forced decoding)."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import PAD_ID
+from t2t_keras.decoding.batches import Progress, length_batches, padded
+from t2t_keras.errors import InputError
+
+# Most tokens, end symbol included, of a side that is scored: it cannot be cut in parts as a source can.
+MAX_SCORED_LENGTH = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +47,65 @@ def token_log_probs_function(model: Any) -> Callable[[np.ndarray, np.ndarray], t
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
     def token_log_probs(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         logits = tf.cast(model({"source": source, "target": target}, training=False), tf.float32)
-        found = tf.gather(logits, target, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
-        return tf.where(target == PAD_ID, 0.0, found)  # --> [batch, target_len]
+        return target_log_probs(logits, target)
 
     return token_log_probs
+
+
+def target_log_probs(logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    """The log-probability of each target token.
+
+    Args:
+        logits: float32 [batch, target_len, vocab], to be normalised.
+        target: int [batch, target_len].
+
+    Returns:
+        float32 [batch, target_len], 0 where there is padding.
+    """
+    found = tf.gather(logits, target, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
+    return tf.where(target == PAD_ID, 0.0, found)  # --> [batch, target_len]
+
+
+def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
+    """Refuses what cannot be scored.
+
+    Args:
+        sources: token ids of every line, end symbol included.
+        targets: those of its translation.
+
+    Raises:
+        InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
+    """
+    if len(sources) != len(targets):
+        raise InputError(f"{len(sources):,} lines, but {len(targets):,} translations to score")
+    for side, rows in (("source", sources), ("translation", targets)):
+        for number, ids in enumerate(rows, start=1):
+            if len(ids) > MAX_SCORED_LENGTH:
+                limit = f"at most {MAX_SCORED_LENGTH:,} can be scored"
+                raise InputError(f"line {number:,}: the {side} has {len(ids):,} tokens; {limit}")
+
+
+def pair_batches(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    tokens_per_batch: int,
+    on_progress: Progress | None = None,
+) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
+    """Pairs of similar length, longest first.
+
+    Args:
+        sources: token ids of every line, end symbol included.
+        targets: those of its translation.
+        tokens_per_batch: most pairs times tokens of their longest side.
+        on_progress: called when a batch is done with.
+
+    Yields:
+        Which lines these are, and their padded sources, int32 [batch, source_len], and targets.
+    """
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    done = 0
+    for rows in length_batches(lengths, tokens_per_batch):
+        yield rows, padded([sources[row] for row in rows]), padded([targets[row] for row in rows])
+        done += len(rows)
+        if on_progress is not None:
+            on_progress(done, len(lengths))

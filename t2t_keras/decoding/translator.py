@@ -4,27 +4,24 @@ import concurrent.futures
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras import run
 from t2t_keras.config import EOS_ID, PAD_ID, DecodeConfig
 from t2t_keras.data.cleaning import repair
 from t2t_keras.data.tokenizer import Tokenizer
+from t2t_keras.decoding import loading
+from t2t_keras.decoding.batches import Progress, length_batches, padded
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
-from t2t_keras.decoding.forced import ForcedScore, token_log_probs_function
+from t2t_keras.decoding.ensemble import Combination
+from t2t_keras.decoding.explain import Explanation, explanation_function
+from t2t_keras.decoding.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.decoding.scoring import normalised_score
 from t2t_keras.decoding.splitting import split_text
-from t2t_keras.errors import InputError
 from t2t_keras.streams import num_streams
-
-# Most tokens, end symbol included, of a side that is scored: it cannot be cut in parts as a source can.
-MAX_SCORED_LENGTH = 1024
-
-Progress = Callable[[int, int], None]
 
 
 class StepModel(Protocol):
@@ -96,6 +93,7 @@ class Translator:
         signature = [tf.TensorSpec([None, None], tf.int32, name="source_ids")]
         self._compiled_search = tf.function(self._search, input_signature=signature, autograph=False)
         self._token_log_probs = token_log_probs_function(model)
+        self._explained = explanation_function(model)
 
     @classmethod
     def load(
@@ -111,15 +109,34 @@ class Translator:
         Raises:
             InputError: no run there, no such checkpoint, or a vocabulary that does not fit.
         """
-        model, run_config, vocab_path = run.load_model(model_dir, checkpoint)
-        tokenizer = Tokenizer.load(vocab_path)
-        if tokenizer.vocab_size != run_config.model.vocab_size:
-            raise InputError(
-                f"{vocab_path} has {tokenizer.vocab_size} entries, the model of {model_dir} expects "
-                f"{run_config.model.vocab_size}"
-            )
-        data = run_config.data
-        return cls(tokenizer, model, config or run_config.decode, data.lowercase, max(2, data.max_length))
+        return cls._of(loading.load_run(model_dir, checkpoint), config)
+
+    @classmethod
+    def load_ensemble(
+        cls,
+        members: Sequence[loading.Member],
+        combination: Combination = "probabilities",
+        config: DecodeConfig | None = None,
+    ) -> "Translator":
+        """The translator of several runs, or of several checkpoints, whose predictions are averaged.
+
+        Args:
+            members: pairs of a run's directory and a checkpoint, as `load` takes them; a `loading.Member` is one.
+            combination: "probabilities" or "log_probabilities", what is averaged.
+            config: None means what the first run's `config.json` says.
+
+        Raises:
+            InputError: a member cannot be loaded, or does not go with the first: another vocabulary, or trained
+                on text of another case.
+            ValueError: no member, or an unknown combination.
+        """
+        return cls._of(loading.load_ensemble(members, combination), config)
+
+    @classmethod
+    def _of(cls, loaded: loading.Loaded, config: DecodeConfig | None) -> "Translator":
+        data = loaded.config.data
+        settings = (config or loaded.config.decode, data.lowercase, max(2, data.max_length))
+        return cls(loaded.tokenizer, loaded.model, *settings)
 
     def translate(self, lines: Iterable[str], on_progress: Progress | None = None) -> list[Translation]:
         """Translates lines, all at once in memory.
@@ -170,29 +187,48 @@ class Translator:
         Raises:
             InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
         """
-        if len(lines) != len(translations):
-            raise InputError(f"{len(lines):,} lines, but {len(translations):,} translations to score")
-        sides = {
-            side: [[*ids, EOS_ID] for _, ids in self._encoded(texts)]
-            for side, texts in (("source", lines), ("translation", translations))
-        }
-        for side, rows in sides.items():
-            for number, ids in enumerate(rows, start=1):
-                if len(ids) > MAX_SCORED_LENGTH:
-                    limit = f"at most {MAX_SCORED_LENGTH:,} can be scored"
-                    raise InputError(f"line {number:,}: the {side} has {len(ids):,} tokens; {limit}")
-        sources, targets = sides.values()
+        sources, targets = self._encoded_pairs(lines, translations)
         scores: list[ForcedScore | None] = [None] * len(lines)
-        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        done = 0
-        for rows in length_batches(lengths, self.config.tokens_per_batch):
-            found = self._token_log_probs(*(padded([side[row] for row in rows]) for side in (sources, targets)))
-            for row, log_probs in zip(rows, found.numpy(), strict=True):
+        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
+            for row, log_probs in zip(rows, self._token_log_probs(*batch).numpy(), strict=True):
                 scores[row] = self._forced_score(targets[row], log_probs[: len(targets[row])])
-            done += len(rows)
-            if on_progress is not None:
-                on_progress(done, len(lines))
         return scores
+
+    def explain(
+        self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
+    ) -> list[Explanation]:
+        """How translations come from their sources: attention, word alignment, and each token's probability.
+
+        Takes the place of `score`, with the same probabilities, where attention is
+        asked for as well. All that is returned is held in memory: layers * heads *
+        source tokens * target tokens * 4 bytes a line.
+
+        Args:
+            lines: the sources.
+            translations: one a line, made by the search or by anybody.
+            on_progress: called after each batch with how many lines are done, and how many there are.
+
+        Raises:
+            InputError: as of `score`; or an ensemble whose members differ in layers or heads.
+            ValueError: the model does not give its attention out.
+        """
+        if not hasattr(self.model, "logits_and_cross_attention"):
+            raise ValueError(f"model must have logits_and_cross_attention, {type(self.model).__name__} has not")
+        sources, targets = self._encoded_pairs(lines, translations)
+        explanations: list[Explanation | None] = [None] * len(lines)
+        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
+            for row, *found in zip(rows, *(values.numpy() for values in self._explained(*batch)), strict=True):
+                pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
+                explanations[row] = Explanation.of(*pieces, *found)
+        return explanations
+
+    def _encoded_pairs(
+        self, lines: Sequence[str], translations: Sequence[str]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """The token ids of both sides of given translations, end symbols included."""
+        sources, targets = ([[*ids, EOS_ID] for _, ids in self._encoded(side)] for side in (lines, translations))
+        check_pairs(sources, targets)
+        return sources, targets
 
     def _forced_score(self, target: list[int], log_probs: np.ndarray) -> ForcedScore:
         total = float(log_probs.sum(dtype=np.float64))
@@ -276,34 +312,6 @@ class Translator:
             Translation(repair(text), float(score), float(log_prob), int(length), 1)
             for text, score, log_prob, length in numbers
         ]
-
-
-def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:
-    """Groups items of similar length, longest first.
-
-    Args:
-        lengths: of each item.
-        tokens_per_batch: most that a batch's items times the longest of them may be; one item always fits.
-
-    Yields:
-        The indices of a batch's items.
-    """
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > tokens_per_batch:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
-
-
-def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Token ids of different lengths as one int32 array [rows, longest], filled up with padding."""
-    array = np.full((len(rows), max(map(len, rows), default=0)), PAD_ID, np.int32)
-    for index, row in enumerate(rows):
-        array[index, : len(row)] = row
-    return array
 
 
 def _joined(parts: Sequence[Translation]) -> Translation:

@@ -133,14 +133,32 @@ class MultiHeadAttention(keras.layers.Layer):
         seed: Tensor | None = None,
     ) -> Tensor:
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
-        bias = mask_bias(attention_mask, queries.dtype)
-        bias = None if bias is None else _heads_first(bias)
-        weights = _weights_of_scaled(queries, keys, bias)  # --> [heads, batch, query_len, key_len]
+        weights = self._heads_first_weights(queries, keys, attention_mask)  # --> [heads, batch, query_len, key_len]
         heads = ops.matmul(self.dropout(weights, seed=seed), values)  # --> [heads, batch, query_len, d_value]
         batch, query_len, _ = ops.shape(query)
         heads = ops.reshape(heads, (self.num_heads, batch * query_len, self.d_value))
         concatenated = ops.reshape(ops.transpose(heads, (1, 0, 2)), (batch, query_len, self.num_heads * self.d_value))
         return kernels.linear(concatenated, self.output_kernel, self.output_bias)
+
+    def attention_weights(self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """What the call weighs the memory's values by, without dropout; for people to look at.
+
+        Args:
+            query: float [batch, query_len, d_model].
+            memory: float [batch, key_len, d_model].
+            attention_mask: as in the call.
+
+        Returns:
+            float [batch, heads, query_len, key_len]; each query's add up to 1.
+        """
+        (queries,) = self._heads(query, self._query_projection())  # --> [heads, batch, query_len, d_key]
+        (keys,) = self._heads(memory, (self.key_kernel, self.key_bias, self.d_key))
+        return ops.swapaxes(self._heads_first_weights(queries, keys, attention_mask), 0, 1)
+
+    def _heads_first_weights(self, queries: Tensor, keys: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """[heads, batch, query_len, key_len], from scaled queries and keys of `_heads` and a mask of the call."""
+        bias = mask_bias(attention_mask, queries.dtype)
+        return _weights_of_scaled(queries, keys, None if bias is None else _heads_first(bias))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of a sequence, which a decoder computes once a sentence.

@@ -109,6 +109,34 @@ class DecoderLayer(keras.layers.Layer):
         x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
         return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4))
 
+    def cross_attention_weights(
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """How the call attends to the memory, without dropout.
+
+        Computes the self-attention once more, so that the call need not know of it.
+
+        Args:
+            inputs: as in the call, as are all others.
+            memory: float [batch, source_len, d_model].
+            self_attention_mask: see the call.
+            cross_attention_mask: see the call.
+
+        Returns:
+            float [batch, heads, target_len, source_len].
+        """
+
+        def self_attention(x: Tensor) -> Tensor:
+            return self.self_attention(x, x, self_attention_mask, training=False)
+
+        x = self.self_attention_residual(inputs, sublayer=self_attention, training=False)
+        query = self.cross_attention_residual.sublayer_inputs(x)
+        return self.cross_attention.attention_weights(query, memory, cross_attention_mask)
+
     def step(
         self,
         inputs: Tensor,
@@ -211,6 +239,31 @@ class Decoder(keras.layers.Layer):
             masks = (self_attention_mask, cross_attention_mask)
             x = layer(x, memory, *masks, seed=fold_in(seed, index), token_rows=token_rows)
         return x if self.final_norm is None else self.final_norm(x)
+
+    def states_and_cross_attention(
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """What the call returns without dropout, and how every layer attended to the memory.
+
+        Args:
+            inputs: as in the call, as are all others.
+            memory: float [batch, source_len, d_model].
+            self_attention_mask: see the call.
+            cross_attention_mask: see the call.
+
+        Returns:
+            float [batch, target_len, d_model], and float [batch, layers, heads, target_len, source_len].
+        """
+        masks = (self_attention_mask, cross_attention_mask)
+        x, weights = inputs, []
+        for layer in self.layers:
+            weights.append(layer.cross_attention_weights(x, memory, *masks))
+            x = layer(x, memory, *masks, training=False)
+        return (x if self.final_norm is None else self.final_norm(x)), ops.stack(weights, axis=1)
 
     def start_cache(self, memory: Tensor) -> dict[str, list[dict[str, Tensor | None]]]:
         """What `step` needs besides its inputs.

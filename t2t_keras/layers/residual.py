@@ -50,9 +50,12 @@ class Residual(keras.layers.Layer):
         self.norm.build(input_shape)
 
     def call(self, inputs: Tensor, sublayer: Callable[[Tensor], Tensor], seed: Tensor | None = None) -> Tensor:
-        if self.norm_position == "post":
-            return self.norm(inputs + self.dropout(sublayer(inputs), seed=seed))
-        return inputs + self.dropout(sublayer(self.norm(inputs)), seed=seed)
+        outputs = inputs + self.dropout(sublayer(self.sublayer_inputs(inputs)), seed=seed)
+        return self.norm(outputs) if self.norm_position == "post" else outputs
+
+    def sublayer_inputs(self, inputs: Tensor) -> Tensor:
+        """What the sub-layer is given: the inputs, normalised when pre-norm."""
+        return inputs if self.norm_position == "post" else self.norm(inputs)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape

@@ -12,9 +12,10 @@ import tiny
 
 from t2t_keras import evaluation
 from t2t_keras.config import EOS_ID, DecodeConfig
-from t2t_keras.decoding import translator as module
+from t2t_keras.decoding import forced
+from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.forced import token_log_probs_function
-from t2t_keras.decoding.translator import Translator, padded
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 
 
@@ -64,6 +65,6 @@ def test_nothing_to_score():
 def test_bad_input_is_named(monkeypatch):
     with pytest.raises(InputError, match="2 lines, but 1 translations"):
         make().score(["a", "b"], ["a"])
-    monkeypatch.setattr(module, "MAX_SCORED_LENGTH", 5)
+    monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 2: the translation has .* tokens; at most 5 can be scored"):
         make().score(["a", "b"], ["a", tiny.SENTENCES[0]])

@@ -13,7 +13,8 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 import tiny
 
 from t2t_keras.config import EOS_ID, DecodeConfig
-from t2t_keras.decoding.translator import Translation, Translator, length_batches, padded
+from t2t_keras.decoding.batches import length_batches, padded
+from t2t_keras.decoding.translator import Translation, Translator
 from t2t_keras.errors import InputError
 
 

@@ -34,10 +34,14 @@ def results(folder):
         "pipe": (run, ODD_LINES),
         "files": ([*run, f"--input={folder / 'in.gz'}", f"--output={folder / 'out.txt'}"], b""),
         "chunks": ([*run, "--chunk_lines=2", "--beam_size=2"], ODD_LINES),
+        "ensemble": ([*run, f"--ensemble={folder / 'run'}", f"--ensemble={folder / 'run'}@1"], ODD_LINES),
+        "geometric": ([*run, f"--ensemble={folder / 'run'}", "--ensemble_mean=log_probabilities"], ODD_LINES),
         "empty": (run, b""),
         "invalid": ([*run, f"--output={folder / 'never.txt'}"], b"A man\nA d\xffg\nA man\n"),
         "no_run": (["--model_dir=/nowhere"], b"A man\n"),
         "no_checkpoint": ([*run, "--checkpoint=77"], b"A man\n"),
+        "no_member": ([*run, "--ensemble=/nowhere@best"], b"A man\n"),
+        "bad_member": ([*run, "--ensemble=@best"], b"A man\n"),
         "no_input": ([*run, "--input=/nowhere/in.txt"], b""),
         "no_output": ([*run, "--output=/nowhere/out.txt"], b""),
         "bad_beam": ([*run, "--beam_size=0"], b""),
@@ -65,6 +69,11 @@ def test_chunks_do_not_matter(results):
     assert results["chunks"][1] == results["pipe"][1]
 
 
+@pytest.mark.parametrize("name", ["ensemble", "geometric"])
+def test_a_run_with_itself_is_the_run(results, name):
+    assert results[name] == results["pipe"]
+
+
 def test_nothing_in_nothing_out(results):
     assert results["empty"] == (0, "", "")
 
@@ -75,6 +84,8 @@ def test_nothing_in_nothing_out(results):
         ("invalid", ["standard input, line 2", "UTF-8"]),
         ("no_run", ["/nowhere"]),
         ("no_checkpoint", ["77"]),
+        ("no_member", ["/nowhere"]),
+        ("bad_member", ["'@best'", "MODEL_DIR@CHECKPOINT"]),
         ("no_input", ["/nowhere/in.txt"]),
         ("no_output", ["/nowhere/", "out.txt"]),
         ("bad_beam", ["beam_size", "0"]),

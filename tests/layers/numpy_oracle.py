@@ -30,20 +30,30 @@ def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: n
 
 def multi_head_attention(layer, query: np.ndarray, memory: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Section 3.2.2 with a `MultiHeadAttention` layer's weights; mask is bool [batch, query_len, key_len]."""
-
-    def projected(x: np.ndarray, name: str) -> np.ndarray:
-        kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
-        return x @ numbers(kernel) + (0.0 if bias is None else numbers(bias))
-
     outputs = []
     for sentence_query, sentence_memory, sentence_mask in zip(query, memory, mask, strict=True):
         queries, keys, values = (
-            np.split(projected(x, name), layer.num_heads, axis=-1)
+            np.split(_projected(layer, x, name), layer.num_heads, axis=-1)
             for x, name in ((sentence_query, "query"), (sentence_memory, "key"), (sentence_memory, "value"))
         )
         heads = [attention(q, k, v, sentence_mask) for q, k, v in zip(queries, keys, values, strict=True)]
-        outputs.append(projected(np.concatenate(heads, axis=-1), "output"))
+        outputs.append(_projected(layer, np.concatenate(heads, axis=-1), "output"))
     return np.stack(outputs)
+
+
+def attention_weights(layer, query: np.ndarray, memory: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The weights within `multi_head_attention`, [batch, heads, query_len, key_len]: what unit vectors are mixed to."""
+    values, batch = np.eye(memory.shape[1]), []
+    for sentence_query, sentence_memory, sentence_mask in zip(query, memory, mask, strict=True):
+        queries = np.split(_projected(layer, sentence_query, "query"), layer.num_heads, axis=-1)
+        keys = np.split(_projected(layer, sentence_memory, "key"), layer.num_heads, axis=-1)
+        batch.append([attention(q, k, values, sentence_mask) for q, k in zip(queries, keys, strict=True)])
+    return np.array(batch)
+
+
+def _projected(layer, x: np.ndarray, name: str) -> np.ndarray:
+    kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
+    return x @ numbers(kernel) + (0.0 if bias is None else numbers(bias))
 
 
 def layer_norm(layer, x: np.ndarray) -> np.ndarray:
@@ -63,17 +73,22 @@ def add_and_norm(residual, x: np.ndarray, sublayer) -> np.ndarray:
     return x + sublayer(layer_norm(residual.norm, x))
 
 
+def self_attended(layer, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """A layer's first sub-layer; mask is bool [batch, length, length]."""
+    return add_and_norm(
+        layer.self_attention_residual, x, lambda y: multi_head_attention(layer.self_attention, y, y, mask)
+    )
+
+
 def encoder_layer(layer, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The left half of Figure 1; mask is bool [batch, source_len, source_len]."""
-    x = add_and_norm(layer.self_attention_residual, x, lambda y: multi_head_attention(layer.self_attention, y, y, mask))
+    x = self_attended(layer, x, mask)
     return add_and_norm(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
 
 
 def decoder_layer(layer, x: np.ndarray, memory: np.ndarray, self_mask: np.ndarray, cross_mask: np.ndarray):
     """The right half of Figure 1; masks are bool [batch, target_len, key_len]."""
-    x = add_and_norm(
-        layer.self_attention_residual, x, lambda y: multi_head_attention(layer.self_attention, y, y, self_mask)
-    )
+    x = self_attended(layer, x, self_mask)
     x = add_and_norm(
         layer.cross_attention_residual,
         x,

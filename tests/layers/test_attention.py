@@ -60,6 +60,27 @@ def test_multi_head_attention_equals_the_formula(rng, num_heads, d_key, d_value,
     np.testing.assert_allclose(outputs, expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_weights_are_those_that_the_call_takes(rng, use_bias):
+    query, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 5, 6))
+    mask = rng.random((2, 4, 5)) < 0.6
+    mask[..., 0] = True
+    layer = MultiHeadAttention(3, 4, 5, dropout_rate=0.5, use_bias=use_bias)
+    layer.build((None, None, 8), (None, None, 6))
+    numpy_oracle.randomise(layer, rng)
+    query32, memory32 = (ops.convert_to_tensor(x, "float32") for x in (query, memory))
+    weights = layer.attention_weights(query32, memory32, mask[:, None])
+    expected = numpy_oracle.attention_weights(layer, query, memory, mask)
+    assert tuple(weights.shape) == expected.shape == (2, 3, 4, 5)
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    assert np.all(np.array(weights)[~np.broadcast_to(mask[:, None], weights.shape)] == 0)
+    _, values = layer.project_memory(memory32)
+    heads = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))  # --> [batch, query_len, heads, d_value]
+    outputs = ops.matmul(ops.reshape(heads, (2, 4, 15)), layer.output_kernel)
+    outputs = outputs if layer.output_bias is None else outputs + layer.output_bias
+    np.testing.assert_allclose(outputs, layer(query32, memory32, mask[:, None]), atol=1e-5)
+
+
 @pytest.mark.parametrize("d_value", [None, 3])
 def test_self_attention_equals_the_formula(rng, d_value):
     """The same tensor as query and memory may take another way through the layer."""

@@ -22,6 +22,7 @@ def check(results: dict) -> None:
     for losses in (copier["loss"], transformer["loss"]):
         assert losses[-1] < losses[0] - 0.4
     assert transformer["cache_error"] < 1e-5
+    assert transformer["attention_error"] < 1e-5
     assert results["dropout"]["zeros"] == pytest.approx(0.3, abs=MARGIN)
     assert results["dropout"]["mean"] == pytest.approx(1.0, abs=MARGIN)
     assert results["dropout"]["agreement_of_equal_seeds"] == 1.0

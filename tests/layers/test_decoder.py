@@ -42,6 +42,30 @@ def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_pos
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
+def test_attention_out_is_that_of_the_call_and_changes_nothing(rng, norm_position):
+    decoder = Decoder(2, {**SIZES, "norm_position": norm_position, "dropout_rate": 0.5, "attention_dropout_rate": 0.5})
+    decoder.build((None, None, 8), (None, None, 8))
+    numpy_oracle.randomise(decoder, rng)
+    x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 8))
+    mask = np.array([[True, True, False], [True, True, True]])
+    inputs = (x.astype("float32"), memory.astype("float32"), causal_mask(4), mask[:, None, None])
+    states, weights = decoder.states_and_cross_attention(*inputs)
+    np.testing.assert_allclose(states, decoder(*inputs), atol=1e-6)
+
+    causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 4, 4))
+    cross, expected = np.repeat(mask[:, None], 4, 1), []
+    for layer in decoder.layers:
+        query = numpy_oracle.self_attended(layer, x, causal)
+        if norm_position == "pre":
+            query = numpy_oracle.layer_norm(layer.cross_attention_residual.norm, query)
+        expected.append(numpy_oracle.attention_weights(layer.cross_attention, query, memory, cross))
+        x = numpy_oracle.decoder_layer(layer, x, memory, causal, cross)
+    np.testing.assert_allclose(weights, np.stack(expected, 1), atol=1e-4)
+    np.testing.assert_allclose(np.array(weights).sum(-1), 1.0, rtol=1e-5)
+    assert np.all(np.array(weights)[0, ..., 2] == 0)
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_later_positions_change_nothing_before_them(rng, norm_position):
     decoder = Decoder(2, {**SIZES, "norm_position": norm_position})
     x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (6, 3))

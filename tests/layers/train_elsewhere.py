@@ -71,7 +71,7 @@ def train_copier(tokens: np.ndarray) -> dict[str, float]:
 
 
 def train_transformer(tokens: np.ndarray) -> dict[str, float]:
-    """Also decodes with the cache what was decoded at once."""
+    """Also decodes with the cache what was decoded at once, and once more with attention out."""
     sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
     model = Transformer(ModelConfig(vocab_size=VOCAB, **sizes, attention_dropout_rate=0.1, relu_dropout_rate=0.1))
     model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
@@ -85,7 +85,9 @@ def train_transformer(tokens: np.ndarray) -> dict[str, float]:
         logits, cache = model.decode_step(ops.convert_to_tensor(previous), cache)
         error = max(error, float(np.abs(ops.convert_to_numpy(logits) - expected[:, position]).max()))
         previous = tokens[:3, position]
-    return {"loss": losses, "cache_error": error}
+    logits, attention = (ops.convert_to_numpy(values) for values in model.logits_and_cross_attention(few))
+    attention_error = max(np.abs(logits - expected).max(), np.abs(attention.sum(-1) - 1.0).max())
+    return {"loss": losses, "cache_error": error, "attention_error": float(attention_error)}
 
 
 def dropout_statistics() -> dict[str, float]:

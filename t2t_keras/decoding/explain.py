@@ -1,0 +1,128 @@
+"""Where a translation comes from: what every target token attended to, and the word alignment read from it."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.forced import target_log_probs
+
+_WORD_START = "▁"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Explanation:
+    """One translation, token by token.
+
+    Attributes:
+        source_pieces: the source's tokens, the end symbol last.
+        target_pieces: the translation's tokens, the end symbol last.
+        token_log_probs: the log-probability of each of them, given those before it.
+        attention: float32 [layers, heads, target_len, source_len], which source tokens the decoder attended to
+            while it predicted each target token; each row adds up to 1.
+    """
+
+    source_pieces: tuple[str, ...]
+    target_pieces: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+    attention: np.ndarray
+
+    @classmethod
+    def of(
+        cls, source_pieces: Sequence[str], target_pieces: Sequence[str], log_probs: np.ndarray, attention: np.ndarray
+    ) -> "Explanation":
+        """What a batch's padded row says of one translation.
+
+        Args:
+            source_pieces: end symbol included.
+            target_pieces: end symbol included.
+            log_probs: float32 [padded target_len].
+            attention: float32 [layers, heads, padded target_len, padded source_len].
+        """
+        source_len, target_len = len(source_pieces), len(target_pieces)
+        own = attention[:, :, :target_len, :source_len].copy()  # a view would keep the whole batch in memory
+        return cls(tuple(source_pieces), tuple(target_pieces), tuple(map(float, log_probs[:target_len])), own)
+
+    def alignment(self, layer: int | None = None) -> list[tuple[int, int]]:
+        """For each target token the source token with the most attention, on average over the heads.
+
+        Args:
+            layer: which decoder layer's attention, counted from 0, or from the end when negative. None means the
+                last but one: of two English-German models of four layers it agreed best with the links on which
+                IBM model 1 agrees with itself in both directions, and had the most weight near the diagonal.
+
+        Returns:
+            Pairs (source position, target position), from 0, one a target token; end symbols take no part.
+
+        Raises:
+            ValueError: no such layer.
+
+        Reference:
+            Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019, who found the
+            same for six layers.
+        """
+        return _links(self._weights(layer))
+
+    def word_alignment(self, layer: int | None = None) -> str:
+        """For each target word the source word with the most attention, as the programs of the field write it.
+
+        Words are what blanks separate in the texts, as they were given to the
+        tokenizer. A source word has the attention of all its tokens, a target word
+        that which its tokens have on average.
+
+        Args:
+            layer: as in `alignment`.
+
+        Returns:
+            Pairs SOURCE-TARGET, from 0, one a target word, in their order: "0-0 2-1 1-2".
+
+        Raises:
+            ValueError: no such layer.
+        """
+        weights = self._weights(layer)
+        for axis, pieces in enumerate((self.target_pieces, self.source_pieces)):
+            starts = word_starts(pieces[:-1])
+            weights = np.add.reduceat(weights, starts, axis) if starts else weights  # --> [target_len, source_len]
+        return " ".join(f"{source}-{target}" for source, target in _links(weights))
+
+    def _weights(self, layer: int | None) -> np.ndarray:
+        """A layer's attention without the end symbols, the mean over its heads: [target_len - 1, source_len - 1]."""
+        num_layers = len(self.attention)
+        layer = max(num_layers - 2, 0) if layer is None else layer
+        if not -num_layers <= layer < num_layers:
+            raise ValueError(f"layer must be in [{-num_layers}, {num_layers}), got {layer}")
+        return self.attention[layer, :, :-1, :-1].mean(axis=0)
+
+
+def word_starts(pieces: Sequence[str]) -> list[int]:
+    """The positions of the tokens that begin a word, of a sentence's tokens without the end symbol."""
+    return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(_WORD_START)]
+
+
+def explanation_function(model: Any) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, tf.Tensor]]:
+    """A compiled function that gives each target token's log-probability, and the attention.
+
+    Args:
+        model: has `Transformer.logits_and_cross_attention`.
+
+    Returns:
+        A function of source ids, int32 [batch, source_len], and target ids, int32 [batch, target_len], both padded
+        with 0, that gives float32 [batch, target_len], as `token_log_probs_function` does, and float32
+        [batch, layers, heads, target_len, source_len].
+    """
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
+    def explained(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        logits, attention = model.logits_and_cross_attention({"source": source, "target": target})
+        return target_log_probs(logits, target), attention
+
+    return explained
+
+
+def _links(weights: np.ndarray) -> list[tuple[int, int]]:
+    """(source, target) for each target, from float [target_len, source_len]; none where there is no source."""
+    if not weights.shape[1]:
+        return []
+    return [(int(source), target) for target, source in enumerate(weights.argmax(1))]
