@@ -127,9 +127,9 @@ def constrained_candidates(
     flat = tf.reshape(log_probs + bias, [-1, vocab])
     best, best_ids = top_k(flat, min(2 * beam, vocab))
     phrase_ids = tf.reshape(found.next_ids, [tf.shape(flat)[0], -1])  # --> [N, phrases * phrase_len]
-    phrase_log_probs = tf.gather(flat, tf.maximum(phrase_ids, 0), batch_dims=1)
+    phrase_log_probs = tf.gather(flat, tf.maximum(phrase_ids, PAD_ID), batch_dims=1)
     phrase_log_probs = tf.where(_is_new(phrase_ids, best_ids), phrase_log_probs, DEAD)
-    ids = tf.concat([best_ids, phrase_ids], axis=1)  # --> [N, tokens]
+    ids = tf.concat([best_ids, tf.maximum(phrase_ids, PAD_ID)], axis=1)  # --> [N, tokens]
     shape = [-1, beam, tf.shape(ids)[1]]
     ids, own = tf.reshape(ids, shape), tf.reshape(tf.concat([best, phrase_log_probs], axis=1), shape)
 

@@ -47,7 +47,7 @@ class NoRepeatNgram:
         repeats = tf.ones_like(last, tf.bool)
         for i in range(self.n - 1):
             repeats &= texts[:, :, i : i + windows] == tail[:, :, i : i + 1]
-        return _barred(last, repeats, vocab_size)
+        return _barred(last, repeats, texts.shape[1], vocab_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ExcludedPhrases:
             tail = _tail(texts, length - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, length - 1]
             would_end = tf.reduce_all(tail == phrases[:, :-1], axis=-1)  # --> [open, beam, phrases]
             last = tf.broadcast_to(phrases[:, -1], tf.shape(would_end))
-            bias += _barred(last, would_end, vocab_size)
+            bias += _barred(last, would_end, beam, vocab_size)
         return bias
 
 
@@ -123,10 +123,10 @@ def _tail(texts: tf.Tensor, length: int) -> tf.Tensor:
     return padded[:, :, tf.shape(texts)[2] :]
 
 
-def _barred(token_ids: tf.Tensor, where: tf.Tensor, vocab_size: int) -> tf.Tensor:
+def _barred(token_ids: tf.Tensor, where: tf.Tensor, beam: int, vocab_size: int) -> tf.Tensor:
     """The bias [open, beam, vocab] that bars those of the tokens [open, beam, count] for which `where` is true."""
     shape, width = tf.shape(token_ids), tf.shape(token_ids)[2]
     rows = tf.repeat(tf.range(shape[0] * shape[1]), width)
     places = tf.stack([rows, tf.reshape(token_ids, [-1])], axis=1)  # --> [open * beam * count, 2]
     hits = tf.scatter_nd(places, tf.reshape(tf.cast(where, tf.float32), [-1]), [shape[0] * shape[1], vocab_size])
-    return tf.reshape(tf.where(hits > 0, DEAD, 0.0), [shape[0], token_ids.shape[1], vocab_size])
+    return tf.reshape(tf.where(hits > 0, DEAD, 0.0), [shape[0], beam, vocab_size])

@@ -66,7 +66,9 @@ def may_follow(tokens: tuple[int, ...], token: int, options: Options) -> bool:
         return False
     if any(longer[-len(phrase) :] == phrase for phrase in options.excluded):
         return False
-    return not (options.no_repeat and len(longer) >= options.no_repeat and contains(tokens, longer[-options.no_repeat :]))
+    return not (
+        options.no_repeat and len(longer) >= options.no_repeat and contains(tokens, longer[-options.no_repeat :])
+    )
 
 
 def progress(tokens: tuple[int, ...], phrases: Phrases) -> int:
@@ -159,7 +161,11 @@ class _Group:
         if self.options.constraints:
             return constrained(self.living, steps, self.limit, self.beam, self.options)
         ranked = [
-            (log_prob + step[token] - self.options.strength * taken.get(token, 0), (*tokens, token), log_prob + step[token])
+            (
+                log_prob + step[token] - self.options.strength * taken.get(token, 0),
+                (*tokens, token),
+                log_prob + step[token],
+            )
             for (tokens, log_prob), step in zip(self.living, steps, strict=True)
             for token in range(len(step))
             if may_follow(tokens, token, self.options)
