@@ -203,13 +203,16 @@ def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> 
         memory=state.memory,
         coverage=coverage,
     )
-    if options.num_groups == 1:
-        return search_state.move_caches(stepped, parents)
-    sentence_done = tf.reduce_all(tf.reshape(done, [-1, options.num_groups]), axis=1)
-    moved = search_state.move_caches(
-        stepped._replace(done=sentence_done), diverse.sentence_slots(parents, options.num_groups)
-    )
-    return moved._replace(done=done)
+    return _move(stepped, parents, options.num_groups)
+
+
+def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchState:
+    """`state.move_caches`, where a sentence leaves once all of its groups are done."""
+    if num_groups == 1:
+        return search_state.move_caches(state, parents)
+    all_done = tf.reduce_all(tf.reshape(state.done, [-1, num_groups]), axis=1)
+    moved = search_state.move_caches(state._replace(done=all_done), diverse.sentence_slots(parents, num_groups))
+    return moved._replace(done=state.done)
 
 
 def _extend(

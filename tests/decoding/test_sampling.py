@@ -138,7 +138,7 @@ def test_batch_equals_one_by_one():
         steps = alone.token_ids.shape[2]
         np.testing.assert_array_equal(together.token_ids[sentence, :, :steps], alone.token_ids[0])
         np.testing.assert_allclose(together.log_probs[sentence], alone.log_probs[0], rtol=1e-6)
-    assert compiled(sampling, 7, 2).experimental_get_tracing_count() == 1
+    assert compiled(sampling, 7, 2, ()).experimental_get_tracing_count() == 1
 
 
 def test_more_samples_leave_the_first_as_they_are():
