@@ -201,25 +201,32 @@ class Transformer(keras.Model):
         # Padding follows the tokens, so the causal mask alone hides it from them.
         return causal_mask(ops.shape(target)[1]), padding_mask(source)
 
-    def start_cache(self, source: Tensor, memory: Tensor, beam_size: int) -> dict[str, Any]:
+    def start_cache(self, source: Tensor, memory: Tensor, beam_size: int, coverage: bool = False) -> dict[str, Any]:
         """What `decode_step` needs besides the tokens, before the first of them.
 
         Args:
             source: int [batch, source_len], padded with 0.
             memory: float [batch, source_len, d_model], from `encode`.
             beam_size: hypotheses a sentence.
+            coverage: whether the steps add up the attention to the source, for a coverage penalty.
 
         Returns:
             "position", int32 scalar; "hypotheses", bool [batch, beam, positions * beam], which of a sentence's
             keys and values are each hypothesis' own, to be reordered as the hypotheses are; "self_attention",
             a nest of keys and values [batch, ...], which grow and are never reordered; "memory", a nest
             [batch, ...] that stays; "constants", whatever else stays. A search may drop
-            sentences that are done from all that have a batch.
+            sentences that are done from all that have a batch. With coverage, "hypotheses" is a dict of those
+            bits as "own" and of "coverage", float32 [batch, beam, source_len]: the last layer's attention, mean
+            over its heads and summed over the steps; 1 from the start where there is padding.
         """
         cache = self.decoder.start_cache(memory)
+        hypotheses = ops.zeros((ops.shape(memory)[0], beam_size, 0), "bool")
+        if coverage:
+            hidden = ops.cast(ops.equal(source, 0), "float32")[:, None]  # --> [batch, 1, source_len]
+            hypotheses = {"own": hypotheses, "coverage": ops.repeat(hidden, beam_size, axis=1)}
         return {
             "position": ops.zeros((), "int32"),
-            "hypotheses": ops.zeros((ops.shape(memory)[0], beam_size, 0), "bool"),
+            "hypotheses": hypotheses,
             "self_attention": cache["self_attention"],
             "memory": {"layers": cache["memory"], "bias": mask_bias(padding_mask(source), self.compute_dtype)},
             "constants": {"projections": cache["projections"]},
@@ -235,18 +242,24 @@ class Transformer(keras.Model):
         Returns:
             Logits of the token at this position, float32 [batch * beam, vocab], and the cache.
         """
-        batch, beam_size, _ = ops.shape(cache["hypotheses"])
+        covers = isinstance(cache["hypotheses"], dict)
+        before = cache["hypotheses"]["own"] if covers else cache["hypotheses"]
+        batch, beam_size, _ = ops.shape(before)
         x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
         x = ops.squeeze(self.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
         own = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
-        hypotheses = ops.concatenate([cache["hypotheses"], own], axis=2)  # --> [batch, beam, positions * beam]
+        hypotheses = ops.concatenate([before, own], axis=2)  # --> [batch, beam, positions * beam]
         layers = {
             "self_attention": cache["self_attention"],
             "memory": cache["memory"]["layers"],
             "projections": cache["constants"]["projections"],
         }
         bias = mask_bias(None if beam_size == 1 else hypotheses[:, None], self.compute_dtype)
-        x, past = self.decoder.step(x, layers, bias, cache["memory"]["bias"], beam_size)
+        weights: list[Tensor] | None = [] if covers else None
+        x, past = self.decoder.step(x, layers, bias, cache["memory"]["bias"], beam_size, weights)
+        if covers:
+            attention = ops.mean(ops.cast(weights[0], "float32"), axis=1)  # --> [batch, beam, source_len]
+            hypotheses = {"own": hypotheses, "coverage": cache["hypotheses"]["coverage"] + attention}
         logits = self.output_embedding.logits(x)  # --> [batch * beam, vocab]
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses, "self_attention": past}
         return logits, {**cache, **changes}

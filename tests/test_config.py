@@ -113,6 +113,14 @@ def test_settings_apply_in_order_and_together():
         ("decode.beam_size=0", "decode.beam_size must be positive, got 0"),
         ("decode.length_penalty=-0.5", "decode.length_penalty must not be negative, got -0.5"),
         ("decode.length_penalty=nan", "decode.length_penalty must be a finite number, got nan"),
+        ("decode.length_normalization=wu", "decode.length_normalization must be one of gnmt, average, none; got 'wu'"),
+        ("decode.coverage_penalty=-1", "decode.coverage_penalty must not be negative, got -1.0"),
+        ("decode.no_repeat_ngram_size=-2", "decode.no_repeat_ngram_size must not be negative, got -2"),
+        ("decode.num_groups=3", "decode.beam_size=4 must be a multiple of decode.num_groups=3"),
+        ("decode.diversity_strength=0.5", "decode.diversity_strength=0.5 needs decode.num_groups above 1"),
+        ("decode.temperature=0", "decode.temperature must be positive, got 0.0"),
+        ("decode.top_p=1.5", "decode.top_p must be at most 1, got 1.5"),
+        ("decode.top_k=5", "decode.top_k=5 needs decode.sampling=true"),
     ],
 )
 def test_a_bad_setting_is_one_line_that_says_what_is_valid(setting, complaint):
@@ -120,6 +128,14 @@ def test_a_bad_setting_is_one_line_that_says_what_is_valid(setting, complaint):
         override(Config(), [setting])
     assert str(error.value).startswith(complaint)
     assert "\n" not in str(error.value)
+
+
+def test_sampling_is_no_beam():
+    assert DecodeConfig(sampling=True, beam_size=1, temperature=0.5, top_k=9, top_p=0.9, seed=-3).top_k == 9
+    for options in ({"num_groups": 2}, {"coverage_penalty": 0.2}, {"patience": 1.0}):
+        (name,) = options
+        with pytest.raises(InputError, match=f"decode.{name}=.* does not go together with decode.sampling=true"):
+            DecodeConfig(sampling=True, **options)
 
 
 def test_unknown_settings_list_every_field():

@@ -163,6 +163,28 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
         prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
 
 
+@every_option
+def test_coverage_is_the_attention_of_all_steps(changes):
+    """The last layer's, mean over heads, of the same queries attending all at once; logits stay as they are."""
+    model, beam_size = make(changes), 2
+    plain = model.start_cache(SOURCE, model.encode(SOURCE), beam_size)
+    covered = model.start_cache(SOURCE, model.encode(SOURCE), beam_size, coverage=True)
+    expected = np.repeat((SOURCE == 0)[:, None].astype("float32"), beam_size, axis=1)  # --> [batch, beam, source_len]
+    attention, memory = model.decoder.layers[-1].cross_attention, model.encode(SOURCE)
+    seen = []
+    step = attention.step_to_memory
+    attention.step_to_memory = lambda query, *rest: seen.append(query) or step(query, *rest)
+    for token in (0, 5, 7):
+        logits, plain = model.decode_step(np.full(4, token), plain)
+        found, covered = model.decode_step(np.array([token, 3, 4, token]) if token else np.zeros(4, "int32"), covered)
+        queries, keys, _ = attention._project(ops.reshape(seen[-1], (2, beam_size, -1)), memory)
+        scores = np.array(queries) @ np.swapaxes(np.array(keys), -1, -2)  # --> [heads, batch, beam, source_len]
+        weights = np.exp(scores) * (SOURCE != 0)[:, None]
+        expected += (weights / weights.sum(-1, keepdims=True)).mean(0)
+        np.testing.assert_allclose(covered["hypotheses"]["coverage"], expected, atol=1e-5)
+        np.testing.assert_allclose(found[0], logits[0], atol=1e-5)
+
+
 def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
     model = make()
     cache = model.start_cache(SOURCE, model.encode(SOURCE), 3)

@@ -11,6 +11,9 @@ with N = batch * beam, the beams of a sentence side by side. A cache is a dict o
 - "memory": a nest of tensors [batch, ...] computed once per source sentence, read only,
 - "constants": whatever else the step function reads.
 
+For a coverage penalty "hypotheses" is a dict that has, besides others, "coverage", float
+[batch, beam, source_len]: the step function adds each step's attention to it.
+
 An axis that has length 0 at the start may grow.
 
 Sentences that are done leave the computation, so that batch shrinks from step to
@@ -23,10 +26,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.decoding import constraints as lexical
+from t2t_keras.decoding import diverse
 from t2t_keras.decoding import state as search_state
-from t2t_keras.decoding.scoring import best_attainable_score, normalised_score
+from t2t_keras.decoding.candidates import Candidates, best_candidates, biased_candidates, first_live_on, live_on
+from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.scoring import best_attainable_score, coverage_score, normalised_score
 from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState
-from t2t_keras.decoding.top_k import top_k
+from t2t_keras.decoding.tracking import restriction_bias, texts_of, tracked_cache, tracked_step
 
 Cache = dict[str, Any]
 StepFunction = Callable[[tf.Tensor, Cache], tuple[tf.Tensor, Cache]]
@@ -38,8 +45,8 @@ class SearchResult(NamedTuple):
     Attributes:
         token_ids: [batch, beam, length] int32, the end symbol included, then zeros;
             length is the number of steps that the search made.
-        scores: [batch, beam] float32, log-probability over length penalty; -inf in a
-            slot for which the search found no hypothesis.
+        scores: [batch, beam] float32, log-probability over length penalty, and the coverage
+            score if there is one; -inf in a slot for which the search found no hypothesis.
         log_probs: [batch, beam] float32, the total log-probability.
         lengths: [batch, beam] int32, tokens with the end symbol; 0 in an unused slot.
     """
@@ -50,14 +57,6 @@ class SearchResult(NamedTuple):
     lengths: tf.Tensor
 
 
-class _Candidates(NamedTuple):
-    """The best continuations of all living hypotheses, [batch, candidates] each, best first."""
-
-    log_probs: tf.Tensor
-    token_ids: tf.Tensor
-    parents: tf.Tensor
-
-
 class _Settings(NamedTuple):
     """What stays the same throughout a search; see `beam_search`."""
 
@@ -65,6 +64,13 @@ class _Settings(NamedTuple):
     min_lengths: tf.Tensor
     length_penalty: float
     patience: float
+    options: SearchOptions
+
+    def score(self, log_probs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        return normalised_score(log_probs, lengths, self.length_penalty, self.options.length_normalization)
+
+    def bound(self, log_probs: tf.Tensor, max_lengths: tf.Tensor) -> tf.Tensor:
+        return best_attainable_score(log_probs, max_lengths, self.length_penalty, self.options.length_normalization)
 
 
 def beam_search(
@@ -75,6 +81,7 @@ def beam_search(
     length_penalty: float,
     min_lengths: tf.Tensor | int = 0,
     patience: float = 0.0,
+    options: SearchOptions | None = None,
 ) -> SearchResult:
     """Searches for the outputs with the best length-normalised log-probability (section 6.1).
 
@@ -105,12 +112,14 @@ def beam_search(
             Where that is not below the largest length, no hypothesis finishes.
         patience: when positive, a sentence is also done once patience * beam_size
             hypotheses have finished, the worst of which may have been dropped.
+        options: rules, prefixes, constraints, groups and other ways of scoring; None asks for none of them.
 
     Returns:
         The finished hypotheses of each sentence, best first.
 
     Raises:
-        ValueError: `beam_size` below 1, or a negative `length_penalty` or `patience`.
+        ValueError: `beam_size` below 1 or no multiple of the groups, a negative `length_penalty` or
+            `patience`, or a coverage penalty on a cache without coverage.
 
     Reference:
         Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
@@ -122,9 +131,12 @@ def beam_search(
         raise ValueError(f"length_penalty must not be negative, got {length_penalty}")
     if patience < 0:
         raise ValueError(f"patience must not be negative, got {patience}")
+    options = options or SearchOptions()
+    if beam_size % options.num_groups:
+        raise ValueError(f"beam_size={beam_size} is no multiple of num_groups={options.num_groups}")
     max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
     min_lengths = tf.broadcast_to(tf.cast(min_lengths, tf.int32), tf.shape(max_lengths))
-    settings = _Settings(max_lengths, min_lengths, length_penalty, patience)
+    settings = _Settings(max_lengths, min_lengths, length_penalty, patience, options)
 
     def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
         return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
@@ -132,27 +144,49 @@ def beam_search(
     def step(*state: Any) -> SearchState:
         return _advance(next_logits, SearchState(*state), settings)
 
-    start = search_state.start_state(cache, max_lengths, beam_size, start_id=PAD_ID)
+    start = _start(cache, settings, beam_size)
     shapes = search_state.state_shapes(start)
     end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
-    return _result(SearchState(*end), max_lengths, length_penalty)
+    return _result(SearchState(*end), settings)
+
+
+def _start(cache: Cache, settings: _Settings, beam_size: int) -> SearchState:
+    """The state before the first step; each group of a diverse search stands where else a sentence does."""
+    options, batch = settings.options, tf.shape(settings.max_lengths)[0]
+    cache = tracked_cache(cache, options, batch, beam_size)
+    limits = _per_group(settings.max_lengths, options.num_groups)
+    start = search_state.start_state(cache, limits, beam_size // options.num_groups, start_id=PAD_ID)
+    if options.num_groups > 1:
+        start = start._replace(open_sentences=tf.range(batch))
+    if options.coverage_penalty:
+        if not isinstance(cache["hypotheses"]["model"], dict) or "coverage" not in cache["hypotheses"]["model"]:
+            raise ValueError(f"coverage_penalty={options.coverage_penalty} needs cache['hypotheses']['coverage']")
+        start = start._replace(coverage=(tf.zeros_like(start.living.log_probs),))
+    return start
 
 
 def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> SearchState:
     """One step: extend, sort out what ends, let the rest live on, see who is done."""
-    candidates, cache = _extend(step_fn, state, settings.min_lengths)
-    length, alpha = state.length + 1, settings.length_penalty
+    options, length = settings.options, state.length + 1
+    candidates, coverage, cache = _extend(step_fn, state, settings)
     # A DEAD candidate stands for none, whatever its token.
     ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
     new_ends = ends & ~state.done[:, tf.newaxis]
-    finished = _finish(state.finished, candidates, new_ends, length, alpha)
+    scores = settings.score(candidates.log_probs, length)
+    if coverage:
+        scores += search_state.gather_slots(coverage[0], candidates.parents)
+    finished = _finish(state.finished, candidates, new_ends, scores, length)
     num_finished = state.num_finished + tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
-    living, parents = _live_on(candidates, ends)
+    living, parents = _living_of(candidates, ends, options)
     history = search_state.remember(state.history, state.length, living.token_ids, parents)
     # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
-    bound = best_attainable_score(log_probs[:, 0], settings.max_lengths, alpha)
-    done = state.done | (length >= settings.max_lengths) | (finished.scores[:, -1] >= bound)
+    if coverage:
+        moved = search_state.gather_slots(coverage[0], parents)
+        coverage = (tf.where(state.done[:, tf.newaxis], state.coverage[0], moved),)
+    best = tf.reduce_max(log_probs, axis=1) if options.num_groups > 1 else log_probs[:, 0]
+    limits = _per_group(settings.max_lengths, options.num_groups)
+    done = state.done | (length >= limits) | (finished.scores[:, -1] >= settings.bound(best, limits))
     if settings.patience:
         done |= tf.cast(num_finished, tf.float32) >= settings.patience * log_probs.shape[1]
     stepped = SearchState(
@@ -167,55 +201,90 @@ def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> 
         hypotheses=cache["hypotheses"],
         self_attention=cache["self_attention"],
         memory=state.memory,
+        coverage=coverage,
     )
-    return search_state.move_caches(stepped, parents)
+    return _move(stepped, parents, options.num_groups)
 
 
-def _extend(step_fn: StepFunction, state: SearchState, min_lengths: tf.Tensor) -> tuple[_Candidates, Cache]:
-    """The best continuations in the open sentences (DEAD in all others), and the step function's cache."""
-    living = Living(*(tf.gather(values, state.open_sentences) for values in state.living))
-    cache = {
-        "position": state.position,
-        "hypotheses": state.hypotheses,
-        "self_attention": state.self_attention,
-        "memory": state.memory,
-    }
-    logits, cache = step_fn(tf.reshape(living.token_ids, [-1]), cache)  # --> [N, vocab]
-    may_end = state.length >= tf.gather(min_lengths, state.open_sentences)  # --> [open]
-    found = _best_candidates(tf.cast(logits, tf.float32), living.log_probs, may_end)  # --> [open, candidates]
-    defaults = _Candidates(DEAD, PAD_ID, 0)
+def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchState:
+    """`state.move_caches`, where a sentence leaves once all of its groups are done."""
+    if num_groups == 1:
+        return search_state.move_caches(state, parents)
+    all_done = tf.reduce_all(tf.reshape(state.done, [-1, num_groups]), axis=1)
+    moved = search_state.move_caches(state._replace(done=all_done), diverse.sentence_slots(parents, num_groups))
+    return moved._replace(done=state.done)
+
+
+def _extend(
+    step_fn: StepFunction, state: SearchState, settings: _Settings
+) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache]:
+    """One step of the open sentences.
+
+    Returns:
+        The continuations (DEAD in all other sentences); the coverage scores of the hypotheses that they
+        continue, this step's attention included, if they are asked for; and the step function's cache.
+    """
+    options = settings.options
+    living = Living(
+        *(tf.gather(diverse.together(values, options.num_groups), state.open_sentences) for values in state.living)
+    )
+    logits, cache = tracked_step(step_fn, state, living.token_ids, options)  # --> [N, vocab]
+    may_end = state.length >= tf.gather(settings.min_lengths, state.open_sentences)  # --> [open]
+    if options.restricts:
+        found = _restricted_candidates(logits, living.log_probs, may_end, state, cache, settings)
+    else:
+        found = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
+    sentences = state.open_sentences
+    if options.num_groups > 1:
+        firsts = options.num_groups * sentences[:, tf.newaxis]
+        sentences = tf.reshape(firsts + tf.range(options.num_groups), [-1])  # --> [open * groups]
+    defaults = Candidates(DEAD, PAD_ID, 0)
     spread = (
-        search_state.spread(values, state.open_sentences, state.done, default)
+        search_state.spread(values, sentences, state.done, default)
         for values, default in zip(found, defaults, strict=True)
     )
-    return _Candidates(*spread), cache  # --> [batch, candidates]
+    coverage: tuple[tf.Tensor, ...] = ()
+    if options.coverage_penalty:
+        scores = coverage_score(cache["hypotheses"]["model"]["coverage"], options.coverage_penalty)  # --> [open, beam]
+        scores = diverse.apart(tf.ensure_shape(scores, living.log_probs.shape), options.num_groups)
+        coverage = (search_state.spread(scores, sentences, state.done, 0.0),)
+    return Candidates(*spread), coverage, cache  # --> [batch, candidates]
 
 
-def _best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor) -> _Candidates:
-    """The best continuations, [open, 2 * beam] (one if the beam is one).
+def _restricted_candidates(
+    logits: tf.Tensor,
+    living_log_probs: tf.Tensor,
+    may_end: tf.Tensor,
+    state: SearchState,
+    cache: Cache,
+    settings: _Settings,
+) -> Candidates:
+    """The continuations where rules, prefixes, constraints or groups have a say, [open, candidates]."""
+    options, beam, vocab = settings.options, living_log_probs.shape[1], logits.shape[-1]
+    log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
+    log_probs = tf.reshape(log_probs, [-1, beam, vocab])
+    may_end = may_end[:, tf.newaxis]
+    found = None
+    if options.constraints is not None:
+        found = lexical.progress(texts_of(cache), cache["memory"]["constraints"])
+        may_end &= lexical.may_end(found)
+    bias = restriction_bias(cache, may_end, state.length, vocab, options)
+    if found is not None:
+        room = tf.gather(settings.max_lengths, state.open_sentences) - state.length - 1
+        return lexical.constrained_candidates(log_probs, living_log_probs, bias, found, room)
+    if options.num_groups > 1:
+        done = tf.gather(tf.reshape(state.done, [-1, options.num_groups]), state.open_sentences)
+        return diverse.diverse_candidates(
+            log_probs, living_log_probs, bias, done, options.diversity_strength, end_id=EOS_ID
+        )
+    return biased_candidates(log_probs, living_log_probs, bias)
 
-    Of 2 * beam candidates at most beam end (each hypothesis has one end symbol),
-    so that beam others are left. A hypothesis cannot have more than 2 * beam of
-    the best, so that each row is cut down to those, plus one for padding and
-    one for the end symbol, before anything else is computed from it.
-    """
-    beam, vocab = living_log_probs.shape[1], logits.shape[-1]
-    num_candidates = 2 * beam if beam > 1 else 1
-    per_row = min(num_candidates + 2, vocab)
-    best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
-    # log softmax = logit - max - log(sum(exp(logits - max))), and the largest probability is 1 / that sum.
-    largest = tf.gather(tf.nn.softmax(logits), token_ids[:, :1], batch_dims=1)
-    log_probs = best_logits - best_logits[:, :1] + tf.math.log(largest)
-    too_early = tf.repeat(~may_end, beam)[:, tf.newaxis] & (token_ids == EOS_ID)
-    log_probs = tf.where((token_ids == PAD_ID) | too_early, DEAD, log_probs) + tf.reshape(living_log_probs, [-1, 1])
-    best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [open, candidates]
-    token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
-    return _Candidates(best, token_ids, places // per_row)
 
-
-def _finish(finished: Finished, candidates: _Candidates, ends: tf.Tensor, length: tf.Tensor, alpha: float) -> Finished:
+def _finish(
+    finished: Finished, candidates: Candidates, ends: tf.Tensor, scores: tf.Tensor, length: tf.Tensor
+) -> Finished:
     """The best of the finished hypotheses and of the candidates that end."""
-    scores = tf.where(ends, normalised_score(candidates.log_probs, length, alpha), DEAD)
+    scores = tf.where(ends, scores, DEAD)
     lengths = tf.where(scores > DEAD, length, 0)
     new = Finished(scores, candidates.log_probs, lengths, candidates.parents)
     joined = tf.nest.map_structure(lambda old, new: tf.concat([old, new], axis=1), finished, new)
@@ -224,22 +293,34 @@ def _finish(finished: Finished, candidates: _Candidates, ends: tf.Tensor, length
     return Finished(scores, *search_state.gather_slots(others, places))
 
 
-def _live_on(candidates: _Candidates, ends: tf.Tensor) -> tuple[Living, tf.Tensor]:
-    """The best candidates that do not end, and the slots that they come from."""
-    beam = max(1, candidates.log_probs.shape[1] // 2)
-    log_probs, places = tf.math.top_k(tf.where(ends, DEAD, candidates.log_probs), beam)
-    token_ids, parents = search_state.gather_slots((candidates.token_ids, candidates.parents), places)
-    return Living(token_ids, log_probs), parents
+def _living_of(candidates: Candidates, ends: tf.Tensor, options: SearchOptions) -> tuple[Living, tf.Tensor]:
+    """The candidates that live on, and the slots that they come from."""
+    if not options.has_own_order:
+        return live_on(candidates, ends)
+    first = first_live_on(candidates, ends)
+    if options.constraints is not None:
+        log_probs, places = tf.math.top_k(first.log_probs, first.log_probs.shape[1])
+        first = Candidates(log_probs, *search_state.gather_slots(tuple(first[1:]), places))
+    return Living(first.token_ids, first.log_probs), first.parents
 
 
-def _result(state: SearchState, max_lengths: tf.Tensor, alpha: float) -> SearchResult:
+def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
+    """Values of sentences, [batch], as those of their groups, [batch * groups]."""
+    return values if num_groups == 1 else tf.repeat(values, num_groups)
+
+
+def _result(state: SearchState, settings: _Settings) -> SearchResult:
     """The finished hypotheses, or the living ones where nothing finished, as texts."""
-    finished, living = state.finished, state.living
-    ended = finished.scores[:, :1] > DEAD  # --> [batch, 1]
-    living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(max_lengths, 0)[:, tf.newaxis], 0)
+    finished, living, num_groups = state.finished, state.living, settings.options.num_groups
+    ended = diverse.one_ended(finished, num_groups)  # --> [batch, 1]
+    limits = _per_group(settings.max_lengths, num_groups)
+    living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
+    living_scores = settings.score(living.log_probs, living_lengths)
+    if state.coverage:
+        living_scores += state.coverage[0]
     lengths = tf.where(ended, finished.lengths, living_lengths)
     log_probs = tf.where(ended, finished.log_probs, living.log_probs)
-    scores = tf.where(ended, finished.scores, normalised_score(living.log_probs, living_lengths, alpha))
+    scores = tf.where(ended, finished.scores, living_scores)
 
     # An end symbol is in no living hypothesis: it is put behind the text that its parent has.
     text_lengths = tf.where(ended, tf.maximum(lengths - 1, 0), lengths)
@@ -248,4 +329,18 @@ def _result(state: SearchState, max_lengths: tf.Tensor, alpha: float) -> SearchR
     token_ids = search_state.trace_back(history, slots, text_lengths)  # --> [batch, beam, length]
     at_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]
     token_ids = tf.where(at_end & ended[:, :, tf.newaxis], EOS_ID, token_ids)
+    if num_groups == 1 and not state.coverage:
+        return SearchResult(token_ids, scores, log_probs, lengths)
+    return _best_first(token_ids, scores, log_probs, lengths, num_groups)
+
+
+def _best_first(
+    token_ids: tf.Tensor, scores: tf.Tensor, log_probs: tf.Tensor, lengths: tf.Tensor, num_groups: int
+) -> SearchResult:
+    """The hypotheses of all groups of a sentence, sorted by score."""
+    scores, log_probs, lengths = (diverse.together(values, num_groups) for values in (scores, log_probs, lengths))
+    beam, steps = scores.shape[1], tf.shape(token_ids)[2]
+    token_ids = tf.reshape(token_ids, [tf.shape(scores)[0], beam, steps])
+    scores, places = tf.math.top_k(scores, beam)
+    token_ids, log_probs, lengths = search_state.gather_slots((token_ids, log_probs, lengths), places)
     return SearchResult(token_ids, scores, log_probs, lengths)

@@ -68,6 +68,7 @@ class SearchState(NamedTuple):
         hypotheses: the cache's entry of that name, in the order of `open_sentences` and `living`.
         self_attention: the cache's entry of that name, in the order of `open_sentences`.
         memory: the cache's entry of that name, in the order of `open_sentences`.
+        coverage: empty, or one float32 [batch, beam]: the coverage scores of the living hypotheses.
     """
 
     length: tf.Tensor
@@ -81,6 +82,7 @@ class SearchState(NamedTuple):
     hypotheses: Any
     self_attention: Any
     memory: Any
+    coverage: tuple[tf.Tensor, ...] = ()
 
 
 def start_state(cache: dict[str, Any], max_lengths: tf.Tensor, beam_size: int, start_id: int) -> SearchState:
@@ -134,6 +136,7 @@ def state_shapes(state: SearchState) -> SearchState:
         hypotheses=tf.nest.map_structure(any_rows, state.hypotheses),
         self_attention=tf.nest.map_structure(any_rows, state.self_attention),
         memory=tf.nest.map_structure(any_rows, state.memory),
+        coverage=tf.nest.map_structure(any_rows, state.coverage),
     )
 
 
@@ -169,8 +172,6 @@ def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: fl
 def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
     """Lets what follows a hypothesis follow it, and leaves out sentences that are done.
 
-    Leaving out copies all that is kept, so nothing is left out before a quarter is done.
-
     Args:
         state: after a step, but for its caches.
         parents: [batch, beam] int32, the slot that each living hypothesis comes from.
@@ -178,6 +179,11 @@ def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
     if parents.shape[1] > 1:
         open_parents = tf.gather(parents, state.open_sentences)  # --> [open, beam]
         state = state._replace(hypotheses=gather_slots(state.hypotheses, open_parents))
+    return leave_out_done(state)
+
+
+def leave_out_done(state: SearchState) -> SearchState:
+    """Leaves sentences that are done out of the caches; as that copies all that is kept, not before a quarter is."""
     is_open = ~tf.gather(state.done, state.open_sentences)
     shrink = 4 * tf.reduce_sum(tf.cast(is_open, tf.int32)) <= 3 * tf.size(is_open)
     kept = (state.open_sentences, state.hypotheses, state.self_attention, state.memory)

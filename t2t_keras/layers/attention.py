@@ -248,9 +248,28 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             float [batch * beam, d_model].
         """
-        queries = kernels.linear(query, projections["query_kernel"], projections["query_bias"])
-        queries = self._beam_heads(queries, self.num_heads, self.d_key, beam_size)
+        queries = self._step_queries(query, projections, beam_size)
         return self._attended(queries, memory["keys"], memory["values"], bias)
+
+    def step_weights(
+        self,
+        query: Tensor,
+        memory: dict[str, Tensor],
+        bias: Tensor | None,
+        projections: dict[str, Tensor | None],
+        beam_size: int,
+    ) -> Tensor:
+        """The attention weights of `step_to_memory`; the arguments are the same.
+
+        Returns:
+            float [batch, heads, beam, source_len].
+        """
+        return _weights_of_scaled(self._step_queries(query, projections, beam_size), memory["keys"], bias)
+
+    def _step_queries(self, query: Tensor, projections: dict[str, Tensor | None], beam_size: int) -> Tensor:
+        """Scaled queries to the memory, [batch, heads, beam, d_key]."""
+        queries = kernels.linear(query, projections["query_kernel"], projections["query_bias"])
+        return self._beam_heads(queries, self.num_heads, self.d_key, beam_size)
 
     def _beam_heads(self, x: Tensor, num_heads: int, d_head: int, beam_size: int) -> Tensor:
         """[batch * beam, heads * d_head] --> [batch, heads, beam, d_head]."""

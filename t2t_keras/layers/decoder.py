@@ -146,6 +146,7 @@ class DecoderLayer(keras.layers.Layer):
         memory_bias: Tensor | None,
         projections: dict[str, dict[str, Tensor | None]],
         beam_size: int,
+        weights: list[Tensor] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The layer at one position, given the keys and values of the positions before it.
 
@@ -160,6 +161,7 @@ class DecoderLayer(keras.layers.Layer):
             memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
             projections: "self_attention" and "cross_attention", of their `step_projections`.
             beam_size: hypotheses a sentence.
+            weights: where given, gets the attention to the memory, float [batch, heads, beam, source_len].
 
         Returns:
             float [batch * beam, d_model], and `past` with this position at its end.
@@ -174,6 +176,8 @@ class DecoderLayer(keras.layers.Layer):
 
         def cross_attention(x: Tensor) -> Tensor:
             own = projections["cross_attention"]
+            if weights is not None:
+                weights.append(self.cross_attention.step_weights(x, memory, memory_bias, own, beam_size))
             return self.cross_attention.step_to_memory(x, memory, memory_bias, own, beam_size)
 
         x = self.self_attention_residual(inputs, sublayer=self_attention, training=False)
@@ -305,6 +309,7 @@ class Decoder(keras.layers.Layer):
         self_attention_bias: Tensor | None,
         memory_bias: Tensor | None,
         beam_size: int,
+        weights: list[Tensor] | None = None,
     ) -> tuple[Tensor, list[dict[str, Tensor]]]:
         """The stack at one position.
 
@@ -314,6 +319,8 @@ class Decoder(keras.layers.Layer):
             self_attention_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
             memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
             beam_size: hypotheses a sentence.
+            weights: where given, gets the last layer's attention to the memory, float
+                [batch, heads, beam, source_len].
 
         Returns:
             float [batch * beam, d_model], and the cache's new "self_attention".
@@ -322,7 +329,8 @@ class Decoder(keras.layers.Layer):
         parts = zip(self.layers, cache["self_attention"], cache["memory"], cache["projections"], strict=True)
         for layer, layer_past, layer_memory, projections in parts:
             biases = (self_attention_bias, memory_bias)
-            x, written = layer.step(x, layer_past, layer_memory, *biases, projections, beam_size)
+            asked = weights if layer is self.layers[-1] else None
+            x, written = layer.step(x, layer_past, layer_memory, *biases, projections, beam_size, asked)
             past.append(written)
         return (x if self.final_norm is None else self.final_norm(x)), past
 

@@ -4,6 +4,7 @@ Nothing here is shared with the package: hypotheses are tuples, sorting is
 Python's, and log-probabilities are float64.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 
@@ -11,10 +12,37 @@ import numpy as np
 
 PAD, EOS = 0, 1
 LogProbs = Callable[[tuple[int, ...]], np.ndarray]  # of the next token, given all tokens so far
+Phrases = tuple[tuple[int, ...], ...]
 
 
-def penalty(length: int, alpha: float) -> float:
-    return ((5 + length) / 6) ** alpha
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a search may be asked for; the defaults ask for nothing."""
+
+    alpha: float = 0.6
+    normalization: str = "gnmt"
+    min_length: int = 0
+    patience: float = 0.0
+    no_repeat: int = 0
+    excluded: Phrases = ()
+    prefix: tuple[int, ...] = ()
+    constraints: Phrases = ()
+    num_groups: int = 1
+    strength: float = 0.0
+    coverage_penalty: float = 0.0
+    coverage: Callable[[tuple[int, ...]], np.ndarray] | None = None  # of a text, over source tokens
+
+
+def penalty(length: int, alpha: float, normalization: str = "gnmt") -> float:
+    return {"gnmt": ((5 + length) / 6) ** alpha, "average": length, "none": 1.0}[normalization]
+
+
+def score_of(tokens: tuple[int, ...], log_prob: float, length: int, options: Options) -> float:
+    score = log_prob / penalty(length, options.alpha, options.normalization)
+    if options.coverage_penalty:
+        clipped = [min(max(attention, 1e-6), 1.0) for attention in options.coverage(tokens)]
+        score += options.coverage_penalty * sum(np.log(clipped))
+    return score
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -23,44 +51,141 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum())
 
 
+def contains(tokens: tuple[int, ...], phrase: tuple[int, ...]) -> bool:
+    return any(tokens[i : i + len(phrase)] == phrase for i in range(len(tokens) - len(phrase) + 1))
+
+
+def may_follow(tokens: tuple[int, ...], token: int, options: Options) -> bool:
+    """Whether a token may come next, by all but the room that constraints need."""
+    if len(tokens) < len(options.prefix) and options.prefix[len(tokens)] != PAD:
+        return token == options.prefix[len(tokens)]
+    longer = (*tokens, token)
+    if token == PAD or (token == EOS and len(longer) <= options.min_length):
+        return False
+    if token == EOS and not all(contains(tokens, phrase) for phrase in options.constraints):
+        return False
+    if any(longer[-len(phrase) :] == phrase for phrase in options.excluded):
+        return False
+    return not (
+        options.no_repeat and len(longer) >= options.no_repeat and contains(tokens, longer[-options.no_repeat :])
+    )
+
+
+def progress(tokens: tuple[int, ...], phrases: Phrases) -> int:
+    """Tokens of the phrases that a text has, and of the longest beginning of another one that it ends with."""
+    unmet = [phrase for phrase in phrases if not contains(tokens, phrase)]
+    begun = [k for phrase in unmet for k in range(len(phrase)) if k == 0 or tokens[-k:] == phrase[:k]]
+    return sum(map(len, phrases)) - sum(map(len, unmet)) + max(begun, default=0)
+
+
+def beginnings(tokens: tuple[int, ...], phrases: Phrases) -> set[int]:
+    """The tokens that begin or continue a phrase that a text does not have yet."""
+    unmet = [phrase for phrase in phrases if not contains(tokens, phrase)]
+    return {phrase[k] for phrase in unmet for k in range(len(phrase)) if k == 0 or tokens[-k:] == phrase[:k]}
+
+
+def constrained(living: list[tuple], steps: list[np.ndarray], limit: int, beam: int, options: Options) -> list[tuple]:
+    """The candidates of a search with constraints in the order in which they get places."""
+    phrases, total = options.constraints, sum(map(len, options.constraints))
+    pool = []
+    for (tokens, log_prob), step in zip(living, steps, strict=True):
+        allowed = [token for token in range(len(step)) if may_follow(tokens, token, options)]
+        best = sorted(allowed, key=lambda token, step=step: -step[token])[: 2 * beam]
+        extra = [token for token in sorted(beginnings(tokens, phrases)) if token in allowed and token not in best]
+        room, fitting = limit - len(tokens) - 1, []
+        for token in best + extra:
+            reached = progress((*tokens, token), phrases)
+            if reached == total or total - reached <= room - 1 or reached > progress(tokens, phrases):
+                fitting.append(token)
+        pool += [((*tokens, token), log_prob + step[token]) for token in fitting or best + extra]
+    pool.sort(key=lambda candidate: -candidate[1])
+    banks, keyed = {}, []
+    for candidate in pool:
+        bank = progress(candidate[0], phrases)
+        banks[bank] = banks.get(bank, 0) + 1
+        keyed.append((banks[bank], -bank, candidate))
+    return [candidate for *_, candidate in sorted(keyed, key=lambda entry: entry[:2])]
+
+
 def beam_search(
-    next_log_probs: LogProbs, limit: int, beam: int, alpha: float, min_length: int = 0, patience: float = 0.0
+    next_log_probs: LogProbs,
+    limit: int,
+    beam: int,
+    alpha: float = 0.6,
+    min_length: int = 0,
+    patience: float = 0.0,
+    options: Options | None = None,
 ) -> list[tuple]:
     """[(tokens, score, log_prob)], best first: the finished hypotheses, or the living ones if there are none."""
-    living, finished, num_finished = [((), 0.0)], [], 0
+    options = options or Options(alpha=alpha, min_length=min_length, patience=patience)
+    size = beam // options.num_groups
+    groups = [_Group(limit, size, options) for _ in range(options.num_groups)]
     for length in range(1, limit + 1):
-        candidates = []
-        barred = {PAD} if length > min_length else {PAD, EOS}
-        for tokens, log_prob in living:
-            step = next_log_probs(tokens)
-            candidates += [
-                ((*tokens, token), log_prob + step[token]) for token in range(len(step)) if token not in barred
-            ]
-        candidates.sort(key=lambda candidate: -candidate[1])  # stable: lower slot, then lower token id
-        candidates = candidates[: 2 * beam if beam > 1 else 1]
-        new = [(c, p / penalty(length, alpha), p) for c, p in candidates if c[-1] == EOS]
-        finished += new
-        num_finished += len(new)
-        finished = sorted(finished, key=lambda hypothesis: -hypothesis[1])[:beam]
-        living = [(c, p) for c, p in candidates if c[-1] != EOS][:beam]
-        if not living:
-            break
-        reachable = living[0][1] / penalty(limit, alpha)
-        if len(finished) == beam and finished[-1][1] >= reachable:
-            break
-        if patience and num_finished >= patience * beam:
-            break
-    return finished or [(tokens, log_prob / penalty(limit, alpha), log_prob) for tokens, log_prob in living]
+        taken: dict[int, int] = {}
+        for group in groups:
+            if not group.done:
+                group.step(next_log_probs, length, taken)
+                for tokens, _ in group.living:
+                    taken[tokens[-1]] = taken.get(tokens[-1], 0) + 1
+    finished = [hypothesis for group in groups for hypothesis in group.finished]
+    if not finished:
+        living = [hypothesis for group in groups for hypothesis in group.living]
+        finished = [(tokens, score_of(tokens, p, limit, options), p) for tokens, p in living]
+    if options.num_groups > 1 or options.coverage_penalty:
+        finished.sort(key=lambda hypothesis: -hypothesis[1])
+    return finished
 
 
-def exhaustive_search(next_log_probs: LogProbs, vocab: int, limit: int, alpha: float) -> list[tuple]:
+class _Group:
+    """One beam; a search that is not diverse has one."""
+
+    def __init__(self, limit: int, beam: int, options: Options):
+        self.limit, self.beam, self.options = limit, beam, options
+        self.living, self.finished, self.num_finished, self.done = [((), 0.0)], [], 0, False
+
+    def step(self, next_log_probs: LogProbs, length: int, taken: dict[int, int]) -> None:
+        candidates = self.candidates(next_log_probs, taken)[: 2 * self.beam if self.beam > 1 else 1]
+        new = [(c, score_of(c, p, length, self.options), p) for c, p in candidates if c[-1] == EOS]
+        self.finished = sorted(self.finished + new, key=lambda hypothesis: -hypothesis[1])[: self.beam]
+        self.num_finished += len(new)
+        self.living = [(c, p) for c, p in candidates if c[-1] != EOS][: self.beam]
+        if self.options.constraints:
+            self.living.sort(key=lambda candidate: -candidate[1])
+        reachable = max((p for _, p in self.living), default=-np.inf)
+        reachable /= penalty(self.limit, self.options.alpha, self.options.normalization)
+        self.done = not self.living or (len(self.finished) == self.beam and self.finished[-1][1] >= reachable)
+        self.done |= bool(self.options.patience) and self.num_finished >= self.options.patience * self.beam
+
+    def candidates(self, next_log_probs: LogProbs, taken: dict[int, int]) -> list[tuple]:
+        steps = [next_log_probs(tokens) for tokens, _ in self.living]
+        if self.options.constraints:
+            return constrained(self.living, steps, self.limit, self.beam, self.options)
+        ranked = [
+            (
+                log_prob + step[token] - self.options.strength * taken.get(token, 0),
+                (*tokens, token),
+                log_prob + step[token],
+            )
+            for (tokens, log_prob), step in zip(self.living, steps, strict=True)
+            for token in range(len(step))
+            if may_follow(tokens, token, self.options)
+        ]
+        ranked.sort(key=lambda candidate: -candidate[0])  # stable: lower slot, then lower token id
+        return [(tokens, log_prob) for _, tokens, log_prob in ranked]
+
+
+def exhaustive_search(
+    next_log_probs: LogProbs, vocab: int, limit: int, alpha: float = 0.6, options: Options | None = None
+) -> list[tuple]:
     """[(tokens, score, log_prob)] of every finished hypothesis there is, best first."""
+    options = options or Options(alpha=alpha)
     finished = []
     for length in range(limit):
         for words in itertools.product(range(2, vocab), repeat=length):
             tokens = (*words, EOS)
-            log_prob = sum(next_log_probs(tokens[:i])[token] for i, token in enumerate(tokens))
-            finished.append((tokens, log_prob / penalty(len(tokens), alpha), log_prob))
+            if all(may_follow(tokens[:i], token, options) for i, token in enumerate(tokens)):
+                log_prob = sum(next_log_probs(tokens[:i])[token] for i, token in enumerate(tokens))
+                finished.append((tokens, score_of(tokens, log_prob, len(tokens), options), log_prob))
     return sorted(finished, key=lambda hypothesis: -hypothesis[1])
 
 

@@ -1,0 +1,79 @@
+"""Random numbers that are a function of a key and a counter: each sentence has its own, whatever its batch.
+
+TensorFlow's stateless generators take one seed for a whole tensor, in which the numbers
+depend on the place. Here every element has a key of its own.
+
+Reference:
+    Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3" (Threefry-2x32, 20 rounds).
+"""
+
+import tensorflow as tf
+
+from t2t_keras.config import PAD_ID
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+_MASK = 0xFFFFFFFF  # 32-bit words are kept in int64, which every device adds and shifts
+
+
+def threefry(keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Threefry-2x32: 64 bits that look random and are a function of a key and a counter.
+
+    Args:
+        keys: two words, integers of any shape of which the lower 32 bits count.
+        counters: two words that broadcast against the keys.
+
+    Returns:
+        Two words in [0, 2 ** 32), int64, of the broadcast shape.
+    """
+    key = [_word(part) for part in keys]
+    key.append(key[0] ^ key[1] ^ _PARITY)
+    x, y = ((_word(part) + key[i]) & _MASK for i, part in enumerate(counters))
+    for block in range(5):
+        for rotation in _ROTATIONS[block % 2]:
+            x = (x + y) & _MASK
+            turned = y * 2**rotation  # of at most 61 bits
+            y = ((turned & _MASK) | tf.bitwise.right_shift(y, tf.constant(32 - rotation, tf.int64))) ^ x
+        x = (x + key[(block + 1) % 3]) & _MASK
+        y = (y + key[(block + 2) % 3] + block + 1) & _MASK
+    return x, y
+
+
+def uniform(keys: tf.Tensor, steps: tf.Tensor, num_samples: int) -> tf.Tensor:
+    """Uniform numbers in [0, 1), a function of key, step and sample alone.
+
+    Args:
+        keys: int32 [batch, 2].
+        steps: int32 scalar.
+        num_samples: numbers a step.
+
+    Returns:
+        float32 [steps, batch, samples], multiples of 2 ** -24.
+    """
+    words = keys[:, :1], keys[:, 1:]  # --> [batch, 1]
+    first, _ = threefry(words, (tf.range(steps)[:, tf.newaxis, tf.newaxis], tf.range(num_samples)))
+    return tf.cast(tf.bitwise.right_shift(first, tf.constant(8, tf.int64)), tf.float32) * 2.0**-24
+
+
+def sentence_keys(seed: int, source_ids: tf.Tensor) -> tf.Tensor:
+    """A key for each sentence that is a function of the seed and the sentence's tokens alone.
+
+    Args:
+        seed: any integer.
+        source_ids: int32 [batch, source_len], padded with 0 at the end; padding does not count.
+
+    Returns:
+        int32 [batch, 2].
+    """
+    seed_words = (tf.constant(seed & _MASK, tf.int64), tf.constant((seed >> 32) & _MASK, tf.int64))
+    # A sum is blind to order; so that each token is scrambled together with its place first.
+    scrambled = threefry(seed_words, (source_ids, tf.range(tf.shape(source_ids)[1])))
+    inside = tf.cast(source_ids != PAD_ID, tf.int64)
+    sums = tuple(tf.reduce_sum(word * inside, axis=1) for word in scrambled)  # --> [batch]
+    length = tf.reduce_sum(inside, axis=1)
+    words = tf.stack(threefry(sums, (length, tf.zeros_like(length))), axis=1)  # --> [batch, 2]
+    return tf.cast(tf.where(words > 0x7FFFFFFF, words - (_MASK + 1), words), tf.int32)
+
+
+def _word(value: tf.Tensor) -> tf.Tensor:
+    return tf.cast(value, tf.int64) & _MASK

@@ -1,0 +1,201 @@
+"""Sampling from a step function, reproducible for each sentence.
+
+The contract is that of `beam_search`: the samples of a sentence take the place of the
+beam, and each continues itself, so that nothing is ever reordered.
+"""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.decoding import state as search_state
+from t2t_keras.decoding.beam_search import Cache, SearchResult, StepFunction
+from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.random_numbers import uniform
+from t2t_keras.decoding.scoring import normalised_score
+from t2t_keras.decoding.state import DEAD, Living, SearchState
+from t2t_keras.decoding.tracking import restriction_bias, tracked_cache, tracked_step
+
+# Keeps a draw below the total when both are rounded.
+_ALMOST_ONE = 1.0 - 2.0**-20
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """What is drawn from, at each step.
+
+    Attributes:
+        num_samples: samples a sentence.
+        temperature: what logits are divided by; below 1 favours probable tokens.
+        top_k: only so many of the most probable tokens; 0 means all.
+        top_p: after that, the fewest most probable tokens that together reach this
+            share of what is left; 1 means all.
+
+    Raises:
+        ValueError: a value that is out of range.
+
+    Reference:
+        Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
+    """
+
+    num_samples: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.num_samples < 1:
+            raise ValueError(f"num_samples must be positive, got {self.num_samples}")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature must be positive, got {self.temperature}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must not be negative, got {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, got {self.top_p}")
+
+
+def sample(
+    step_fn: StepFunction,
+    cache: Cache,
+    max_lengths: tf.Tensor,
+    keys: tf.Tensor,
+    sampling: Sampling,
+    length_penalty: float = 0.0,
+    min_lengths: tf.Tensor | int = 0,
+    options: SearchOptions | None = None,
+) -> SearchResult:
+    """Draws outputs, token by token.
+
+    Rules and prefixes bar tokens before anything else; what is left is divided by the
+    temperature, then cut by top_k, then by top_p. The draws of a sample are a
+    function of its sentence's key, the step and the sample's number alone.
+
+    Args:
+        step_fn: the model; see `beam_search`.
+        cache: what it starts from, with `sampling.num_samples` in place of the beam.
+        max_lengths: [batch] int32, most tokens of an output, the end symbol counted; 0 leaves a sentence out.
+        keys: int32 [batch, 2], for example of `random_numbers.sentence_keys`.
+        sampling: what is drawn from.
+        length_penalty: alpha of the scores.
+        min_lengths: int32 [batch] or scalar, tokens of an output before its end symbol.
+        options: rules, prefixes and the length normalisation of the scores.
+
+    Returns:
+        The samples in the order of their numbers, not by score. Log-probabilities are the model's own, at
+        temperature 1 and over the whole vocabulary. A sample for which the rules left no
+        token at some step is an unused slot.
+
+    Raises:
+        ValueError: an option that is not for samples.
+    """
+    options = options or SearchOptions()
+    _check(options)
+    max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
+    min_lengths = tf.broadcast_to(tf.cast(min_lengths, tf.int32), tf.shape(max_lengths))
+    keys = tf.reshape(tf.cast(keys, tf.int32), [-1, 2])
+    draws = uniform(keys, tf.maximum(tf.reduce_max(max_lengths), 0), sampling.num_samples)
+
+    def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
+        return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
+
+    def step(*values: Any) -> SearchState:
+        state = SearchState(*values)
+        open_sentences = state.open_sentences
+        living = Living(*(tf.gather(part, open_sentences) for part in state.living))
+        logits, step_cache = tracked_step(next_logits, state, living.token_ids, options)
+        logits = tf.reshape(logits, [-1, sampling.num_samples, logits.shape[-1]])  # --> [open, samples, vocab]
+        may_end = (state.length >= tf.gather(min_lengths, open_sentences))[:, tf.newaxis]
+        bias = restriction_bias(step_cache, may_end, state.length, logits.shape[-1], options)
+        token_ids = draw(logits + bias, tf.gather(draws[state.length], open_sentences), sampling)
+        own = tf.gather(logits, token_ids, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
+        own = tf.where(token_ids == PAD_ID, DEAD, own)  # --> [open, samples]
+        return _advance(state, token_ids, own, step_cache, max_lengths)
+
+    start = search_state.start_state(
+        tracked_cache(cache, options, tf.shape(max_lengths)[0], sampling.num_samples),
+        max_lengths,
+        sampling.num_samples,
+        start_id=PAD_ID,
+    )
+    start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
+    shapes = search_state.state_shapes(start)
+    end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
+    state = SearchState(*end)
+    log_probs, ended = state.living.log_probs, state.finished.lengths
+    lengths = tf.where(ended > 0, ended, tf.maximum(max_lengths, 0)[:, tf.newaxis])
+    lengths = tf.where(log_probs > DEAD, lengths, 0)
+    token_ids = tf.transpose(state.history.token_ids[: state.length], [1, 2, 0])  # --> [batch, samples, length]
+    token_ids = tf.where(tf.range(state.length) < lengths[:, :, tf.newaxis], token_ids, PAD_ID)
+    scores = normalised_score(log_probs, lengths, length_penalty, options.length_normalization)
+    return SearchResult(token_ids, scores, log_probs, lengths)
+
+
+def draw(logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling) -> tf.Tensor:
+    """Draws a token of each row, by the inverse of the distribution function.
+
+    Tokens stand in the order of their ids, or, where some are cut off, of their probability.
+
+    Args:
+        logits: float32 [..., vocab]; -inf for what may not come.
+        uniforms: float32 [...], in [0, 1).
+        sampling: what is drawn from.
+
+    Returns:
+        int32 [...]; 0 in a row where nothing may come, or whose logits are no numbers.
+    """
+    token_ids = None
+    if sampling.top_k or sampling.top_p < 1:
+        kept = min(sampling.top_k or logits.shape[-1], logits.shape[-1])
+        logits, token_ids = tf.math.top_k(logits, kept)  # --> [..., kept]
+    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+    masses = tf.exp((logits - largest) / sampling.temperature)
+    below = tf.cumsum(masses, axis=-1)
+    if sampling.top_p < 1:
+        inside = below - masses < sampling.top_p * below[..., -1:]
+        masses = tf.where(inside, masses, 0.0)
+        below = tf.cumsum(masses, axis=-1)
+    wanted = uniforms[..., tf.newaxis] * below[..., -1:] * _ALMOST_ONE
+    hits = (below > wanted) & (masses > 0)
+    places = tf.argmax(hits, axis=-1, output_type=tf.int32)
+    chosen = places if token_ids is None else tf.gather(token_ids, places, batch_dims=token_ids.shape.rank - 1)
+    return tf.where(tf.reduce_any(hits, axis=-1), chosen, PAD_ID)
+
+
+def _advance(
+    state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, cache: Cache, max_lengths: tf.Tensor
+) -> SearchState:
+    """The state after a step in which the open sentences drew tokens, [open, samples]."""
+    length, ended = state.length + 1, state.finished.lengths
+    token_ids = search_state.spread(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
+    log_probs = search_state.spread(log_probs, state.open_sentences, state.done, 0.0)
+    goes_on = ~state.done[:, tf.newaxis] & (ended == 0) & (state.living.log_probs > DEAD)
+    totals = tf.where(goes_on, state.living.log_probs + log_probs, state.living.log_probs)
+    ended = tf.where(goes_on & (token_ids == EOS_ID), length, ended)
+    over = tf.reduce_all((ended > 0) | ~(totals > DEAD), axis=1)
+    place = tf.reshape(state.length, [1, 1])
+    history = tf.tensor_scatter_nd_update(state.history.token_ids, place, token_ids[tf.newaxis])
+    stepped = state._replace(
+        length=length,
+        done=state.done | over | (length >= max_lengths),
+        living=Living(token_ids, totals),
+        finished=state.finished._replace(lengths=ended),
+        history=state.history._replace(token_ids=history),
+        position=cache["position"],
+        hypotheses=cache["hypotheses"],
+        self_attention=cache["self_attention"],
+    )
+    return search_state.leave_out_done(stepped)
+
+
+def _check(options: SearchOptions) -> None:
+    """Refuses what only a beam can do."""
+    if options.constraints is not None:
+        raise ValueError("constraints do not go together with sampling: only a beam search can keep them")
+    if options.num_groups > 1:
+        raise ValueError(f"num_groups={options.num_groups} does not go together with sampling: samples are no beam")
+    if options.coverage_penalty:
+        raise ValueError(
+            f"coverage_penalty={options.coverage_penalty} does not go together with sampling: it ranks hypotheses"
+        )
