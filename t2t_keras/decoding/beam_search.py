@@ -152,12 +152,12 @@ def beam_search(
 
 def _start(cache: Cache, settings: _Settings, beam_size: int) -> SearchState:
     """The state before the first step; each group of a diverse search stands where else a sentence does."""
-    options, batch = settings.options, tf.shape(settings.max_lengths)[0]
-    cache = tracked_cache(cache, options, batch, beam_size)
+    options = settings.options
+    cache = tracked_cache(cache, options, settings.max_lengths, beam_size)
     limits = _per_group(settings.max_lengths, options.num_groups)
     start = search_state.start_state(cache, limits, beam_size // options.num_groups, start_id=PAD_ID)
     if options.num_groups > 1:
-        start = start._replace(open_sentences=tf.range(batch))
+        start = start._replace(open_sentences=tf.range(tf.shape(settings.max_lengths)[0]))
     if options.coverage_penalty:
         if not isinstance(cache["hypotheses"]["model"], dict) or "coverage" not in cache["hypotheses"]["model"]:
             raise ValueError(f"coverage_penalty={options.coverage_penalty} needs cache['hypotheses']['coverage']")

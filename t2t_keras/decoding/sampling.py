@@ -114,7 +114,7 @@ def sample(
         return _advance(state, token_ids, own, step_cache, max_lengths)
 
     start = search_state.start_state(
-        tracked_cache(cache, options, tf.shape(max_lengths)[0], sampling.num_samples),
+        tracked_cache(cache, options, max_lengths, sampling.num_samples),
         max_lengths,
         sampling.num_samples,
         start_id=PAD_ID,

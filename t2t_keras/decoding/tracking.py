@@ -16,18 +16,18 @@ from t2t_keras.decoding.state import SearchState
 Cache = dict[str, Any]
 
 
-def tracked_cache(cache: Cache, options: SearchOptions, batch: tf.Tensor, beam_size: int) -> Cache:
+def tracked_cache(cache: Cache, options: SearchOptions, max_lengths: tf.Tensor, beam_size: int) -> Cache:
     """A step function's first cache with what the options need.
 
     Args:
         cache: of the step function.
         options: of the search.
-        batch: int32 scalar, sentences.
+        max_lengths: [batch], of the sentences.
         beam_size: hypotheses a sentence.
     """
     hypotheses, memory = {"model": cache["hypotheses"]}, {"model": cache["memory"]}
     if options.needs_texts:
-        hypotheses["text"] = tf.zeros([batch, beam_size, 0], tf.int32)
+        hypotheses["text"] = tf.zeros([tf.shape(max_lengths)[0], beam_size, 0], tf.int32)
     for name, rank in (("prefixes", 2), ("constraints", 3)):
         value = getattr(options, name)
         if value is not None:
