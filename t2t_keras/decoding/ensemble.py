@@ -45,7 +45,8 @@ class Ensemble:
     """Models with one vocabulary that decode as one; has a `Transformer`'s decoding methods.
 
     Sizes may differ. Each entry of the cache, but for the position, is a tuple of the members' entries, so that a
-    search moves all of them alike.
+    search moves all of them alike; with coverage, "hypotheses" is a dict of that tuple as "members" and of their mean
+    "coverage".
 
     Args:
         models: with `Transformer`'s decoding methods.
@@ -82,16 +83,18 @@ class Ensemble:
         """Every member's memory of the source, int [batch, source_len]."""
         return tuple(model.encode(source) for model in self.models)
 
-    def start_cache(self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int) -> Cache:
+    def start_cache(self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, coverage: bool = False) -> Cache:
         """The cache before the first step.
 
         Args:
             source: int [batch, source_len].
             memory: of `encode`.
             beam_size: hypotheses a sentence.
+            coverage: whether the steps add up the attention to the source, for a coverage penalty.
         """
         members = zip(self.models, memory, strict=True)
-        return _joined([model.start_cache(source, own_memory, beam_size) for model, own_memory in members])
+        settings = {"coverage": True} if coverage else {}
+        return _joined([model.start_cache(source, own, beam_size, **settings) for model, own in members])
 
     def decode_step(self, token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
         """One position of every hypothesis.
@@ -103,6 +106,8 @@ class Ensemble:
         Returns:
             float32 [batch * beam, vocab], and the cache.
         """
+        if isinstance(cache["hypotheses"], dict):
+            cache = {**cache, "hypotheses": cache["hypotheses"]["members"]}
         logits, caches = [], []
         for index, model in enumerate(self.models):
             own_cache = {entry: cache[entry][index] for entry in _ENTRIES}
@@ -136,5 +141,9 @@ class Ensemble:
 
 def _joined(caches: Sequence[Cache]) -> Cache:
     """One cache from the members', whose positions are one."""
-    entries = {entry: tuple(cache.get(entry) for cache in caches) for entry in _ENTRIES}
+    entries: Cache = {entry: tuple(cache.get(entry) for cache in caches) for entry in _ENTRIES}
+    members = entries["hypotheses"]
+    if all(isinstance(own, dict) and "coverage" in own for own in members):
+        coverage = tf.add_n([own["coverage"] for own in members]) / len(members)  # --> [batch, beam, source_len]
+        entries["hypotheses"] = {"members": members, "coverage": coverage}
     return {"position": caches[0]["position"], **entries}

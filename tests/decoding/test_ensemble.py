@@ -15,9 +15,11 @@ from t2t_keras import evaluation, run
 from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
 from t2t_keras.data.tokenizer import train_tokenizer
 from t2t_keras.decoding.batches import padded
+from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.ensemble import Ensemble, combined_logits
 from t2t_keras.decoding.forced import token_log_probs_function
 from t2t_keras.decoding.loading import Member
+from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.model import Transformer
@@ -119,6 +121,26 @@ def test_hypotheses_have_the_score_that_the_search_gave_them(models, combination
     for slot in range(4):
         found = token_log_probs(SOURCE, result.token_ids[:, slot])
         np.testing.assert_allclose(tf.reduce_sum(found, 1), result.log_probs[:, slot], atol=1e-4)
+
+
+def test_coverage_is_the_members_mean(models):
+    """Also after beams have swapped places, which a model with itself shows by being the model."""
+
+    def search(model, penalty: float):
+        cache = model.start_cache(SOURCE, model.encode(SOURCE), 3, coverage=True)
+        options = SearchOptions(coverage_penalty=penalty)
+        return beam_search(model.decode_step, cache, tf.constant([9, 7]), 3, 0.6, options=options)
+
+    expected, found = (search(model, 0.4) for model in (models[0], Ensemble(models[:1] * 2)))
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5, rtol=1e-6)
+    assert np.abs(search(models[0], 0.0).scores - expected.scores).max() > 0.01
+
+    ensemble, parts = Ensemble(models), []
+    for model in (ensemble, *models):
+        cache = model.start_cache(SOURCE, model.encode(SOURCE), 1, coverage=True)
+        parts.append(model.decode_step(np.zeros(2, np.int32), cache)[1]["hypotheses"]["coverage"])
+    np.testing.assert_allclose(parts[0], (parts[1] + parts[2]) / 2, atol=1e-6)
 
 
 def test_batched_equals_one_by_one(models):
