@@ -212,7 +212,8 @@ class Transformer(keras.Model):
 
         Returns:
             "position", int32 scalar; "hypotheses", bool [batch, beam, positions * beam], which of a sentence's
-            keys and values are each hypothesis' own, to be reordered as the hypotheses are; "self_attention",
+            keys and values are each hypothesis' own, to be reordered as the hypotheses are (without positions where
+            the beam is one); "self_attention",
             a nest of keys and values [batch, ...], which grow and are never reordered; "memory", a nest
             [batch, ...] that stays; "constants", whatever else stays. A search may drop
             sentences that are done from all that have a batch. With coverage, "hypotheses" is a dict of those
@@ -229,7 +230,10 @@ class Transformer(keras.Model):
             "hypotheses": hypotheses,
             "self_attention": cache["self_attention"],
             "memory": {"layers": cache["memory"], "bias": mask_bias(padding_mask(source), self.compute_dtype)},
-            "constants": {"projections": cache["projections"]},
+            "constants": {
+                "projections": cache["projections"],
+                "output_matrix": self.output_embedding.output_matrix(self.compute_dtype),
+            },
         }
 
     def decode_step(self, token_ids: Tensor, cache: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
@@ -247,20 +251,22 @@ class Transformer(keras.Model):
         batch, beam_size, _ = ops.shape(before)
         x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
         x = ops.squeeze(self.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
-        own = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
-        hypotheses = ops.concatenate([before, own], axis=2)  # --> [batch, beam, positions * beam]
+        hypotheses, bias = before, None
+        if beam_size > 1:
+            own = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
+            hypotheses = ops.concatenate([before, own], axis=2)  # --> [batch, beam, positions * beam]
+            bias = mask_bias(hypotheses[:, None], self.compute_dtype)
         layers = {
             "self_attention": cache["self_attention"],
             "memory": cache["memory"]["layers"],
             "projections": cache["constants"]["projections"],
         }
-        bias = mask_bias(None if beam_size == 1 else hypotheses[:, None], self.compute_dtype)
         weights: list[Tensor] | None = [] if covers else None
         x, past = self.decoder.step(x, layers, bias, cache["memory"]["bias"], beam_size, weights)
         if covers:
             attention = ops.mean(ops.cast(weights[0], "float32"), axis=1)  # --> [batch, beam, source_len]
             hypotheses = {"own": hypotheses, "coverage": cache["hypotheses"]["coverage"] + attention}
-        logits = self.output_embedding.logits(x)  # --> [batch * beam, vocab]
+        logits = ops.cast(ops.matmul(x, cache["constants"]["output_matrix"]), "float32")  # --> [batch * beam, vocab]
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses, "self_attention": past}
         return logits, {**cache, **changes}
 

@@ -30,6 +30,7 @@ from t2t_keras.decoding import constraints as lexical
 from t2t_keras.decoding import diverse
 from t2t_keras.decoding import state as search_state
 from t2t_keras.decoding.candidates import Candidates, best_candidates, biased_candidates, first_live_on, live_on
+from t2t_keras.decoding.greedy import greedy_search
 from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.scoring import best_attainable_score, coverage_score, normalised_score
 from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState
@@ -43,12 +44,12 @@ class SearchResult(NamedTuple):
     """The best hypotheses of each sentence, best score first.
 
     Attributes:
-        token_ids: [batch, beam, length] int32, the end symbol included, then zeros;
+        token_ids: [batch, num_best, length] int32, the end symbol included, then zeros;
             length is the number of steps that the search made.
-        scores: [batch, beam] float32, log-probability over length penalty, and the coverage
+        scores: [batch, num_best] float32, log-probability over length penalty, and the coverage
             score if there is one; -inf in a slot for which the search found no hypothesis.
-        log_probs: [batch, beam] float32, the total log-probability.
-        lengths: [batch, beam] int32, tokens with the end symbol; 0 in an unused slot.
+        log_probs: [batch, num_best] float32, the total log-probability.
+        lengths: [batch, num_best] int32, tokens with the end symbol; 0 in an unused slot.
     """
 
     token_ids: tf.Tensor
@@ -64,6 +65,7 @@ class _Settings(NamedTuple):
     min_lengths: tf.Tensor
     length_penalty: float
     patience: float
+    num_best: int
     options: SearchOptions
 
     def score(self, log_probs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -82,6 +84,7 @@ def beam_search(
     min_lengths: tf.Tensor | int = 0,
     patience: float = 0.0,
     options: SearchOptions | None = None,
+    num_best: int | None = None,
 ) -> SearchResult:
     """Searches for the outputs with the best length-normalised log-probability (section 6.1).
 
@@ -90,7 +93,7 @@ def beam_search(
     the beam_size places among the finished; the beam_size best of the others live on.
     With a beam of one only the best candidate counts, which is greedy search.
 
-    A sentence is done, and its result fixed, when it has beam_size finished
+    A sentence is done, and its result fixed, when it has num_best finished
     hypotheses and no living one can overtake the worst of them within the
     sentence's limit, or when the limit is reached. What is returned are the
     finished hypotheses; where there is none, the living ones, their scores
@@ -113,13 +116,14 @@ def beam_search(
         patience: when positive, a sentence is also done once patience * beam_size
             hypotheses have finished, the worst of which may have been dropped.
         options: rules, prefixes, constraints, groups and other ways of scoring; None asks for none of them.
+        num_best: hypotheses that are returned; a sentence is done as soon as these are settled. None means all.
 
     Returns:
         The finished hypotheses of each sentence, best first.
 
     Raises:
-        ValueError: `beam_size` below 1 or no multiple of the groups, a negative `length_penalty` or
-            `patience`, or a coverage penalty on a cache without coverage.
+        ValueError: `beam_size` below 1 or no multiple of the groups, `num_best` not between 1 and `beam_size`,
+            a negative `length_penalty` or `patience`, or a coverage penalty on a cache without coverage.
 
     Reference:
         Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
@@ -134,9 +138,15 @@ def beam_search(
     options = options or SearchOptions()
     if beam_size % options.num_groups:
         raise ValueError(f"beam_size={beam_size} is no multiple of num_groups={options.num_groups}")
+    num_best = beam_size if num_best is None else num_best
+    if not 1 <= num_best <= beam_size:
+        raise ValueError(f"num_best must be between 1 and beam_size={beam_size}, got {num_best}")
     max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
     min_lengths = tf.broadcast_to(tf.cast(min_lengths, tf.int32), tf.shape(max_lengths))
-    settings = _Settings(max_lengths, min_lengths, length_penalty, patience, options)
+    settings = _Settings(max_lengths, min_lengths, length_penalty, patience, num_best, options)
+
+    if beam_size == 1 and not options.restricts and not options.coverage_penalty:
+        return _greedy(step_fn, cache, settings)
 
     def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
         return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
@@ -147,7 +157,15 @@ def beam_search(
     start = _start(cache, settings, beam_size)
     shapes = search_state.state_shapes(start)
     end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
-    return _result(SearchState(*end), settings)
+    token_ids, *others = _result(SearchState(*end), settings)
+    return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in others))
+
+
+def _greedy(step_fn: StepFunction, cache: Cache, settings: _Settings) -> SearchResult:
+    """The search with a beam of one."""
+    found = greedy_search(step_fn, cache, settings.max_lengths, settings.min_lengths)
+    scores = settings.score(found.log_probs, found.lengths)
+    return SearchResult(*(values[:, tf.newaxis] for values in (found.token_ids, scores, *found[1:])))
 
 
 def _start(cache: Cache, settings: _Settings, beam_size: int) -> SearchState:
@@ -186,7 +204,8 @@ def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> 
         coverage = (tf.where(state.done[:, tf.newaxis], state.coverage[0], moved),)
     best = tf.reduce_max(log_probs, axis=1) if options.num_groups > 1 else log_probs[:, 0]
     limits = _per_group(settings.max_lengths, options.num_groups)
-    done = state.done | (length >= limits) | (finished.scores[:, -1] >= settings.bound(best, limits))
+    last = finished.scores[:, min(settings.num_best, finished.scores.shape[1]) - 1]
+    done = state.done | (length >= limits) | (last >= settings.bound(best, limits))
     if settings.patience:
         done |= tf.cast(num_finished, tf.float32) >= settings.patience * log_probs.shape[1]
     stepped = SearchState(

@@ -273,12 +273,16 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _beam_heads(self, x: Tensor, num_heads: int, d_head: int, beam_size: int) -> Tensor:
         """[batch * beam, heads * d_head] --> [batch, heads, beam, d_head]."""
+        if beam_size == 1:
+            return ops.reshape(x, (-1, num_heads, 1, d_head))
         return ops.transpose(ops.reshape(x, (-1, beam_size, num_heads, d_head)), (0, 2, 1, 3))
 
     def _attended(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
         """From scaled queries [batch, heads, beam, d_key] to [batch * beam, d_model]."""
         heads = ops.matmul(_weights_of_scaled(queries, keys, bias), values)  # --> [batch, heads, beam, d_value]
-        rows = ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, self.num_heads * self.d_value))
+        if heads.shape[2] != 1:
+            heads = ops.transpose(heads, (0, 2, 1, 3))  # --> [batch, beam, heads, d_value]
+        rows = ops.reshape(heads, (-1, self.num_heads * self.d_value))
         return kernels.linear(rows, self.output_kernel, self.output_bias)
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:

@@ -62,7 +62,11 @@ class TiedEmbedding(keras.layers.Layer):
             float32 [..., vocab].
         """
         # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
-        return ops.cast(ops.matmul(states, ops.transpose(ops.cast(self.table, states.dtype))), "float32")
+        return ops.cast(ops.matmul(states, self.output_matrix(states.dtype)), "float32")
+
+    def output_matrix(self, dtype: str) -> Tensor:
+        """What states are multiplied by for logits: [d_model, vocab] of the given dtype."""
+        return ops.transpose(ops.cast(self.table, dtype))
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (*input_shape, self.d_model)

@@ -303,3 +303,28 @@ def test_broken_model_ends_at_the_limit(beam):
     result = search(model, [6, 4], beam)
     assert not result.lengths[0].any() and not result.token_ids[0].any()
     assert_same(hypotheses(result, 1), expected)
+
+
+@pytest.mark.parametrize("num_best", [1, 2, 4])
+def test_fewer_results_are_the_same_ones_sooner(num_best):
+    limits = [12, 3, 9, 12, 0, 10]
+    sooner = False
+    for seed, end_bias in [(1, 0.0), (2, -2.0), (3, 1.5), (4, -6.0), (5, 3.0)]:
+        model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=end_bias)
+        everything = search(model, limits, 5)
+        cache = ScriptedModel.cache_of(tf.constant(model.tables), 5)
+        found = beam_search(ScriptedModel.step, cache, limits, 5, 0.6, num_best=num_best)
+        found = SearchResult(*(part.numpy() for part in found))
+        steps = found.token_ids.shape[2]
+        assert found.scores.shape == (6, num_best)
+        for few, many in zip(found[1:], everything[1:], strict=True):
+            np.testing.assert_allclose(few, many[:, :num_best], rtol=1e-6)
+        np.testing.assert_array_equal(found.token_ids, everything.token_ids[:, :num_best, :steps])
+        sooner |= steps < everything.token_ids.shape[2]
+    assert sooner
+
+
+@pytest.mark.parametrize("num_best", [0, 3])
+def test_more_results_than_hypotheses_are_refused(num_best):
+    with pytest.raises(ValueError, match=f"num_best must be between 1 and beam_size=2, got {num_best}"):
+        beam_search(ScriptedModel.step, ScriptedModel.random(1, 1, 5).start_cache(2), [3], 2, 0.6, num_best=num_best)

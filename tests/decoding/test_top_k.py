@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from t2t_keras.decoding.top_k import top_k
+from t2t_keras.decoding.top_k import largest, top_k
 
 
 def expected(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,3 +37,12 @@ def test_no_rows():
 def test_misuse_names_the_argument():
     with pytest.raises(ValueError, match="k=4"):
         top_k(np.zeros((1, 3), np.float32), 4)
+
+
+@pytest.mark.parametrize("width", [1, 7, 1000, 1009, 8000, 37000])
+def test_largest_is_the_first_of_the_best(width):
+    values = np.random.default_rng(width).integers(0, 50, (9, width)).astype(np.float32)
+    best, places = largest(values)
+    np.testing.assert_array_equal(places, values.argmax(1))
+    np.testing.assert_array_equal(best, values.max(1))
+    assert places.dtype == "int32"

@@ -1,0 +1,50 @@
+"""Greedy search against the general search with a beam of one."""
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from scripted import ScriptedModel
+
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.options import SearchOptions
+
+LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("end_bias", [-6.0, 0.0, 2.0])
+@pytest.mark.parametrize("min_length", [0, 3])
+def test_equals_the_general_search(seed, end_bias, min_length):
+    model = ScriptedModel.random(seed, batch=len(LIMITS), vocab=7, end_bias=end_bias)
+    model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
+    minima = [min_length] * len(LIMITS)
+    free = SearchOptions(prefixes=tf.zeros([len(LIMITS), 1], tf.int32))  # restricts nothing, but is not greedy_search
+    found, expected = (
+        beam_search(ScriptedModel.step, model.start_cache(1), LIMITS, 1, 0.6, minima, options=options)
+        for options in (None, free)
+    )
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-5)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+def test_nothing_left_to_choose_is_an_empty_output():
+    model = ScriptedModel.random(1, batch=2, vocab=2)
+    result = beam_search(ScriptedModel.step, model.start_cache(1), [4, 4], 1, 0.6, [4, 0])
+    assert result.lengths[0, 0] == 0
+    assert np.isneginf(result.scores[0, 0])
+    assert result.token_ids[1, 0, 0] == 1
+
+
+def test_an_empty_batch():
+    model = ScriptedModel.random(1, batch=1, vocab=5)
+    model = ScriptedModel(model.tables[:0])
+    result = beam_search(ScriptedModel.step, model.start_cache(1), tf.zeros([0], tf.int32), 1, 0.6)
+    assert result.token_ids.shape == (0, 1, 0)
