@@ -59,7 +59,7 @@ def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
 def _weights_of_scaled(queries: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
     """`attention_weights` for queries that were divided by sqrt(d_key) before, with a `mask_bias`."""
     scores = ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
-    return ops.softmax(scores if bias is None else scores + bias, axis=-1)
+    return kernels.softmax(scores if bias is None else scores + bias)
 
 
 def _heads_first(x: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ if keras.backend.backend() == "tensorflow":
         layer_normalization,
         linear,
         put_rows,
+        softmax,
         take_rows,
     )
 else:
@@ -24,6 +25,7 @@ else:
     layer_normalization = plain.layer_normalization
     linear = plain.linear
     put_rows = plain.put_rows
+    softmax = plain.softmax
     take_rows = plain.take_rows
 
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "take_rows"]
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "softmax", "take_rows"]

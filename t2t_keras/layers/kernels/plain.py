@@ -54,6 +54,18 @@ def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
     return ops.take(table, token_ids, axis=0)  # --> [..., d_model]
 
 
+def softmax(inputs: Tensor) -> Tensor:
+    """exp(x) / sum(exp(x)) over the last axis.
+
+    Args:
+        inputs: float [..., width].
+
+    Returns:
+        [..., width], of the inputs' dtype.
+    """
+    return ops.softmax(inputs, axis=-1)
+
+
 def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
     """Some of the positions of a batch.
 
@@ -116,4 +128,4 @@ def _mixed(x: Tensor) -> Tensor:
     return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 16), 0xFFFF))
 
 
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "take_rows"]
+__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "softmax", "take_rows"]

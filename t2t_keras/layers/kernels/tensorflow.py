@@ -68,6 +68,11 @@ def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
     return tf.gather(tf.convert_to_tensor(table), token_ids)  # --> [..., d_model]
 
 
+def softmax(inputs: Tensor) -> Tensor:
+    """`plain.softmax` without its warning about an axis of one element, which a sentence of one token has."""
+    return tf.nn.softmax(inputs)
+
+
 def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
     """`plain.take_rows`, whose gradient is written and not added up, since no row comes twice."""
 

@@ -95,6 +95,15 @@ def test_taking_and_putting_rows(rng, dtype, rows):
     np.testing.assert_array_equal(put, np.where(kept, np.array(tf.cast(x, tf.float32)).reshape(6, 5), 0))
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(3, 7), (2, 3, 1), (2, 2, 3, 5)])
+@pytest.mark.filterwarnings("ignore:You are using a softmax over axis -1")
+def test_softmax(rng, dtype, shape):
+    x = tf.cast(3.0 * rng.standard_normal(shape), dtype)
+    pair = [values_and_gradients(module.softmax, x) for module in (fast, plain)]
+    assert_same(*pair, tolerance(dtype))
+
+
 def test_layer_normalization_of_equal_elements_has_finite_gradients():
     results = values_and_gradients(
         lambda x: fast.layer_normalization(x, tf.ones(8), tf.zeros(8), 1e-6), tf.fill((3, 8), 5.0)
