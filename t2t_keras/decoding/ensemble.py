@@ -82,16 +82,20 @@ class Ensemble:
         """Every member's memory of the source, int [batch, source_len]."""
         return tuple(model.encode(source) for model in self.models)
 
-    def start_cache(self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int) -> Cache:
+    def start_cache(
+        self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, coverage: bool = False
+    ) -> Cache:
         """The cache before the first step.
 
         Args:
             source: int [batch, source_len].
             memory: of `encode`.
             beam_size: hypotheses a sentence.
+            coverage: whether the steps add up the mean of the members' attention, for a coverage penalty.
         """
         members = zip(self.models, memory, strict=True)
-        return _joined([model.start_cache(source, own_memory, beam_size) for model, own_memory in members])
+        asked = {"coverage": True} if coverage else {}
+        return _joined([model.start_cache(source, own_memory, beam_size, **asked) for model, own_memory in members])
 
     def decode_step(self, token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
         """One position of every hypothesis.
@@ -105,7 +109,7 @@ class Ensemble:
         """
         logits, caches = [], []
         for index, model in enumerate(self.models):
-            own_cache = {entry: cache[entry][index] for entry in _ENTRIES}
+            own_cache = {entry: _members(cache[entry])[index] for entry in _ENTRIES}
             own_logits, own_cache = model.decode_step(token_ids, {"position": cache["position"], **own_cache})
             logits.append(own_logits)
             caches.append(own_cache)
@@ -136,5 +140,14 @@ class Ensemble:
 
 def _joined(caches: Sequence[Cache]) -> Cache:
     """One cache from the members', whose positions are one."""
-    entries = {entry: tuple(cache.get(entry) for cache in caches) for entry in _ENTRIES}
+    entries: Cache = {entry: tuple(cache.get(entry) for cache in caches) for entry in _ENTRIES}
+    covered = [own["coverage"] for own in entries["hypotheses"] if isinstance(own, dict) and "coverage" in own]
+    if covered:
+        coverage = tf.add_n(covered) / len(caches)
+        entries["hypotheses"] = {"members": entries["hypotheses"], "coverage": coverage}
     return {"position": caches[0]["position"], **entries}
+
+
+def _members(entry: Any) -> tuple[Any, ...]:
+    """The members' entries of one entry of a cache."""
+    return entry["members"] if isinstance(entry, dict) else entry
