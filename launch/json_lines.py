@@ -12,6 +12,7 @@ from t2t_keras.errors import InputError
 
 _TEXTS = ("text", "prefix")
 _LISTS = ("constraints", "excluded")
+_DIGITS = 6  # of a number, behind the point
 _KEYS = (*_TEXTS, *_LISTS, "id")
 
 
@@ -77,8 +78,14 @@ def answers(
         alignments: adds "source_pieces", "pieces" and "alignment".
     """
     flat = [translation for hypotheses in translations for translation in hypotheses]
-    values = [
-        {"translation": t.text, "score": t.score, "log_prob": t.log_prob, "num_tokens": t.num_tokens} for t in flat
+    values: list[dict[str, Any]] = [
+        {
+            "translation": translation.text,
+            "score": round(translation.score, _DIGITS),
+            "log_prob": round(translation.log_prob, _DIGITS),
+            "num_tokens": translation.num_tokens,
+        }
+        for translation in flat
     ]
     if token_scores or alignments:
         for value, details in zip(values, _details(translator, flat, token_scores, alignments), strict=True):
@@ -101,7 +108,7 @@ def _details(
         pieces = translator.tokenizer.pieces([id for ids in translation.token_ids for id in ids])
         detail: dict[str, Any] = {"pieces": pieces}
         if token_scores:
-            detail["token_log_probs"] = [value for part in parts for value in part.token_log_probs]
+            detail["token_log_probs"] = [round(value, _DIGITS) for part in parts for value in part.token_log_probs]
         if alignments:
             detail["source_pieces"] = [piece for part in parts for piece in part.source_pieces]
             detail["alignment"] = joined_word_alignment(parts)

@@ -82,9 +82,7 @@ class Ensemble:
         """Every member's memory of the source, int [batch, source_len]."""
         return tuple(model.encode(source) for model in self.models)
 
-    def start_cache(
-        self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, coverage: bool = False
-    ) -> Cache:
+    def start_cache(self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, coverage: bool = False) -> Cache:
         """The cache before the first step.
 
         Args:
