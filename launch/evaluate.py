@@ -108,6 +108,7 @@ def _settings(translator: Translator) -> dict[str, Any]:
         "checkpoint": decoding_flags.CHECKPOINT.value,
         "ensemble": decoding_flags.ENSEMBLE.value,
         "ensemble_mean": decoding_flags.ENSEMBLE_MEAN.value if decoding_flags.ENSEMBLE.value else None,
+        "excluded": translator.excluded,
         "split": _SPLIT.value,
         "source": _SOURCE.value,
         "reference": _REFERENCE.value,

@@ -1,15 +1,19 @@
 """Translates text, a line of output for each line of input, in order.
 
-Reads standard input unless --input is given; on a terminal it asks for lines.
+Reads standard input unless --input is given; on a terminal it asks for lines. With --json_input a line is an object
+with "text" and, if wanted, "prefix", "constraints", "excluded" and "id".
 
 Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --input=in.txt.gz --output=out.txt --beam_size=1
+    python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
 import contextlib
+import itertools
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
@@ -17,15 +21,29 @@ from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anyt
 import tqdm
 from absl import flags
 
-from t2t_keras.data.corpora_files import read_lines
+from t2t_keras.data.corpora_files import decoded_line, read_raw_lines
 from t2t_keras.data.writing import replacing
+from t2t_keras.decoding.translation import Translation
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 
-from . import decoding_flags
+from . import decoding_flags, json_lines, verification
 
 _INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
+_JSON_INPUT = flags.DEFINE_bool("json_input", False, "Whether each line of input is a JSON object.")
+_JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with scores.")
+_NUM_BEST = flags.DEFINE_integer(
+    "num_best", 1, "Translations of each line; above 1 'NUMBER ||| TEXT ||| SCORE' a line, from 0.", lower_bound=1
+)
+_TOKEN_SCORES = flags.DEFINE_bool("token_scores", False, "With --json: every token and its log-probability.")
+_ALIGNMENTS = flags.DEFINE_bool("alignments", False, "With --json: the word alignment, as 0-0 1-2.")
+_ON_ERROR = flags.DEFINE_enum(
+    "on_error", "stop", ["stop", "skip"], "At a line that cannot be translated; skip: leave it empty, or an 'error'."
+)
+_VERIFY = flags.DEFINE_integer(
+    "verify", 0, "Translate so many lines again, one by one, and compare; exit status 1 if any differs.", lower_bound=0
+)
 _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines read, sorted by length and translated at a time; 1 answers each at once.", lower_bound=1
 )
@@ -35,39 +53,124 @@ flags.adopt_module_key_flags(decoding_flags)
 def main(argv: list[str]) -> None:
     """Translates what the flags say."""
     del argv  # every setting is a flag
+    for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
+        if flag.value and not _JSON.value:
+            raise InputError(f"--{name} needs --json")
     if _INPUT.value is None and sys.stdin.isatty():
-        _converse(decoding_flags.load_translator())
+        _converse(_load_translator())
         return
-    lines = _standard_input() if _INPUT.value is None else read_lines(_INPUT.value)
+    lines = sys.stdin.buffer if _INPUT.value is None else read_raw_lines(_INPUT.value)
+    sample = verification.Sample(_VERIFY.value)
     with _open_output() as output:
-        num_long = _translate(decoding_flags.load_translator(), lines, output)
+        translator = _load_translator()
+        num_long = _translate(translator, lines, output, sample)
     if num_long:
         print(f"warning: {num_long} lines were too long for one piece and were translated in parts", file=sys.stderr)
+    if _VERIFY.value and not sample.verify(translator):
+        sys.exit(1)
 
 
-def _translate(translator: Translator, lines: Iterator[str], output: IO[bytes]) -> int:
+def _load_translator() -> Translator:
+    """The translator of the flags, of which the beam is large enough for what is asked for."""
+    translator = decoding_flags.load_translator()
+    if _NUM_BEST.value > translator.config.beam_size:
+        raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
+    return translator
+
+
+def _translate(
+    translator: Translator, raw_lines: Iterable[bytes], output: IO[bytes], sample: verification.Sample
+) -> int:
     """Writes all translations and gives the number of lines that were too long for one piece."""
     num_long = 0
-    progress = tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty())
-    with progress:
-        for translation in translator.translate_stream(lines, _CHUNK_LINES.value):
-            output.write(translation.text.encode("utf-8") + b"\n")
-            num_long += translation.num_parts > 1
-            progress.update()
-            if progress.n % _CHUNK_LINES.value == 0:
-                output.flush()
+    remaining = enumerate(raw_lines, start=1)
+    with tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty()) as progress:
+        while chunk := list(itertools.islice(remaining, _CHUNK_LINES.value)):
+            lines = [_checked(translator, _line(number, raw)) for number, raw in chunk]
+            if _ON_ERROR.value == "stop":
+                _stop_at_error(lines)
+            good = [line for line in lines if not line.error]
+            update = _updater(progress, progress.n, len(chunk))
+            found = translator.translate_nbest([line.request for line in good], _NUM_BEST.value, update)
+            num_long += sum(best.num_parts > 1 for best, *_ in found)
+            results = dict(zip((line.number for line in good), found, strict=True))
+            lines = [_found_none(line, results) for line in lines]
+            if _ON_ERROR.value == "stop":
+                _stop_at_error(lines)
+            sample.add((line.number, line.request, results[line.number][0]) for line in lines if not line.error)
+            output.write(_output_text(translator, lines, results).encode("utf-8"))
+            output.flush()
     return num_long
 
 
-def _standard_input() -> Iterator[str]:
-    """The lines of standard input, which only "\\n" and "\\r\\n" end."""
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"standard input, line {number}: not valid UTF-8 (byte {error.start + 1}: {error.reason})"
-            ) from error
+def _line(number: int, raw: bytes) -> json_lines.Line:
+    """A line of input, read."""
+    try:
+        text = decoded_line(raw)
+    except InputError as error:
+        return json_lines.Line(number, None, None, str(error))
+    return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)
+
+
+def _checked(translator: Translator, line: json_lines.Line) -> json_lines.Line:
+    """The line, with an error if it asks for what cannot be met."""
+    if line.error:
+        return line
+    try:
+        translator.check(line.request)
+    except InputError as error:
+        return line._replace(error=str(error))
+    return line
+
+
+def _found_none(line: json_lines.Line, results: dict[int, list[Translation]]) -> json_lines.Line:
+    """The line, with an error if its search ended without a translation."""
+    if line.error or results[line.number][0].exists:
+        return line
+    return line._replace(error="no translation meets all that is asked for")
+
+
+def _stop_at_error(lines: list[json_lines.Line]) -> None:
+    for line in lines:
+        if line.error:
+            raise InputError(f"{_INPUT.value or 'standard input'}, line {line.number}: {line.error}")
+
+
+def _output_text(translator: Translator, lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
+    """The output for a chunk of input."""
+    for line in lines:
+        if line.error and not _JSON.value:
+            print(f"warning: {_INPUT.value or 'standard input'}, line {line.number}: {line.error}", file=sys.stderr)
+    if _JSON.value:
+        return _json_text(translator, lines, results)
+    if _NUM_BEST.value == 1:
+        return "".join(("" if line.error else results[line.number][0].text) + "\n" for line in lines)
+    return "".join(
+        f"{line.number - 1} ||| {translation.text} ||| {translation.score:.6f}\n"
+        for line in lines
+        if not line.error
+        for translation in results[line.number]
+    )
+
+
+def _json_text(translator: Translator, lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
+    good = [results[line.number] for line in lines if not line.error]
+    answers = iter(json_lines.answers(translator, good, _TOKEN_SCORES.value, _ALIGNMENTS.value))
+    rows = []
+    for line in lines:
+        row = {} if line.id is None else {"id": line.id}
+        row.update({"error": line.error} if line.error else next(answers))
+        rows.append(json.dumps(row, ensure_ascii=False) + "\n")
+    return "".join(rows)
+
+
+def _updater(progress: tqdm.tqdm, before: int, lines: int):
+    """Lets a bar of lines follow the parts of a chunk."""
+
+    def update(done: int, total: int) -> None:
+        progress.update(before + lines * done // total - progress.n)
+
+    return update
 
 
 @contextlib.contextmanager
@@ -84,17 +187,23 @@ def _open_output() -> Iterator[IO[bytes]]:
 def _converse(translator: Translator) -> None:
     """Asks for lines until there are no more."""
     translator.translate(["."])  # traces the graph before the first answer is waited for
-    print("One line of text at a time; Ctrl-D ends.", file=sys.stderr)
-    while True:
+    print("One line at a time; Ctrl-D ends.", file=sys.stderr)
+    for number in itertools.count(1):
         try:
-            line = input("> ")
+            text = input("> ")
         except EOFError:
             print(file=sys.stderr)
             return
         except UnicodeDecodeError as error:
             print(f"not valid UTF-8: {error.reason}", file=sys.stderr)
             continue
-        print(translator.translate([line])[0].text, flush=True)
+        line = _checked(translator, _line(number, text.encode("utf-8", "surrogateescape")))
+        results = {} if line.error else {number: translator.translate_nbest([line.request], _NUM_BEST.value)[0]}
+        line = _found_none(line, results)
+        if line.error:
+            print(line.error, file=sys.stderr)
+            continue
+        print(_output_text(translator, [line], results), end="", flush=True)
 
 
 def run() -> None:

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from t2t_keras import layers, losses, presets, schedules
     from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig
     from t2t_keras.data.prepare import PreparedData, prepare
-    from t2t_keras.decoding.translator import Translation, Translator
+    from t2t_keras.decoding.explain import Explanation
+    from t2t_keras.decoding.request import Request
+    from t2t_keras.decoding.translation import Translation
+    from t2t_keras.decoding.translator import Translator
     from t2t_keras.errors import InputError
     from t2t_keras.evaluation import Evaluation, evaluate
     from t2t_keras.model import Transformer
@@ -25,9 +28,11 @@ __all__ = [
     "DataConfig",
     "DecodeConfig",
     "Evaluation",
+    "Explanation",
     "InputError",
     "ModelConfig",
     "PreparedData",
+    "Request",
     "Run",
     "TrainConfig",
     "Trainer",
@@ -49,7 +54,10 @@ _MODULES = ("layers", "losses", "presets", "schedules")
 _HOMES = {
     **dict.fromkeys(("Config", "DataConfig", "DecodeConfig", "ModelConfig", "TrainConfig"), "config"),
     **dict.fromkeys(("PreparedData", "prepare"), "data.prepare"),
-    **dict.fromkeys(("Translation", "Translator"), "decoding.translator"),
+    "Explanation": "decoding.explain",
+    "Request": "decoding.request",
+    "Translation": "decoding.translation",
+    "Translator": "decoding.translator",
     "InputError": "errors",
     **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
     "Transformer": "model",

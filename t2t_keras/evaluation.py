@@ -24,6 +24,7 @@ from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.data.writing import replacing
 from t2t_keras.decoding.batches import Progress, length_batches, padded
 from t2t_keras.decoding.forced import token_log_probs_function
+from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 
@@ -79,7 +80,7 @@ class Evaluation:
 
 def evaluate(
     translator: Translator,
-    sources: Sequence[str],
+    sources: Sequence[str | Request],
     references: Sequence[str],
     target_language: str = "en",
     lowercase: bool = False,
@@ -91,7 +92,7 @@ def evaluate(
 
     Args:
         translator: what translates.
-        sources: lines of text.
+        sources: lines of text, or requests.
         references: as many lines, their translations by people.
         target_language: code, chooses the Moses tokeniser's rules.
         lowercase: adds the scores of `lowercased_scores`.
@@ -292,7 +293,7 @@ def write_evaluation(
     return hypotheses_path, scores_path
 
 
-def _check_lines(lines: Sequence[str], references: Sequence[str]) -> None:
+def _check_lines(lines: Sequence[str | Request], references: Sequence[str]) -> None:
     if not lines:
         raise InputError("there is nothing to evaluate: the text has no lines")
     if len(lines) != len(references):

@@ -24,19 +24,40 @@ def read_lines(path: str | Path) -> Iterator[str]:
         InputError: the file is missing, unreadable, broken, or not UTF-8; names
             the file, and the line where there is one.
     """
+    for number, line in enumerate(read_raw_lines(path), start=1):
+        try:
+            yield decoded_line(line)
+        except InputError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
+
+
+def read_raw_lines(path: str | Path) -> Iterator[bytes]:
+    """The lines of a file, which may be compressed, as they are, but for a byte order mark.
+
+    Raises:
+        InputError: the file is missing, unreadable or broken; names it.
+    """
     number = 0
     try:
         with _open(path) as file:
             for number, line in enumerate(file, start=1):
-                if number == 1:
-                    line = line.removeprefix(_BYTE_ORDER_MARK)
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1}: {error.reason})") from error
+                yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path}, after line {number}: broken compressed file: {error}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def decoded_line(line: bytes) -> str:
+    """The text of a line of a file, without its end.
+
+    Raises:
+        InputError: it is not UTF-8; names the byte, but neither line nor file.
+    """
+    try:
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not valid UTF-8 (byte {error.start + 1}: {error.reason})") from error
 
 
 def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:

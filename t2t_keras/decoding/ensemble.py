@@ -110,7 +110,7 @@ class Ensemble:
             cache = {**cache, "hypotheses": cache["hypotheses"]["members"]}
         logits, caches = [], []
         for index, model in enumerate(self.models):
-            own_cache = {entry: cache[entry][index] for entry in _ENTRIES}
+            own_cache = {entry: _members(cache[entry])[index] for entry in _ENTRIES}
             own_logits, own_cache = model.decode_step(token_ids, {"position": cache["position"], **own_cache})
             logits.append(own_logits)
             caches.append(own_cache)
@@ -147,3 +147,8 @@ def _joined(caches: Sequence[Cache]) -> Cache:
         coverage = tf.add_n([own["coverage"] for own in members]) / len(members)  # --> [batch, beam, source_len]
         entries["hypotheses"] = {"members": members, "coverage": coverage}
     return {"position": caches[0]["position"], **entries}
+
+
+def _members(entry: Any) -> tuple[Any, ...]:
+    """The members' entries of one entry of a cache."""
+    return entry["members"] if isinstance(entry, dict) else entry

@@ -10,6 +10,7 @@ import tensorflow as tf
 from t2t_keras.decoding.forced import target_log_probs
 
 _WORD_START = "▁"
+_END = "</s>"  # as an entry of the vocabulary; text that looks like it is cut into others
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,7 +19,7 @@ class Explanation:
 
     Attributes:
         source_pieces: the source's tokens, the end symbol last.
-        target_pieces: the translation's tokens, the end symbol last.
+        target_pieces: the translation's tokens, the end symbol last, unless a search was cut off before it.
         token_log_probs: the log-probability of each of them, given those before it.
         attention: float32 [layers, heads, target_len, source_len], which source tokens the decoder attended to
             while it predicted each target token; each row adds up to 1.
@@ -83,17 +84,35 @@ class Explanation:
         """
         weights = self._weights(layer)
         for axis, pieces in enumerate((self.target_pieces, self.source_pieces)):
-            starts = word_starts(pieces[:-1])
+            starts = word_starts(pieces[: weights.shape[axis]])
             weights = np.add.reduceat(weights, starts, axis) if starts else weights  # --> [target_len, source_len]
         return " ".join(f"{source}-{target}" for source, target in _links(weights))
 
     def _weights(self, layer: int | None) -> np.ndarray:
-        """A layer's attention without the end symbols, the mean over its heads: [target_len - 1, source_len - 1]."""
+        """A layer's attention without the end symbols, the mean over its heads: [target tokens, source tokens]."""
         num_layers = len(self.attention)
         layer = max(num_layers - 2, 0) if layer is None else layer
         if not -num_layers <= layer < num_layers:
             raise ValueError(f"layer must be in [{-num_layers}, {num_layers}), got {layer}")
-        return self.attention[layer, :, :-1, :-1].mean(axis=0)
+        inside = [len(pieces) - (pieces[-1:] == (_END,)) for pieces in (self.target_pieces, self.source_pieces)]
+        return self.attention[layer, :, : inside[0], : inside[1]].mean(axis=0)
+
+
+def joined_word_alignment(parts: Sequence[Explanation], layer: int | None = None) -> str:
+    """The word alignment of a line from those of the parts that it was translated in.
+
+    Args:
+        parts: of each part, in order.
+        layer: as in `Explanation.alignment`.
+    """
+    links, words = [], [0, 0]
+    for part in parts:
+        pairs = (link.split("-") for link in part.word_alignment(layer).split())
+        links += [f"{int(source) + words[0]}-{int(target) + words[1]}" for source, target in pairs]
+        sides = (part.source_pieces, part.target_pieces)
+        counts = (len(word_starts(side[: len(side) - (side[-1:] == (_END,))])) for side in sides)
+        words = [before + count for before, count in zip(words, counts, strict=True)]
+    return " ".join(links)
 
 
 def word_starts(pieces: Sequence[str]) -> list[int]:

@@ -26,6 +26,8 @@ class SearchOptions:
             applies, nor the minimum length.
         constraints: int32 [batch, phrases, phrase_len], what each output must contain, padded
             with zeros; see `constraints`.
+        excluded: int32 [batch, phrases, phrase_len], what each output must not contain, with zeros before
+            each phrase; see `rules.excluded_bias`.
         num_groups: groups of a diverse beam search, which share the beam evenly; 1 is no such search.
         diversity_strength: what a token's log-probability is lowered by for each hypothesis of an
             earlier group that took it at the same step.
@@ -42,6 +44,7 @@ class SearchOptions:
     rules: tuple[Rule, ...] = ()
     prefixes: tf.Tensor | None = None
     constraints: tf.Tensor | None = None
+    excluded: tf.Tensor | None = None
     num_groups: int = 1
     diversity_strength: float = 0.0
 
@@ -62,7 +65,7 @@ class SearchOptions:
     @property
     def needs_texts(self) -> bool:
         """Whether the search must keep the text of every living hypothesis."""
-        return bool(self.rules) or self.constraints is not None
+        return bool(self.rules) or self.constraints is not None or self.excluded is not None
 
     @property
     def restricts(self) -> bool:

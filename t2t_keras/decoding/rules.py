@@ -85,6 +85,25 @@ class ExcludedPhrases:
         return bias
 
 
+def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """As `ExcludedPhrases`, but each sentence has phrases of its own.
+
+    Args:
+        texts: int32 [open, beam, length].
+        phrases: int32 [open, phrases, phrase_len], at least one wide, with zeros before each phrase; all zeros
+            stand for none.
+        vocab_size: entries of the vocabulary.
+
+    Returns:
+        The bias, float32 [open, beam, vocab].
+    """
+    before, last = phrases[:, tf.newaxis, :, :-1], phrases[:, tf.newaxis, :, -1]
+    tail = _tail(texts, tf.shape(phrases)[2] - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, phrase_len - 1]
+    would_end = tf.reduce_all((tail == before) | (before == PAD_ID), axis=-1)  # --> [open, beam, phrases]
+    last = tf.broadcast_to(last, tf.shape(would_end))
+    return _barred(last, would_end & (last != PAD_ID), texts.shape[1], vocab_size)
+
+
 def ending_bias(may_end: tf.Tensor, vocab_size: int) -> tf.Tensor:
     """Bars padding, and the end symbol where it may not come yet.
 
@@ -117,7 +136,7 @@ def forced_bias(bias: tf.Tensor, prefixes: tf.Tensor, position: tf.Tensor) -> tf
     return tf.where(wanted == PAD_ID, bias, forced)
 
 
-def _tail(texts: tf.Tensor, length: int) -> tf.Tensor:
+def _tail(texts: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
     """The last tokens of every text, [open, beam, length]."""
     padded = tf.pad(texts, [[0, 0], [0, 0], [length, 0]], constant_values=_NOTHING)
     return padded[:, :, tf.shape(texts)[2] :]

@@ -1,4 +1,4 @@
-"""What a search keeps beside the model's own cache when options ask for it: texts, prefixes, constraints.
+"""What a search keeps beside the model's own cache when options ask for it: texts, and what each sentence asks for.
 
 They stand in the cache, as "text" of the hypotheses and as entries of the memory, so that they
 follow their hypothesis and leave with their sentence as all else there does. The model's
@@ -28,7 +28,7 @@ def tracked_cache(cache: Cache, options: SearchOptions, max_lengths: tf.Tensor, 
     hypotheses, memory = {"model": cache["hypotheses"]}, {"model": cache["memory"]}
     if options.needs_texts:
         hypotheses["text"] = tf.zeros([tf.shape(max_lengths)[0], beam_size, 0], tf.int32)
-    for name, rank in (("prefixes", 2), ("constraints", 3)):
+    for name, rank in (("prefixes", 2), ("constraints", 3), ("excluded", 3)):
         value = getattr(options, name)
         if value is not None:
             memory[name] = _per_sentence(value, name, rank)
@@ -86,6 +86,8 @@ def restriction_bias(
     bias = restrictions.ending_bias(may_end, vocab_size)
     for rule in options.rules:
         bias += rule(texts_of(cache), vocab_size)
+    if options.excluded is not None:
+        bias += restrictions.excluded_bias(texts_of(cache), cache["memory"]["excluded"], vocab_size)
     if options.prefixes is not None:
         bias = restrictions.forced_bias(bias, cache["memory"]["prefixes"], position)
     return bias

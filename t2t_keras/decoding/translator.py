@@ -5,52 +5,32 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID, DecodeConfig
-from t2t_keras.data.cleaning import repair
+from t2t_keras.config import EOS_ID, DecodeConfig
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.decoding import loading
-from t2t_keras.decoding.batches import Progress, length_batches, padded
-from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.decoding.batches import Progress, padded
+from t2t_keras.decoding.beam_search import SearchResult
 from t2t_keras.decoding.ensemble import Combination
 from t2t_keras.decoding.explain import Explanation, explanation_function
 from t2t_keras.decoding.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
+from t2t_keras.decoding.request import (
+    EncodedRequest,
+    Ids,
+    Request,
+    RequestEncoder,
+    asked_arrays,
+    numbered,
+    request_batches,
+)
 from t2t_keras.decoding.scoring import normalised_score
-from t2t_keras.decoding.splitting import split_text
+from t2t_keras.decoding.searches import Searches, StepModel
+from t2t_keras.decoding.translation import Translation, found_translations, joined_lists
+from t2t_keras.errors import InputError
 from t2t_keras.streams import num_streams
-
-
-class StepModel(Protocol):
-    """What a Translator asks of a model; `t2t_keras.model.Transformer` has it."""
-
-    def encode(self, source: tf.Tensor) -> Any: ...
-
-    def start_cache(self, source: tf.Tensor, memory: Any, beam_size: int) -> dict[str, Any]: ...
-
-    def decode_step(self, token_ids: tf.Tensor, cache: dict[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """What became of one line.
-
-    Attributes:
-        text: the translation, without line breaks; empty for a blank line.
-        score: log-probability over length penalty; 0 for a blank line, the sum over its parts for a long one.
-        log_prob: total log-probability, summed over parts.
-        num_tokens: tokens that were generated, end symbols counted.
-        num_parts: pieces that the line was translated in: 0 if it was blank, above 1 if it was too long for one.
-    """
-
-    text: str
-    score: float = 0.0
-    log_prob: float = 0.0
-    num_tokens: int = 0
-    num_parts: int = 0
 
 
 class Translator:
@@ -62,16 +42,19 @@ class Translator:
     there is one, and its parts are translated one by one.
 
     The weights are read from the model at each call, so that a model in
-    training can be used; one trace of the graph serves every batch.
+    training can be used; one trace of the graph serves every batch. Another is made when the first
+    request comes that asks for a prefix, for constraints or for excluded phrases, one for each kind.
 
     Args:
         tokenizer: of the vocabulary that the model was trained with.
         model: a `Transformer` or anything else with its decoding methods.
-        config: beam size, length penalty, length limit, batch size.
+        config: of the search: beam or samples, scores, length limit, batch size.
         lowercase: whether lines are lowercased first, as the training data were.
         max_source_length: most tokens, end symbol included, of what is translated in one piece.
+        excluded: words or phrases that no translation may contain; see `Request.excluded`.
 
     Raises:
+        InputError: a beam larger than the vocabulary, or an excluded phrase that is blank or cannot be spelled.
         ValueError: `max_source_length` below 2.
     """
 
@@ -82,22 +65,32 @@ class Translator:
         config: DecodeConfig | None = None,
         lowercase: bool = False,
         max_source_length: int = 256,
+        excluded: Sequence[str] = (),
     ) -> None:
         if max_source_length < 2:
             raise ValueError(f"max_source_length must be at least 2 (a token and the end), got {max_source_length}")
         self.tokenizer = tokenizer
         self.model = model
         self.config = config or DecodeConfig()
+        if self.config.beam_size > tokenizer.vocab_size:
+            raise InputError(
+                f"decode.beam_size={self.config.beam_size} is more than the vocabulary's {tokenizer.vocab_size} entries"
+            )
         self.lowercase = lowercase
         self.max_source_length = max_source_length
-        signature = [tf.TensorSpec([None, None], tf.int32, name="source_ids")]
-        self._compiled_search = tf.function(self._search, input_signature=signature, autograph=False)
+        self.excluded = tuple(excluded)
+        self._encoder = RequestEncoder(tokenizer, self.config, lowercase, max_source_length, self.excluded)
+        self._searches = Searches(model, self.config, self._encoder.excluded)
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
 
     @classmethod
     def load(
-        cls, model_dir: str | os.PathLike[str], checkpoint: str | None = None, config: DecodeConfig | None = None
+        cls,
+        model_dir: str | os.PathLike[str],
+        checkpoint: str | None = None,
+        config: DecodeConfig | None = None,
+        excluded: Sequence[str] = (),
     ) -> "Translator":
         """The translator of a run.
 
@@ -105,11 +98,12 @@ class Translator:
             model_dir: the run's directory.
             checkpoint: which weights, as `t2t_keras.run.load_model` takes it.
             config: None means what the run's `config.json` says.
+            excluded: words or phrases that no translation may contain; see `Request.excluded`.
 
         Raises:
             InputError: no run there, no such checkpoint, or a vocabulary that does not fit.
         """
-        return cls._of(loading.load_run(model_dir, checkpoint), config)
+        return cls._of(loading.load_run(model_dir, checkpoint), config, excluded)
 
     @classmethod
     def load_ensemble(
@@ -117,6 +111,7 @@ class Translator:
         members: Sequence[loading.Member],
         combination: Combination = "probabilities",
         config: DecodeConfig | None = None,
+        excluded: Sequence[str] = (),
     ) -> "Translator":
         """The translator of several runs, or of several checkpoints, whose predictions are averaged.
 
@@ -124,44 +119,77 @@ class Translator:
             members: pairs of a run's directory and a checkpoint, as `load` takes them; a `loading.Member` is one.
             combination: "probabilities" or "log_probabilities", what is averaged.
             config: None means what the first run's `config.json` says.
+            excluded: words or phrases that no translation may contain.
 
         Raises:
             InputError: a member cannot be loaded, or does not go with the first: another vocabulary, or trained
                 on text of another case.
             ValueError: no member, or an unknown combination.
         """
-        return cls._of(loading.load_ensemble(members, combination), config)
+        return cls._of(loading.load_ensemble(members, combination), config, excluded)
 
     @classmethod
-    def _of(cls, loaded: loading.Loaded, config: DecodeConfig | None) -> "Translator":
+    def _of(cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str]) -> "Translator":
         data = loaded.config.data
         settings = (config or loaded.config.decode, data.lowercase, max(2, data.max_length))
-        return cls(loaded.tokenizer, loaded.model, *settings)
+        return cls(loaded.tokenizer, loaded.model, *settings, excluded)
 
-    def translate(self, lines: Iterable[str], on_progress: Progress | None = None) -> list[Translation]:
+    def translate(self, lines: Iterable[str | Request], on_progress: Progress | None = None) -> list[Translation]:
         """Translates lines, all at once in memory.
 
         Args:
-            lines: any text; line breaks within one count as blanks.
+            lines: any text; line breaks within one count as blanks. A `Request` also says what the
+                translation must be like.
             on_progress: called after each batch with how many parts are done, and how many there are: one
                 a line, but none for a blank and several for a very long one.
 
         Returns:
-            One translation a line, in order.
-        """
-        parts = [self._parts(line) for line in self._encoded(lines)]
-        texts = self._translate_parts(list(itertools.chain.from_iterable(parts)), on_progress)
-        remaining = iter(texts)
-        return [_joined(list(itertools.islice(remaining, len(line)))) for line in parts]
+            One translation a line, in order: the best, or with `config.sampling` the first sample.
 
-    def translate_stream(self, lines: Iterable[str], chunk_lines: int = 5000) -> Iterator[Translation]:
+        Raises:
+            InputError: a request that cannot be met; names its line.
+        """
+        encoded = list(numbered(list(lines), self._encoder))
+        return [best for best, *_ in self._translations(encoded, 1, on_progress)]
+
+    def translate_nbest(
+        self, lines: Iterable[str | Request], num_best: int, on_progress: Progress | None = None
+    ) -> list[list[Translation]]:
+        """As `translate`, but the `num_best` best hypotheses of each line, or its first samples.
+
+        Args:
+            lines: as of `translate`.
+            num_best: at most `config.beam_size`.
+            on_progress: as of `translate`.
+
+        Returns:
+            Of each line the hypotheses that there are, at least one; the first is that of `translate`.
+
+        Raises:
+            InputError: as of `translate`, or `num_best` is below 1 or above the beam.
+        """
+        if not 1 <= num_best <= self.config.beam_size:
+            raise InputError(f"num_best must be in [1, decode.beam_size={self.config.beam_size}], got {num_best}")
+        return self._translations(list(numbered(list(lines), self._encoder)), num_best, on_progress)
+
+    def check(self, request: str | Request) -> None:
+        """Raises what `translate` would raise of one line, but names no line; costs no search.
+
+        Raises:
+            InputError: a request that cannot be met.
+        """
+        if not isinstance(request, str):
+            self._encoder.encode(request)
+
+    def translate_stream(self, lines: Iterable[str | Request], chunk_lines: int = 5000) -> Iterator[Translation]:
         """`translate` for input of any size: reads, translates and gives back a chunk after the other.
 
         Args:
-            lines: any text.
+            lines: as of `translate`.
             chunk_lines: lines held in memory at a time. The more, the less padding.
 
         Raises:
+            InputError: as of `translate`; the line is counted from the start of its chunk.
             ValueError: `chunk_lines` below 1.
         """
         if chunk_lines < 1:
@@ -173,7 +201,7 @@ class Translator:
     def score(
         self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
     ) -> list[ForcedScore]:
-        """What the model thinks of given translations, with the length penalty of the settings.
+        """What the model thinks of given translations, with the length penalty of the settings, but no coverage.
 
         Both sides are repaired as lines to translate are. A translation that the
         search found gets the score that the search gave it, if the tokenizer cuts
@@ -187,8 +215,23 @@ class Translator:
         Raises:
             InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
         """
-        sources, targets = self._encoded_pairs(lines, translations)
-        scores: list[ForcedScore | None] = [None] * len(lines)
+        return self.score_tokens(*self._encoded_pairs(lines, translations), on_progress)
+
+    def score_tokens(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
+    ) -> list[ForcedScore]:
+        """`score` of token ids, such as `Translation.source_ids` and `token_ids`: of just what the search found.
+
+        Args:
+            sources: of each sentence, end symbol included.
+            targets: of each translation.
+            on_progress: as of `score`.
+
+        Raises:
+            InputError: as of `score`.
+        """
+        check_pairs(sources, targets)
+        scores: list[ForcedScore | None] = [None] * len(sources)
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             for row, log_probs in zip(rows, self._token_log_probs(*batch).numpy(), strict=True):
                 scores[row] = self._forced_score(targets[row], log_probs[: len(targets[row])])
@@ -212,27 +255,41 @@ class Translator:
             InputError: as of `score`; or an ensemble whose members differ in layers or heads.
             ValueError: the model does not give its attention out.
         """
+        return self.explain_tokens(*self._encoded_pairs(lines, translations), on_progress)
+
+    def explain_tokens(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
+    ) -> list[Explanation]:
+        """`explain` of token ids, such as `Translation.source_ids` and `token_ids`: of just what the search found.
+
+        Args:
+            sources: of each sentence, end symbol included.
+            targets: of each translation.
+            on_progress: as of `explain`.
+
+        Raises:
+            InputError: as of `explain`.
+            ValueError: as of `explain`.
+        """
         if not hasattr(self.model, "logits_and_cross_attention"):
             raise ValueError(f"model must have logits_and_cross_attention, {type(self.model).__name__} has not")
-        sources, targets = self._encoded_pairs(lines, translations)
-        explanations: list[Explanation | None] = [None] * len(lines)
+        check_pairs(sources, targets)
+        explanations: list[Explanation | None] = [None] * len(sources)
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             for row, *found in zip(rows, *(values.numpy() for values in self._explained(*batch)), strict=True):
                 pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
                 explanations[row] = Explanation.of(*pieces, *found)
         return explanations
 
-    def _encoded_pairs(
-        self, lines: Sequence[str], translations: Sequence[str]
-    ) -> tuple[list[list[int]], list[list[int]]]:
+    def _encoded_pairs(self, *sides: Sequence[str]) -> list[list[Ids]]:
         """The token ids of both sides of given translations, end symbols included."""
-        sources, targets = ([[*ids, EOS_ID] for _, ids in self._encoded(side)] for side in (lines, translations))
-        check_pairs(sources, targets)
-        return sources, targets
+        repaired = ([self.repaired(line) for line in side] for side in sides)
+        return [[(*ids, EOS_ID) for ids in self.tokenizer.encode_batch(side)] for side in repaired]
 
-    def _forced_score(self, target: list[int], log_probs: np.ndarray) -> ForcedScore:
+    def _forced_score(self, target: Ids, log_probs: np.ndarray) -> ForcedScore:
         total = float(log_probs.sum(dtype=np.float64))
-        score = float(normalised_score(total, len(target), self.config.length_penalty))
+        settings = self.config.length_penalty, self.config.length_normalization
+        score = float(normalised_score(total, len(target), *settings))
         return ForcedScore(total, score, tuple(self.tokenizer.pieces(target)), tuple(map(float, log_probs)))
 
     def search(self, source_ids: np.ndarray | tf.Tensor) -> SearchResult:
@@ -244,56 +301,34 @@ class Translator:
         Returns:
             `config.beam_size` hypotheses a sentence, best first.
         """
-        return self._compiled_search(source_ids)
+        return self._searches(source_ids)
 
     def repaired(self, line: str) -> str:
         """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if need be."""
-        # Lone surrogates cannot be encoded; they come from bytes that were no UTF-8.
-        line = line.encode("utf-8", "replace").decode("utf-8")
-        return repair(line.lower() if self.lowercase else line)
+        return self._encoder.repaired(line)
 
-    def _search(self, source_ids: tf.Tensor) -> SearchResult:
-        lengths = tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32)
-        # Both lengths count an end symbol: as many words as the source has, times the factor, and the offset.
-        scaled = tf.math.ceil(self.config.max_length_factor * tf.cast(lengths, tf.float32))
-        max_lengths = tf.cast(scaled, tf.int32) + self.config.max_length_offset
-        memory = self.model.encode(source_ids)
-        cache = self.model.start_cache(source_ids, memory, self.config.beam_size)
-        return beam_search(
-            self.model.decode_step,
-            cache,
-            max_lengths,
-            self.config.beam_size,
-            self.config.length_penalty,
-            self.config.min_length,
-            self.config.patience,
-        )
+    def _translations(
+        self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None
+    ) -> list[list[Translation]]:
+        """Up to `num_best` translations of each line."""
+        parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
+        found = iter(self._translate_parts(parts, num_best, on_progress))
+        lines = [list(itertools.islice(found, len(request.parts))) for request in encoded]
+        return [joined_lists(line, num_best, by_score=not self.config.sampling) for line in lines]
 
-    def _encoded(self, lines: Iterable[str]) -> list[tuple[str, list[int]]]:
-        """Every line as repaired text and its token ids."""
-        texts = [self.repaired(line) for line in lines]
-        return list(zip(texts, self.tokenizer.encode_batch(texts), strict=True))
-
-    def _parts(self, line: tuple[str, list[int]]) -> list[list[int]]:
-        """The token ids, without end symbols, of each piece that a line is translated in."""
-        text, ids = line
-        if not text.strip():
-            return []
-        if len(ids) < self.max_source_length:
-            return [ids]
-        pieces = split_text(text, lambda piece: len(self.tokenizer.encode(piece)) < self.max_source_length)
-        return [self.tokenizer.encode(piece) for piece in pieces]
-
-    def _translate_parts(self, parts: Sequence[list[int]], on_progress: Progress | None) -> list[Translation]:
-        translations: list[Translation] = [Translation("")] * len(parts)
+    def _translate_parts(
+        self, parts: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None
+    ) -> list[list[Translation]]:
+        """Up to `num_best` translations of each of requests of one part."""
+        translations: list[list[Translation]] = [[]] * len(parts)
         done = 0
-        batches = list(length_batches([len(ids) + 1 for ids in parts], self.config.tokens_per_batch))
+        batches = request_batches(parts, self.config.tokens_per_batch)
         with concurrent.futures.ThreadPoolExecutor(num_streams()) as executor:
             try:
-                found = executor.map(lambda rows: self._best([parts[row] for row in rows]), batches)
+                found = executor.map(lambda rows: self._hypotheses([parts[row] for row in rows], num_best), batches)
                 for rows, batch_translations in zip(batches, found, strict=True):
-                    for row, translation in zip(rows, batch_translations, strict=True):
-                        translations[row] = translation
+                    for row, hypotheses in zip(rows, batch_translations, strict=True):
+                        translations[row] = hypotheses
                     done += len(rows)
                     if on_progress is not None:
                         on_progress(done, len(parts))
@@ -301,27 +336,8 @@ class Translator:
                 executor.shutdown(cancel_futures=True)  # an interrupt need not wait for what has not begun
         return translations
 
-    def _best(self, parts: Sequence[list[int]]) -> list[Translation]:
-        """The best translation of each part of one batch."""
-        result = self.search(padded([[*ids, EOS_ID] for ids in parts]))
-        best = SearchResult(*(values[:, 0].numpy() for values in result))
-        texts = self.tokenizer.decode_batch(best.token_ids)
-        numbers = zip(texts, best.scores, best.log_probs, best.lengths, strict=True)
-        # Byte fallback can spell any character, so also a line break.
-        return [
-            Translation(repair(text), float(score), float(log_prob), int(length), 1)
-            for text, score, log_prob, length in numbers
-        ]
-
-
-def _joined(parts: Sequence[Translation]) -> Translation:
-    """The translation of a line from those of its parts."""
-    if len(parts) == 1:
-        return parts[0]
-    return Translation(
-        " ".join(part.text for part in parts if part.text),
-        sum(part.score for part in parts),
-        sum(part.log_prob for part in parts),
-        sum(part.num_tokens for part in parts),
-        len(parts),
-    )
+    def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int) -> list[list[Translation]]:
+        """Translations of each part of one batch, all of which need the same of the search."""
+        sources = [(*request.parts[0], EOS_ID) for request in parts]
+        result = self._searches(padded(sources), **asked_arrays(parts))
+        return found_translations(result, sources, self.tokenizer, num_best)

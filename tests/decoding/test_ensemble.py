@@ -151,7 +151,7 @@ def test_batched_equals_one_by_one(models):
         (alone,) = translator.translate([line])
         assert alone.text == expected.text
         assert alone.score == pytest.approx(expected.score, abs=1e-4)
-    assert translator._compiled_search.experimental_get_tracing_count() == 1
+    assert translator._searches.num_traces() == 1
 
 
 def test_an_ensemble_scores_and_is_evaluated(models):

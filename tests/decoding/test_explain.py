@@ -18,7 +18,7 @@ from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
 from t2t_keras.data.cleaning import repair
 from t2t_keras.decoding import forced
 from t2t_keras.decoding.batches import padded
-from t2t_keras.decoding.explain import Explanation, word_starts
+from t2t_keras.decoding.explain import Explanation, joined_word_alignment, word_starts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.losses import SmoothedCrossEntropy
@@ -53,6 +53,21 @@ def by_hand(source: list[str], target: list[str], *layers: list[list[float]]) ->
     attention[..., :-1, :-1] = np.array(layers)[:, None]
     attention[..., -1] = 1.0  # more than to any other: end symbols take no part
     return Explanation((*source, "</s>"), (*target, "</s>"), (-1.0,) * (len(target) + 1), attention)
+
+
+def test_parts_of_a_line_make_one_alignment():
+    one = by_hand(["▁a", "▁b", "c"], ["▁x", "▁y"], [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]])
+    other = by_hand(["▁d", "▁e"], ["▁z", "w", "▁v"], [[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]])
+    assert (one.word_alignment(), other.word_alignment()) == ("1-0 1-1", "1-0 0-1")
+    assert joined_word_alignment([one, other]) == "1-0 1-1 3-2 2-3"
+    assert joined_word_alignment([]) == ""
+
+
+def test_a_translation_that_was_cut_off_has_no_end_symbol():
+    whole = by_hand(["▁a", "▁b"], ["▁x", "▁y"], [[0.4, 0.6], [0.9, 0.1]])
+    cut = Explanation(whole.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), whole.attention[:, :, :2])
+    assert cut.alignment() == whole.alignment() and cut.word_alignment() == whole.word_alignment() == "1-0 0-1"
+    assert joined_word_alignment([cut, whole]) == "1-0 0-1 3-2 2-3"
 
 
 def test_alignment_by_hand():

@@ -1,6 +1,7 @@
 """The program: pipes, files, odd input, a terminal."""
 
 import gzip
+import json
 import os
 import pathlib
 import pty
@@ -14,8 +15,36 @@ sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).pare
 import tiny
 from drive import run_cases
 
+from launch.verification import Sample
+from t2t_keras.decoding.translation import Translation
+
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]
+JSON_LINES = "\n".join(
+    [
+        '{"text": "A man", "id": 7}',
+        '{"text": "A man", "prefix": "Ein", "constraints": ["Hund"], "excluded": ["Mann", "!"], "id": ["x"]}',
+        "{'text': 'A man'}",
+        '{"text": "A man", "prefx": "Ein", "id": "y"}',
+        '{"prefix": "Ein"}',
+        '{"text": "A man", "constraints": "Ein"}',
+        '{"text": 3}',
+        "[1]",
+        '{"text": "", "prefix": "Ein"}',
+        "[" * 100_000,
+        '{"text": ""}',
+    ]
+).encode()
+SETTINGS = [
+    "--beam_size=4",
+    "--num_groups=2",
+    "--diversity_strength=0.5",
+    "--coverage_penalty=0.2",
+    "--no_repeat_ngram_size=2",
+    "--length_normalization=average",
+    "--exclude=dogs",
+    "--exclude=Leiter",
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +75,21 @@ def results(folder):
         "no_output": ([*run, "--output=/nowhere/out.txt"], b""),
         "bad_beam": ([*run, "--beam_size=0"], b""),
         "bad_penalty": ([*run, "--length_penalty=-1"], b""),
+        "large_beam": ([*run, "--beam_size=351"], b""),
+        "bad_temperature": ([*run, "--sampling", "--temperature=-1"], b""),
+        "no_sampling": ([*run, "--temperature=0.5"], b""),
+        "too_many": ([*run, "--num_best=3"], b""),
+        "not_json": ([*run, "--json_input"], JSON_LINES),
+        "blank_exclude": ([*run, "--exclude= "], b""),
+        "plain_alignments": ([*run, "--alignments"], b""),
+        "unmet": ([*run, "--json_input"], b'{"text": "A man", "prefix": " "}'),
+        "settings": ([*run, *SETTINGS], b"A man\n"),
+        "sampling": ([*run, "--sampling", "--temperature=2", "--top_k=9", "--top_p=0.9", "--seed=3"], b"A man\n"),
+        "nbest": ([*run, "--num_best=2"], ODD_LINES),
+        "json": ([*run, "--json", "--token_scores", "--alignments", "--num_best=2"], ODD_LINES),
+        "json_both": ([*run, "--json", "--json_input", "--on_error=skip", "--verify=9"], JSON_LINES),
+        "skip": ([*run, "--json_input", "--on_error=skip", "--chunk_lines=3"], JSON_LINES),
+        "skip_bytes": ([*run, "--on_error=skip", "--verify=2"], b"A man\nA d\xffg\nA man\n"),
     }
     return dict(zip(cases, run_cases("launch.translate", list(cases.values())), strict=True))
 
@@ -90,6 +134,14 @@ def test_nothing_in_nothing_out(results):
         ("no_output", ["/nowhere/", "out.txt"]),
         ("bad_beam", ["beam_size", "0"]),
         ("bad_penalty", ["length_penalty", "-1"]),
+        ("large_beam", ["beam_size", "351", "350"]),
+        ("bad_temperature", ["temperature", "-1"]),
+        ("no_sampling", ["temperature", "0.5", "sampling"]),
+        ("too_many", ["--num_best=3", "--beam_size=2"]),
+        ("not_json", ["standard input, line 3", "not valid JSON"]),
+        ("blank_exclude", ["excluded", "blank"]),
+        ("plain_alignments", ["--alignments", "--json"]),
+        ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words, folder):
@@ -98,6 +150,93 @@ def test_bad_input_is_one_line(results, name, words, folder):
     assert err.startswith("error: ") and err.count("\n") == 1
     assert all(word in err for word in words), err
     assert not (folder / "never.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["settings", "sampling"])
+def test_settings_of_the_search_are_flags(results, name):
+    status, out, err = results[name]
+    assert (status, out.count("\n"), err) == (0, 1, "")
+    assert out != results["pipe"][1].splitlines(keepends=True)[0]
+
+
+def test_nbest_lists(results):
+    status, out, _ = results["nbest"]
+    rows = [line.split(" ||| ") for line in out.removesuffix("\n").split("\n")]
+    assert status == 0 and [row[0] for row in rows] == list("00123345566")
+    best = {int(number): text for number, text, _ in reversed(rows)}
+    assert [best[number] for number in range(7)] == results["pipe"][1].removesuffix("\n").split("\n")
+    assert float(rows[0][2]) >= float(rows[1][2])
+
+
+def test_json_has_what_was_asked_for(results):
+    status, out, _ = results["json"]
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [answer["translation"] for answer in answers] == results["pipe"][1].removesuffix("\n").split("\n")
+    for answer in answers:
+        for hypothesis in answer.get("nbest", [answer]):
+            assert len(hypothesis["pieces"]) == len(hypothesis["token_log_probs"]) == hypothesis["num_tokens"]
+            assert sum(hypothesis["token_log_probs"]) == pytest.approx(hypothesis["log_prob"], abs=1e-4)
+            words = [len(text.split()) for text in (" ".join(hypothesis["source_pieces"]), hypothesis["translation"])]
+            for link in hypothesis["alignment"].split():
+                source, target = map(int, link.split("-"))
+                assert source < max(words[0], 1) and target < max(words[1], 1)
+    assert answers[1] == {
+        "translation": "",
+        "score": 0,
+        "log_prob": 0,
+        "num_tokens": 0,
+        "pieces": [],
+        "token_log_probs": [],
+        "source_pieces": [],
+        "alignment": "",
+    }
+
+
+def test_json_lines_that_cannot_be_translated_have_an_error(results):
+    status, out, err = results["json_both"]
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert status == 0 and len(answers) == 11
+    assert [answer.get("id") for answer in answers] == [7, ["x"], None, "y", *[None] * 7]
+    assert [n for n, answer in enumerate(answers) if "translation" in answer] == [0, 1, 10]
+    assert answers[1]["translation"].startswith("Ein") and "Hund" in answers[1]["translation"]
+    words = {2: "JSON", 3: "'prefx'", 4: "'text'", 5: "'constraints'", 6: "'text'", 7: "object", 8: "prefix", 9: "JSON"}
+    assert all(word in answers[number]["error"] for number, word in words.items())
+    assert err == "verify: 3 of 3 lines agree with their translation alone\n"
+
+
+def test_lines_that_cannot_be_translated_stay_empty(results):
+    status, out, err = results["skip"]
+    lines = out.removesuffix("\n").split("\n")
+    assert status == 0 and [bool(line) for line in lines] == [True, True, *[False] * 9]
+    assert [line.split(":")[1] for line in err.splitlines()] == [f" standard input, line {n}" for n in range(3, 11)]
+    status, out, err = results["skip_bytes"]
+    assert (status, out.split("\n")[1]) == (0, "") and "line 2: not valid UTF-8" in err
+    assert err.splitlines()[-1] == "verify: 2 of 2 lines agree with their translation alone"
+
+
+def test_verification_finds_a_difference(capsys):
+    """Whose translation of a line depends on its neighbours."""
+
+    class Unsteady:
+        def translate(self, lines):
+            return [Translation("B", -1.0 - 0.5 * (line == "b"), num_parts=1) for line in lines]
+
+    items = [(n, line, Translation("B", -1.0, num_parts=1)) for n, line in enumerate("aba", start=1)]
+    for kept, agrees in ((items, False), (items[:1], True), ([(1, "a", Translation("C", -1.0))], False)):
+        sample = Sample(5)
+        sample.add(kept)
+        assert sample.verify(Unsteady()) == agrees
+    err = capsys.readouterr().err
+    assert "verify: line 2 gave 'B' (-1.000000), alone 'B' (-1.500000)" in err
+    assert "verify: 2 of 3 lines agree" in err
+
+
+def test_a_sample_is_of_all_lines():
+    sample = Sample(20)
+    sample.add((number, "a", Translation("B")) for number in range(1000))
+    numbers = [number for number, *_ in sample._kept]
+    assert len(set(numbers)) == 20 and 300 < sum(numbers) / 20 < 700
 
 
 def test_terminal_gets_a_prompt(folder):

@@ -1,0 +1,116 @@
+"""JSON lines: what is asked for of each line to translate, and what is answered."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from t2t_keras.decoding.explain import joined_word_alignment
+from t2t_keras.decoding.request import Request
+from t2t_keras.decoding.translation import Translation
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+
+_TEXTS = ("text", "prefix")
+_LISTS = ("constraints", "excluded")
+_DIGITS = 6  # of a number, behind the point
+_KEYS = (*_TEXTS, *_LISTS, "id")
+
+
+class Line(NamedTuple):
+    """A line of input.
+
+    Attributes:
+        number: counted from 1.
+        request: what to translate; None if the line cannot be read.
+        id: what its answer is to be known by; None for nothing.
+        error: why it cannot be translated; empty if it can.
+    """
+
+    number: int
+    request: Request | str | None
+    id: Any = None
+    error: str = ""
+
+
+def parsed(number: int, text: str) -> Line:
+    """A line of JSON: an object with "text" and perhaps others of `Request`'s fields, and "id"."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Line(number, None, None, f"not valid JSON: {error}")
+    if not isinstance(values, dict):
+        return Line(number, None, None, f"expected a JSON object with 'text', got {text.strip()[:40]}")
+    line = Line(number, None, values.get("id"))
+    try:
+        return line._replace(request=_request(values))
+    except InputError as error:
+        return line._replace(error=str(error))
+
+
+def _request(values: dict[str, Any]) -> Request:
+    if unknown := [key for key in values if key not in _KEYS]:
+        raise InputError(f"unknown key {unknown[0]!r}; valid: {', '.join(_KEYS)}")
+    if "text" not in values:
+        raise InputError("the key 'text' is missing")
+    for key in _TEXTS:
+        if not isinstance(values.get(key, ""), str):
+            raise InputError(f"{key!r} must be a string, got {values[key]!r}")
+    for key in _LISTS:
+        given = values.get(key, [])
+        if not isinstance(given, list) or not all(isinstance(phrase, str) for phrase in given):
+            raise InputError(f"{key!r} must be a list of strings, got {given!r}")
+    lists = {key: tuple(values.get(key, ())) for key in _LISTS}
+    return Request(values["text"], values.get("prefix", ""), **lists)
+
+
+def answers(
+    translator: Translator,
+    translations: Sequence[Sequence[Translation]],
+    token_scores: bool = False,
+    alignments: bool = False,
+) -> list[dict[str, Any]]:
+    """What is written of translations: the best one's values, and under "nbest" those of all if several were asked for.
+
+    Args:
+        translator: that made them.
+        translations: of each line, best first.
+        token_scores: adds "pieces" and "token_log_probs".
+        alignments: adds "source_pieces", "pieces" and "alignment".
+    """
+    flat = [translation for hypotheses in translations for translation in hypotheses]
+    values: list[dict[str, Any]] = [
+        {
+            "translation": translation.text,
+            "score": round(translation.score, _DIGITS),
+            "log_prob": round(translation.log_prob, _DIGITS),
+            "num_tokens": translation.num_tokens,
+        }
+        for translation in flat
+    ]
+    if token_scores or alignments:
+        for value, details in zip(values, _details(translator, flat, token_scores, alignments), strict=True):
+            value.update(details)
+    remaining = iter(values)
+    rows = [[next(remaining) for _ in hypotheses] for hypotheses in translations]
+    return [{**row[0], "nbest": row} if len(row) > 1 else row[0] for row in rows]
+
+
+def _details(
+    translator: Translator, translations: Sequence[Translation], token_scores: bool, alignments: bool
+) -> list[dict[str, Any]]:
+    """Of each translation what one more pass over its tokens shows."""
+    sources = [ids for translation in translations for ids in translation.source_ids]
+    targets = [ids for translation in translations for ids in translation.token_ids]
+    found = iter((translator.explain_tokens if alignments else translator.score_tokens)(sources, targets))
+    details = []
+    for translation in translations:
+        parts = [next(found) for _ in translation.token_ids]
+        pieces = translator.tokenizer.pieces([id for ids in translation.token_ids for id in ids])
+        detail: dict[str, Any] = {"pieces": pieces}
+        if token_scores:
+            detail["token_log_probs"] = [round(value, _DIGITS) for part in parts for value in part.token_log_probs]
+        if alignments:
+            detail["source_pieces"] = [piece for part in parts for piece in part.source_pieces]
+            detail["alignment"] = joined_word_alignment(parts)
+        details.append(detail)
+    return details

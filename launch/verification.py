@@ -1,0 +1,55 @@
+"""Whether a line's translation depends on nothing but the line: a sample of them is translated again, one by one."""
+
+import random
+import sys
+from collections.abc import Iterable
+
+from t2t_keras.decoding.request import Request
+from t2t_keras.decoding.translation import Translation
+from t2t_keras.decoding.translator import Translator
+
+_TOLERANCE = 1e-4
+
+Item = tuple[int, str | Request, Translation]
+
+
+class Sample:
+    """A sample of all that was translated, each line as likely as another, the same at each run.
+
+    Args:
+        size: lines that are kept.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: list[Item] = []
+        self._seen = 0
+        self._random = random.Random(1)
+
+    def add(self, items: Iterable[Item]) -> None:
+        """Lets lines in: numbers, what was asked for and what came out."""
+        for item in items if self._size else ():
+            self._seen += 1
+            if len(self._kept) < self._size:
+                self._kept.append(item)
+            elif (place := self._random.randrange(self._seen)) < self._size:
+                self._kept[place] = item
+
+    def verify(self, translator: Translator) -> bool:
+        """Translates each line of the sample in a batch of its own, and says on standard error what differs."""
+        differing = 0
+        for number, request, before in sorted(self._kept, key=lambda item: item[0]):
+            (alone,) = translator.translate([request])
+            # The sum over the parts of a long line may differ by as much as each of them does.
+            close = abs(alone.score - before.score) <= _TOLERANCE * max(1, before.num_parts)
+            if alone.text == before.text and close:
+                continue
+            differing += 1
+            print(
+                f"verify: line {number} gave {before.text!r} ({before.score:.6f}), "
+                f"alone {alone.text!r} ({alone.score:.6f})",
+                file=sys.stderr,
+            )
+        count = len(self._kept)
+        print(f"verify: {count - differing} of {count} lines agree with their translation alone", file=sys.stderr)
+        return not differing

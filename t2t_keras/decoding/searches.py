@@ -1,0 +1,144 @@
+"""A model's searches, compiled: the plain one, and one for each kind of request."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.config import PAD_ID, DecodeConfig
+from t2t_keras.decoding.batches import padded
+from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.random_numbers import sentence_keys
+from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
+from t2t_keras.decoding.sampling import Sampling, sample
+
+# What a search may be given beside the sources, and the axes of each.
+_RANKS = {"prefix": 2, "constraints": 3, "excluded": 3}
+_OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
+
+
+class StepModel(Protocol):
+    """What a Translator asks of a model; `t2t_keras.model.Transformer` has it."""
+
+    def encode(self, source: tf.Tensor) -> Any: ...
+
+    def start_cache(self, source: tf.Tensor, memory: Any, beam_size: int) -> dict[str, Any]:
+        """For a coverage penalty it also takes `coverage=True`."""
+        ...
+
+    def decode_step(self, token_ids: tf.Tensor, cache: dict[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]: ...
+
+
+def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
+    """Most tokens of translations: as many words as the source has, times the factor, and the offset.
+
+    Args:
+        source_lengths: int32 [batch], end symbols included.
+        config: of the search.
+
+    Returns:
+        int32 [batch], end symbols included.
+    """
+    scaled = tf.math.ceil(config.max_length_factor * tf.cast(source_lengths, tf.float32))
+    return tf.cast(scaled, tf.int32) + config.max_length_offset
+
+
+class Searches:
+    """The searches of one model with one configuration.
+
+    Each is traced once, when it is first used, and serves every batch; a batch that asks for nothing
+    special runs the graph that knows of nothing special.
+
+    Args:
+        model: what predicts.
+        config: what is searched for, and how.
+        excluded: token sequences that no output contains.
+    """
+
+    def __init__(self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]] = ()) -> None:
+        self._model = model
+        self._config = config
+        self._rules: list[Rule] = []
+        if config.no_repeat_ngram_size:
+            self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
+        if excluded:
+            self._rules.append(ExcludedPhrases(excluded))
+        # All there can be, untraced: threads that want the same one share it.
+        kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
+        self._compiled = {frozenset(kind): self._compile(kind) for kind in kinds}
+
+    def __call__(self, source_ids: Any, **asked: Any) -> SearchResult:
+        """Searches, or draws samples.
+
+        Args:
+            source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
+            asked: any of "prefix", int32 [batch, prefix_len], "constraints" and "excluded", int32 [batch,
+                phrases, phrase_len]; see `SearchOptions`.
+
+        Returns:
+            `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
+        """
+        compiled = self._compiled[frozenset(asked)]
+        return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
+
+    def num_traces(self) -> int:
+        """How often a graph has been traced."""
+        return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
+
+    def _compile(self, kind: Sequence[str]) -> Any:
+        def search(source_ids: tf.Tensor, *asked: tf.Tensor) -> SearchResult:
+            return self._search(source_ids, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
+
+        shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
+        signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
+        return tf.function(search, input_signature=signature, autograph=False)
+
+    def _search(self, source_ids: tf.Tensor, asked: dict[str, tf.Tensor]) -> SearchResult:
+        config = self._config
+        max_lengths = output_limits(tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32), config)
+        options = SearchOptions(
+            length_normalization=config.length_normalization,
+            coverage_penalty=config.coverage_penalty,
+            rules=tuple(self._rules),
+            num_groups=config.num_groups,
+            diversity_strength=config.diversity_strength,
+            **asked,
+        )
+        memory = self._model.encode(source_ids)
+        coverage = {"coverage": True} if config.coverage_penalty else {}
+        cache = self._model.start_cache(source_ids, memory, config.beam_size, **coverage)
+        if config.sampling:
+            sampling = Sampling(config.beam_size, config.temperature, config.top_k, config.top_p)
+            keys = sentence_keys(config.seed, source_ids)
+            limits = (config.length_penalty, config.min_length)
+            return sample(self._model.decode_step, cache, max_lengths, keys, sampling, *limits, options)
+        return beam_search(
+            self._model.decode_step,
+            cache,
+            max_lengths,
+            config.beam_size,
+            config.length_penalty,
+            config.min_length,
+            config.patience,
+            options,
+        )
+
+
+def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:
+    """Phrases of sentences as one int32 array [batch, phrases, phrase_len], at least one phrase of one token wide.
+
+    Args:
+        rows: the phrases of each sentence.
+        at_front: whether zeros stand before each phrase, not behind it.
+    """
+    flat = padded([[PAD_ID], *(phrase[::-1] if at_front else phrase for row in rows for phrase in row)])
+    flat = flat[:, ::-1] if at_front else flat
+    array = np.full((len(rows), max([1, *map(len, rows)]), flat.shape[1]), PAD_ID, np.int32)
+    place = 1
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = flat[place : place + len(row)]
+        place += len(row)
+    return array
