@@ -68,35 +68,39 @@ class Searches:
             self._rules.append(ExcludedPhrases(excluded))
         # All there can be, untraced: threads that want the same one share it.
         kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
-        self._compiled = {frozenset(kind): self._compile(kind) for kind in kinds}
+        self._compiled = {
+            (frozenset(kind), only_best): self._compile(kind, only_best)
+            for kind, only_best in itertools.product(kinds, (False, True))
+        }
 
-    def __call__(self, source_ids: Any, **asked: Any) -> SearchResult:
+    def __call__(self, source_ids: Any, only_best: bool = False, **asked: Any) -> SearchResult:
         """Searches, or draws samples.
 
         Args:
             source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
+            only_best: whether one hypothesis a sentence is enough: the search then ends as soon as it is settled.
             asked: any of "prefix", int32 [batch, prefix_len], "constraints" and "excluded", int32 [batch,
                 phrases, phrase_len]; see `SearchOptions`.
 
         Returns:
-            `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
+            One or `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
         """
-        compiled = self._compiled[frozenset(asked)]
+        compiled = self._compiled[frozenset(asked), only_best and not self._config.sampling]
         return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
 
     def num_traces(self) -> int:
         """How often a graph has been traced."""
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
 
-    def _compile(self, kind: Sequence[str]) -> Any:
+    def _compile(self, kind: Sequence[str], only_best: bool) -> Any:
         def search(source_ids: tf.Tensor, *asked: tf.Tensor) -> SearchResult:
-            return self._search(source_ids, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
+            return self._search(source_ids, only_best, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
 
         shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
         return tf.function(search, input_signature=signature, autograph=False)
 
-    def _search(self, source_ids: tf.Tensor, asked: dict[str, tf.Tensor]) -> SearchResult:
+    def _search(self, source_ids: tf.Tensor, only_best: bool, asked: dict[str, tf.Tensor]) -> SearchResult:
         config = self._config
         max_lengths = output_limits(tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32), config)
         options = SearchOptions(
@@ -124,6 +128,7 @@ class Searches:
             config.min_length,
             config.patience,
             options,
+            num_best=1 if only_best else None,
         )
 
 

@@ -339,5 +339,5 @@ class Translator:
     def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int) -> list[list[Translation]]:
         """Translations of each part of one batch, all of which need the same of the search."""
         sources = [(*request.parts[0], EOS_ID) for request in parts]
-        result = self._searches(padded(sources), **asked_arrays(parts))
+        result = self._searches(padded(sources), only_best=num_best == 1, **asked_arrays(parts))
         return found_translations(result, sources, self.tokenizer, num_best)

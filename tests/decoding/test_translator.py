@@ -126,7 +126,7 @@ def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
 def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
     monkeypatch.setattr("t2t_keras.decoding.translator.num_streams", lambda: 2)
     translator = copier(config=DecodeConfig(tokens_per_batch=16))
-    monkeypatch.setattr(translator, "_searches", lambda source_ids: 1 / 0)
+    monkeypatch.setattr(translator, "_searches", lambda source_ids, only_best: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         translator.translate(["dogs"] * 40)
 

@@ -176,7 +176,7 @@ def test_json_has_what_was_asked_for(results):
     for answer in answers:
         for hypothesis in answer.get("nbest", [answer]):
             assert len(hypothesis["pieces"]) == len(hypothesis["token_log_probs"]) == hypothesis["num_tokens"]
-            assert sum(hypothesis["token_log_probs"]) == pytest.approx(hypothesis["log_prob"], abs=1e-4)
+            assert sum(hypothesis["token_log_probs"]) == pytest.approx(hypothesis["log_prob"], rel=1e-6, abs=1e-4)
             words = [len(text.split()) for text in (" ".join(hypothesis["source_pieces"]), hypothesis["translation"])]
             for link in hypothesis["alignment"].split():
                 source, target = map(int, link.split("-"))
