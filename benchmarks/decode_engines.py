@@ -43,15 +43,16 @@ class Engine:
 
 
 def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """t2t_keras: `Translator.search` from as many threads as `Translator.translate` uses."""
+    """t2t_keras: the search of `Translator.translate`, from as many threads as it uses."""
     from t2t_keras.streams import num_streams, share_out_cores
 
     share_out_cores()
     import tensorflow as tf
 
     from t2t_keras.config import DecodeConfig, ModelConfig
+    from t2t_keras.decoding.batches import padded
     from t2t_keras.decoding.forced import token_log_probs_function
-    from t2t_keras.decoding.translator import Translator, padded
+    from t2t_keras.decoding.searches import Searches
     from t2t_keras.model import Transformer
     from t2t_keras.run import assign_weights
 
@@ -65,11 +66,12 @@ def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
         max_length_factor=0.0,
         max_length_offset=task["output_tokens"] or task["max_tokens"],
     )
-    translator = Translator(None, model, config)  # what is measured begins and ends with ids
+    searches = Searches(model, config)  # what is measured begins and ends with ids
     token_log_probs = token_log_probs_function(model)
 
     def search(batch: Ids) -> Ids:
-        return [without_end(ids) for ids in translator.search(padded(batch)).token_ids[:, 0].numpy().tolist()]
+        found = searches(padded(batch), only_best=True)
+        return [without_end(ids) for ids in found.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:
         with concurrent.futures.ThreadPoolExecutor(num_streams()) as executor:

@@ -36,6 +36,7 @@ def main(argv):
     if _NUMBER.value == 3:
         open("/there is/no such file")
     if _NUMBER.value == 4:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         os.kill(os.getpid(), signal.SIGINT)
     if _NUMBER.value == 5:
         raise RuntimeError("a mistake of the program")
