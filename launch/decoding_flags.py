@@ -45,6 +45,7 @@ _SETTINGS = (
     flags.DEFINE_integer("top_k", None, "Of sampling: only so many of the most probable tokens; 0: all" + _RUN),
     flags.DEFINE_float("top_p", None, "Of sampling: the most probable tokens up to this probability" + _RUN),
     flags.DEFINE_integer("seed", None, "Of sampling" + _RUN),
+    flags.DEFINE_bool("bfloat16", None, "Whether to search with the weights in bfloat16: faster, less exact" + _RUN),
     flags.DEFINE_integer("tokens_per_batch", None, "Most sentences times source tokens of a batch" + _RUN),
 )
 

@@ -235,6 +235,8 @@ class DecodeConfig:
         top_k: of sampling: only so many of the most probable tokens; 0 means all.
         top_p: of sampling: the fewest most probable tokens that together have this probability; 1 means all.
         seed: of sampling; a sentence's samples are a function of it and of the sentence.
+        bfloat16: multiply with the weights in bfloat16 while searching: half again as fast or more where the
+            processor computes in it, and scores change in their third digit.
     """
 
     beam_size: int = 4
@@ -254,6 +256,7 @@ class DecodeConfig:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
+    bfloat16: bool = False
 
     def __post_init__(self) -> None:
         _check_positive(

@@ -8,7 +8,7 @@ from keras import ops
 
 from t2t_keras import presets
 from t2t_keras.config import ModelConfig
-from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, padding_mask, token_rows
+from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, kernels, padding_mask, token_rows
 from t2t_keras.layers.attention import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
@@ -201,7 +201,9 @@ class Transformer(keras.Model):
         # Padding follows the tokens, so the causal mask alone hides it from them.
         return causal_mask(ops.shape(target)[1]), padding_mask(source)
 
-    def start_cache(self, source: Tensor, memory: Tensor, beam_size: int, coverage: bool = False) -> dict[str, Any]:
+    def start_cache(
+        self, source: Tensor, memory: Tensor, beam_size: int, coverage: bool = False, bfloat16: bool = False
+    ) -> dict[str, Any]:
         """What `decode_step` needs besides the tokens, before the first of them.
 
         Args:
@@ -209,6 +211,7 @@ class Transformer(keras.Model):
             memory: float [batch, source_len, d_model], from `encode`.
             beam_size: hypotheses a sentence.
             coverage: whether the steps add up the attention to the source, for a coverage penalty.
+            bfloat16: whether the steps compute their products with the weights in bfloat16.
 
         Returns:
             "position", int32 scalar; "hypotheses", bool [batch, beam, positions * beam], which of a sentence's
@@ -220,7 +223,8 @@ class Transformer(keras.Model):
             bits as "own" and of "coverage", float32 [batch, beam, source_len]: the last layer's attention, mean
             over its heads and summed over the steps; 1 from the start where there is padding.
         """
-        cache = self.decoder.start_cache(memory)
+        product_dtype = "bfloat16" if bfloat16 else self.compute_dtype
+        cache = self.decoder.start_cache(memory, product_dtype)
         hypotheses = ops.zeros((ops.shape(memory)[0], beam_size, 0), "bool")
         if coverage:
             hidden = ops.cast(ops.equal(source, 0), "float32")[:, None]  # --> [batch, 1, source_len]
@@ -232,7 +236,7 @@ class Transformer(keras.Model):
             "memory": {"layers": cache["memory"], "bias": mask_bias(padding_mask(source), self.compute_dtype)},
             "constants": {
                 "projections": cache["projections"],
-                "output_matrix": self.output_embedding.output_matrix(self.compute_dtype),
+                "output_matrix": self.output_embedding.output_matrix(product_dtype),
             },
         }
 
@@ -266,9 +270,9 @@ class Transformer(keras.Model):
         if covers:
             attention = ops.mean(ops.cast(weights[0], "float32"), axis=1)  # --> [batch, beam, source_len]
             hypotheses = {"own": hypotheses, "coverage": cache["hypotheses"]["coverage"] + attention}
-        logits = ops.cast(ops.matmul(x, cache["constants"]["output_matrix"]), "float32")  # --> [batch * beam, vocab]
+        logits = kernels.linear(x, cache["constants"]["output_matrix"], None)  # --> [batch * beam, vocab]
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses, "self_attention": past}
-        return logits, {**cache, **changes}
+        return ops.cast(logits, "float32"), {**cache, **changes}
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
         return (*input_shape["target"], self.config.vocab_size)

@@ -22,7 +22,8 @@ from t2t_keras.errors import InputError
 if TYPE_CHECKING:
     from t2t_keras.model import Transformer
 
-# What may change between two starts of one run: how long and how it is watched, not what it computes.
+# What may change between two starts of one run, beside all of decoding: how long and how it is watched, not what it
+# computes.
 RESUMABLE = {
     "train.max_steps",
     "train.max_minutes",
@@ -35,10 +36,6 @@ RESUMABLE = {
     "train.patience",
     "train.steps_per_call",
     "train.accumulation_steps",
-    "decode.beam_size",
-    "decode.length_penalty",
-    "decode.max_length_offset",
-    "decode.tokens_per_batch",
 }
 
 
@@ -93,7 +90,8 @@ class Run:
                 differs) or with another vocabulary.
         """
         if self.exists:
-            changed = [d for d in differences(self.config, config) if d.split(":")[0] not in RESUMABLE]
+            names = {difference: difference.split(":")[0] for difference in differences(self.config, config)}
+            changed = [d for d, name in names.items() if name not in RESUMABLE and not name.startswith("decode.")]
             if changed:
                 raise InputError(
                     f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "

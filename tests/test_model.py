@@ -185,6 +185,22 @@ def test_coverage_is_the_attention_of_all_steps(changes):
         np.testing.assert_allclose(found[0], logits[0], atol=1e-5)
 
 
+@every_option
+def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
+    model = make(changes)
+    exact, rounded = (model.start_cache(SOURCE, model.encode(SOURCE), 1, bfloat16=choice) for choice in (False, True))
+    kernels = {
+        name: x for layer in rounded["constants"]["projections"] for part in layer.values() for name, x in part.items()
+    }
+    types = {keras.backend.standardize_dtype(x.dtype) for name, x in kernels.items() if name.endswith("kernel")}
+    assert types == {"bfloat16"}
+    for token in (0, 5, 7):
+        expected, exact = model.decode_step(np.full(2, token), exact)
+        logits, rounded = model.decode_step(np.full(2, token), rounded)
+        assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+        assert 0 < np.abs(np.array(logits) - np.array(expected)).max() < 0.05 * np.abs(np.array(expected)).max()
+
+
 def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
     model = make()
     cache = model.start_cache(SOURCE, model.encode(SOURCE), 3)

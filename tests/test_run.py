@@ -70,6 +70,13 @@ def test_how_long_and_how_watched_may_change(run, tmp_path, vocab, setting):
     assert run.config == new
 
 
+@pytest.mark.parametrize("setting", ["decode.beam_size=5", "decode.sampling=true", "decode.bfloat16=true"])
+def test_how_it_decodes_may_change(run, tmp_path, vocab, setting):
+    new = override(CONFIG, [setting])
+    run.start(new, tmp_path / "data", vocab)
+    assert run.config == new
+
+
 def test_another_vocabulary_is_refused(run, tmp_path, vocab):
     vocab.write_bytes(b"another one")
     with pytest.raises(InputError, match="another vocabulary"):

@@ -83,7 +83,14 @@ class Ensemble:
         """Every member's memory of the source, int [batch, source_len]."""
         return tuple(model.encode(source) for model in self.models)
 
-    def start_cache(self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, coverage: bool = False) -> Cache:
+    def start_cache(
+        self,
+        source: tf.Tensor,
+        memory: tuple[Any, ...],
+        beam_size: int,
+        coverage: bool = False,
+        bfloat16: bool = False,
+    ) -> Cache:
         """The cache before the first step.
 
         Args:
@@ -91,9 +98,10 @@ class Ensemble:
             memory: of `encode`.
             beam_size: hypotheses a sentence.
             coverage: whether the steps add up the attention to the source, for a coverage penalty.
+            bfloat16: whether the steps compute their products with the weights in bfloat16.
         """
         members = zip(self.models, memory, strict=True)
-        settings = {"coverage": True} if coverage else {}
+        settings = {name: True for name, asked in (("coverage", coverage), ("bfloat16", bfloat16)) if asked}
         return _joined([model.start_cache(source, own, beam_size, **settings) for model, own in members])
 
     def decode_step(self, token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:

@@ -26,7 +26,7 @@ class StepModel(Protocol):
     def encode(self, source: tf.Tensor) -> Any: ...
 
     def start_cache(self, source: tf.Tensor, memory: Any, beam_size: int) -> dict[str, Any]:
-        """For a coverage penalty it also takes `coverage=True`."""
+        """For a coverage penalty it also takes `coverage=True`, for faster products `bfloat16=True`."""
         ...
 
     def decode_step(self, token_ids: tf.Tensor, cache: dict[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]: ...
@@ -112,8 +112,9 @@ class Searches:
             **asked,
         )
         memory = self._model.encode(source_ids)
-        coverage = {"coverage": True} if config.coverage_penalty else {}
-        cache = self._model.start_cache(source_ids, memory, config.beam_size, **coverage)
+        asked_of_model = {"coverage": config.coverage_penalty > 0, "bfloat16": config.bfloat16}
+        asked_of_model = {name: True for name, is_asked in asked_of_model.items() if is_asked}
+        cache = self._model.start_cache(source_ids, memory, config.beam_size, **asked_of_model)
         if config.sampling:
             sampling = Sampling(config.beam_size, config.temperature, config.top_k, config.top_p)
             keys = sentence_keys(config.seed, source_ids)

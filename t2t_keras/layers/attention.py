@@ -173,23 +173,28 @@ class MultiHeadAttention(keras.layers.Layer):
         values = kernels.linear(memory, self.value_kernel, self.value_bias)
         return self._split_heads(keys, self.d_key), self._split_heads(values, self.d_value)
 
-    def step_projections(self) -> dict[str, Tensor | None]:
+    def step_projections(self, dtype: str) -> dict[str, Tensor | None]:
         """The projections as the steps of a search take them, to be made once a search.
 
+        Args:
+            dtype: of the kernels; bfloat16 lets products be computed in it.
+
         Returns:
-            "query_kernel", float [d_model, heads * d_key], divided by sqrt(d_key); "joined_kernel", float
+            "query_kernel", [d_model, heads * d_key], divided by sqrt(d_key); "joined_kernel",
             [d_model, heads * (2 d_key + d_value)], that and those of keys and values side by side;
-            "query_bias" and "joined_bias" likewise, without d_model, or None.
+            "query_bias" and "joined_bias" likewise, without d_model, or None; and "output_kernel",
+            [heads * d_value, d_model].
         """
         query_kernel, query_bias, _ = self._query_projection()
         joined_kernel = ops.concatenate([query_kernel, self.key_kernel, self.value_kernel], axis=1)
         biases = [query_bias, self.key_bias, self.value_bias]
         joined_bias = ops.concatenate(biases, axis=0) if self.use_bias else None
         return {
-            "query_kernel": query_kernel,
+            "query_kernel": ops.cast(query_kernel, dtype),
             "query_bias": query_bias,
-            "joined_kernel": joined_kernel,
+            "joined_kernel": ops.cast(joined_kernel, dtype),
             "joined_bias": joined_bias,
+            "output_kernel": ops.cast(self.output_kernel, dtype),
         }
 
     def step(
@@ -226,7 +231,8 @@ class MultiHeadAttention(keras.layers.Layer):
             queries, keys, values = (self._beam_heads(part, self.num_heads, d, beam_size) for part, d in parts)
         keys = ops.concatenate([past["keys"], keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
         values = ops.concatenate([past["values"], values], axis=2)
-        return self._attended(queries, keys, values, bias), {"keys": keys, "values": values}
+        attended = self._attended(queries, keys, values, bias, projections["output_kernel"])
+        return attended, {"keys": keys, "values": values}
 
     def step_to_memory(
         self,
@@ -249,7 +255,7 @@ class MultiHeadAttention(keras.layers.Layer):
             float [batch * beam, d_model].
         """
         queries = self._step_queries(query, projections, beam_size)
-        return self._attended(queries, memory["keys"], memory["values"], bias)
+        return self._attended(queries, memory["keys"], memory["values"], bias, projections["output_kernel"])
 
     def step_weights(
         self,
@@ -277,13 +283,15 @@ class MultiHeadAttention(keras.layers.Layer):
             return ops.reshape(x, (-1, num_heads, 1, d_head))
         return ops.transpose(ops.reshape(x, (-1, beam_size, num_heads, d_head)), (0, 2, 1, 3))
 
-    def _attended(self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    def _attended(
+        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, output_kernel: Tensor
+    ) -> Tensor:
         """From scaled queries [batch, heads, beam, d_key] to [batch * beam, d_model]."""
         heads = ops.matmul(_weights_of_scaled(queries, keys, bias), values)  # --> [batch, heads, beam, d_value]
         if heads.shape[2] != 1:
             heads = ops.transpose(heads, (0, 2, 1, 3))  # --> [batch, beam, heads, d_value]
         rows = ops.reshape(heads, (-1, self.num_heads * self.d_value))
-        return kernels.linear(rows, self.output_kernel, self.output_bias)
+        return kernels.linear(rows, output_kernel, self.output_bias)
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
         """Queries divided by sqrt(d_key), keys and values, each float [heads, batch, length, d_head]."""

@@ -159,7 +159,7 @@ class DecoderLayer(keras.layers.Layer):
             memory: "keys" and "values", float [batch, heads, source_len, d_head].
             self_attention_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
             memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
-            projections: "self_attention" and "cross_attention", of their `step_projections`.
+            projections: "self_attention", "cross_attention" and "feed_forward", of their `step_projections`.
             beam_size: hypotheses a sentence.
             weights: where given, gets the attention to the memory, float [batch, heads, beam, source_len].
 
@@ -180,9 +180,12 @@ class DecoderLayer(keras.layers.Layer):
                 weights.append(self.cross_attention.step_weights(x, memory, memory_bias, own, beam_size))
             return self.cross_attention.step_to_memory(x, memory, memory_bias, own, beam_size)
 
+        def feed_forward(x: Tensor) -> Tensor:
+            return self.feed_forward.step(x, projections["feed_forward"])
+
         x = self.self_attention_residual(inputs, sublayer=self_attention, training=False)
         x = self.cross_attention_residual(x, sublayer=cross_attention, training=False)
-        return self.feed_forward_residual(x, sublayer=self.feed_forward, training=False), written
+        return self.feed_forward_residual(x, sublayer=feed_forward, training=False), written
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return inputs_shape
@@ -269,17 +272,18 @@ class Decoder(keras.layers.Layer):
             x = layer(x, memory, *masks, training=False)
         return (x if self.final_norm is None else self.final_norm(x)), ops.stack(weights, axis=1)
 
-    def start_cache(self, memory: Tensor) -> dict[str, list[dict[str, Tensor | None]]]:
+    def start_cache(self, memory: Tensor, product_dtype: str) -> dict[str, list[dict[str, Any]]]:
         """What `step` needs besides its inputs.
 
         Args:
             memory: float [batch, source_len, d_model].
+            product_dtype: of the projections' kernels; bfloat16 lets the steps' products be computed in it.
 
         Returns:
             Three lists with a dict a layer. "self_attention": "keys" and "values", float
             [batch, heads, 0, d_head], which grow by the beam at every position; "memory":
-            "keys" and "values", float [batch, heads, source_len, d_head]; "projections": of the
-            `step_projections` of both attentions. The latter two stay as they are.
+            "keys" and "values", float [batch, heads, source_len, d_head]; "projections": the
+            `step_projections` of every sub-layer. The latter two stay as they are.
         """
         batch = ops.shape(memory)[0]
         past, memories = [], []
@@ -295,8 +299,9 @@ class Decoder(keras.layers.Layer):
             )
         projections = [
             {
-                "self_attention": layer.self_attention.step_projections(),
-                "cross_attention": layer.cross_attention.step_projections(),
+                "self_attention": layer.self_attention.step_projections(product_dtype),
+                "cross_attention": layer.cross_attention.step_projections(product_dtype),
+                "feed_forward": layer.feed_forward.step_projections(product_dtype),
             }
             for layer in self.layers
         ]

@@ -107,6 +107,16 @@ def test_nbest_has_its_scores_from_the_model(settings):
         assert len({translation.token_ids for translation in hypotheses}) == len(hypotheses)
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_searching_in_bfloat16_finds_much_the_same(members):
+    models = [tiny.transformer(), tiny.transformer(d_ff=24)]
+    model = models[0] if members == 1 else Ensemble(models)
+    found = translator(model, bfloat16=True).translate(LINES)
+    exact = translator(model).score_tokens([t.source_ids[0] for t in found], [t.token_ids[0] for t in found])
+    differences = [abs(t.score - other.score) for t, other in zip(found, exact, strict=True)]
+    assert 0 < max(differences) < 0.1
+
+
 @pytest.mark.parametrize("num_best", [0, 4])
 def test_nbest_is_at_most_the_beam(num_best):
     with pytest.raises(InputError, match=rf"num_best.*beam_size=3.*{num_best}"):

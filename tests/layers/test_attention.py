@@ -142,7 +142,7 @@ def attention_to_memory(layer, query, memory, mask):
     batch, query_len, d_model = query.shape
     rows = ops.reshape(ops.convert_to_tensor(query), (-1, d_model))
     memory = {"keys": keys, "values": values}
-    attended = layer.step_to_memory(rows, memory, bias, layer.step_projections(), query_len)
+    attended = layer.step_to_memory(rows, memory, bias, layer.step_projections("float32"), query_len)
     return ops.reshape(attended, (batch, query_len, d_model))
 
 

@@ -90,7 +90,7 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     mask = np.array([[True, True, False], [True, True, True]])[:, None, None]
     expected = decoder(x, np.repeat(memory, beam_size, 0), causal_mask(length), np.repeat(mask, beam_size, 0))
 
-    cache = decoder.start_cache(ops.convert_to_tensor(memory))
+    cache = decoder.start_cache(ops.convert_to_tensor(memory), "float32")
     past = cache["self_attention"]
     assert tuple(past[0]["keys"].shape) == (batch, 2, 0, 4)
     assert tuple(cache["memory"][0]["keys"].shape) == (batch, 2, 3, 4)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import keras
 from keras import ops
 
 Tensor = Any
@@ -12,14 +13,23 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
     Args:
         inputs: float [..., d_in].
-        kernel: float [d_in, d_out], cast to the inputs' dtype.
-        bias: float [d_out], cast likewise, or None.
+        kernel: float [d_in, d_out], cast to the inputs' dtype; but where it is bfloat16, the inputs are for the
+            product.
+        bias: float [d_out], cast to the inputs' dtype, or None.
 
     Returns:
         [..., d_out], of the inputs' dtype.
     """
-    outputs = ops.matmul(inputs, ops.cast(kernel, inputs.dtype))  # --> [..., d_out]
+    dtype = product_dtype(inputs, kernel)
+    outputs = ops.matmul(ops.cast(inputs, dtype), ops.cast(kernel, dtype))  # --> [..., d_out]
+    outputs = ops.cast(outputs, inputs.dtype)
     return outputs if bias is None else outputs + ops.cast(bias, inputs.dtype)
+
+
+def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
+    """What the product in `linear` is computed in: bfloat16 where the kernel is, else as the inputs are."""
+    narrow = keras.backend.standardize_dtype(kernel.dtype) == "bfloat16"
+    return "bfloat16" if narrow else keras.backend.standardize_dtype(inputs.dtype)
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:

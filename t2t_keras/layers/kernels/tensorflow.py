@@ -9,15 +9,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_keras.layers.kernels import plain
+
 Tensor = Any
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """`plain.linear` as one two-dimensional product with a fused bias, whose gradient is one reduction."""
     inputs = tf.convert_to_tensor(inputs)
-    kernel = tf.cast(tf.convert_to_tensor(kernel), inputs.dtype)
+    kernel = tf.convert_to_tensor(kernel)
     rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, kernel.shape[0]])  # --> [rows, d_in]
-    outputs = tf.matmul(rows, kernel)  # --> [rows, d_out]
+    dtype = plain.product_dtype(inputs, kernel)
+    outputs = tf.cast(tf.matmul(tf.cast(rows, dtype), tf.cast(kernel, dtype)), inputs.dtype)  # --> [rows, d_out]
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
     if inputs.shape.rank == 2:

@@ -61,6 +61,19 @@ def test_linear(rng, dtype, shape, use_bias):
     assert_same(*pair, tolerance(dtype))
 
 
+@pytest.mark.parametrize("module", [fast, plain])
+def test_linear_in_the_kernels_bfloat16(rng, module):
+    """The product is that of rounded numbers, and rounded; the inputs' type is the result's."""
+    x = tf.constant(rng.standard_normal((2, 3, 64)), tf.float32)
+    kernel, bias = tf.constant(rng.standard_normal((64, 7)), tf.bfloat16), tf.constant([1e-4] * 7)
+    outputs = module.linear(x, kernel, bias)
+    assert outputs.dtype == tf.float32
+    product = np.array(outputs) - 1e-4
+    np.testing.assert_allclose(product, tf.cast(tf.cast(product, tf.bfloat16), tf.float32), atol=1e-6)
+    exact = tf.cast(x, tf.bfloat16).numpy().astype("float64") @ kernel.numpy().astype("float64")
+    np.testing.assert_allclose(product, exact, rtol=2**-7, atol=0.02)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("shape", [(6, 16), (2, 3, 16), (2, 2, 3, 16)])
 def test_layer_normalization(rng, dtype, shape):
