@@ -42,8 +42,7 @@ class Engine:
     versions: str
 
 
-def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """t2t_keras: the search of `Translator.translate`, from as many threads as it uses."""
+def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], bfloat16: bool) -> Engine:
     from t2t_keras.streams import num_streams, share_out_cores
 
     share_out_cores()
@@ -65,6 +64,7 @@ def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
         min_length=task["output_tokens"] or 0,
         max_length_factor=0.0,
         max_length_offset=task["output_tokens"] or task["max_tokens"],
+        bfloat16=bfloat16,
     )
     searches = Searches(model, config)  # what is measured begins and ends with ids
     token_log_probs = token_log_probs_function(model)
@@ -83,6 +83,16 @@ def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
         return [row[: len(target)] for row, target in zip(rows, targets, strict=True)]
 
     return Engine(translate, score, f"tensorflow {tf.__version__}")
+
+
+def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """t2t_keras: the search of `Translator.translate`, from as many threads as it uses."""
+    return _ours(task, weights, bfloat16=False)
+
+
+def ours_bfloat16(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """The same with the steps' weights in bfloat16; scores of given translations are computed in float32."""
+    return _ours(task, weights, bfloat16=True)
 
 
 def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -189,7 +199,8 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
 
 
 ENGINES = {
-    engine.__name__: engine for engine in (ours, ctranslate2_float32, ctranslate2_int8, ctranslate2_one_worker, marian)
+    engine.__name__: engine
+    for engine in (ours, ours_bfloat16, ctranslate2_float32, ctranslate2_int8, ctranslate2_one_worker, marian)
 }
 
 
