@@ -30,7 +30,9 @@ _EXPORT_DIR = flags.DEFINE_string(
 _AVERAGE_LAST = flags.DEFINE_integer(
     "average_last", None, "Export the average of so many of the newest checkpoints.", lower_bound=1
 )
-_WEIGHTS = flags.DEFINE_enum("weights", "float32", ["float32", "bfloat16"], "How weights are stored; bfloat16: in half.")
+_WEIGHTS = flags.DEFINE_enum(
+    "weights", "float32", ["float32", "bfloat16"], "How weights are stored; bfloat16: in half."
+)
 flags.adopt_module_key_flags(decoding_flags)
 
 
@@ -67,7 +69,9 @@ def _chosen(run: Run) -> list[pathlib.Path]:
         return [checkpoints.resolve(run.checkpoints_path, decoding_flags.CHECKPOINT.value)]
     steps = checkpoints.steps(run.checkpoints_path)[-_AVERAGE_LAST.value :]
     if len(steps) < _AVERAGE_LAST.value:
-        raise InputError(f"--average_last={_AVERAGE_LAST.value}: {run.checkpoints_path} has only {len(steps)} checkpoints")
+        raise InputError(
+            f"--average_last={_AVERAGE_LAST.value}: {run.checkpoints_path} has only {len(steps)} checkpoints"
+        )
     return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
 
 

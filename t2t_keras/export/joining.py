@@ -64,7 +64,8 @@ def joined(
         shape_invariants=(tf.TensorShape([]), slots, slots),
     )
     if not by_value:  # a blank line has one translation, however many samples others have
-        totals = tf.where((counts == 0)[:, tf.newaxis] & (tf.range(k) > 0), -float("inf"), totals)
+        has_slot = (counts > 0)[:, tf.newaxis] | (tf.range(k) == 0)
+        totals = tf.where(has_slot, totals, -float("inf"))
     values = tf.where(totals > _MISSING, tf.cast(totals, tf.float32), _LOWEST)
     return Hypotheses(tf.where(totals > -float("inf"), texts, ""), values)
 

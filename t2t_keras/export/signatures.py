@@ -79,12 +79,12 @@ def _joined(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, found: Found
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
     sources, targets = pipeline.sentences(text), pipeline.sentences(target)
-    checks = []
+    checks = [tf.debugging.assert_equal(tf.size(text), tf.size(target), "text and target must have as many lines")]
     for name, side in (("text", sources), ("target", targets)):
         message = f"{name} has a line of more than {MAX_SCORED_LENGTH} tokens, the end counted: too long to be scored"
         checks.append(tf.debugging.assert_less_equal(side.lengths, MAX_SCORED_LENGTH, message))
     with tf.control_dependencies(checks):
-        sources = Sentences(*map(tf.identity, sources))
+        sources, targets = (Sentences(*map(tf.identity, side)) for side in (sources, targets))
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
 

@@ -36,12 +36,11 @@ TEXTS = [
 ]
 
 
-def transformer(**changes) -> Transformer:
+def transformer() -> Transformer:
     """An untrained model that is sure of what it says: its weights are larger than those that training begins with."""
-    model = Transformer(tiny.transformer().config) if not changes else tiny.transformer(**changes)
-    if not changes:
-        model.build()
-        model.set_weights([1.7 * weight for weight in tiny.transformer().get_weights()])
+    model = Transformer(tiny.transformer().config)
+    model.build()
+    model.set_weights([1.7 * weight for weight in tiny.transformer().get_weights()])
     return model
 
 
@@ -54,6 +53,5 @@ def config_of(translator: Translator) -> Config:
     return Config(model=translator.model.config, data=data)
 
 
-def as_text(raw: bytes) -> str:
-    """What a `Translator` is given in place of bytes."""
-    return raw.decode("utf-8", "replace")
+# What a `Translator` is given in place of the bytes.
+LINES = [text.decode("utf-8", "replace") for text in TEXTS]

@@ -4,8 +4,12 @@ Usage: serve_v1.py OP_LIBRARY VERSION_DIR REQUESTS RESULTS. The requests are a p
 and its inputs by name; the results, pickled, are the outputs of each by name, or the message of its error.
 """
 
+import os
 import pickle
 import sys
+
+# TensorFlow imports Keras, if only to offer it as tf.keras, unless it is told to look for the old one.
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import tensorflow as tf
 
@@ -18,7 +22,7 @@ def main(op_library: str, version: str, requests_path: str, results_path: str) -
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
         loaded = tf.compat.v1.saved_model.load(session, ["serve"], version)
         results = [run(session, loaded.signature_def[signature], inputs) for signature, inputs in requests]
-    modules = sorted(name for name in sys.modules if name.split(".")[0] in ("keras", "tf_keras", "t2t_keras"))
+    modules = sorted(name for name in sys.modules if name.split(".")[0] in ("keras", "t2t_keras"))
     with open(results_path, "wb") as file:
         pickle.dump((results, modules), file)
 

@@ -36,7 +36,7 @@ def test_as_in_python(by_value, lines):
         lines = [[sorted(part, key=key) for part in line] for line in lines]
     rows = [row for row, line in enumerate(lines) for _ in line]
     parts = list(itertools.chain.from_iterable(lines))
-    found = joined(
+    found = tf.function(joined, autograph=False)(
         tf.constant(rows, tf.int32),
         tf.constant(len(lines)),
         tf.reshape(tf.constant([[slot[0] if slot else "x" for slot in part] for part in parts], tf.string), [-1, K]),

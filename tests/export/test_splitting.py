@@ -18,7 +18,9 @@ def split(values: tf.Tensor, most: tf.Tensor):
 
 def check(values: list[str], most: int) -> None:
     found = split(tf.constant(values, tf.string), most)
-    expected = [(piece, row) for row, value in enumerate(values) for piece in split_text(value, lambda t: len(t) <= most)]
+    expected = [
+        (piece, row) for row, value in enumerate(values) for piece in split_text(value, lambda t: len(t) <= most)
+    ]
     pieces = [piece.decode("utf-8") for piece in found.texts.numpy()]
     assert list(zip(pieces, found.rows.numpy().tolist(), strict=True)) == expected
 
@@ -30,7 +32,7 @@ def test_same_pieces(values, most):
 
 
 def test_long_texts():
-    sentence = "Two dogs play in the snow; one of them (the \"old\" one.) barks! "
+    sentence = 'Two dogs play in the snow; one of them (the "old" one.) barks! '
     check([sentence * 300, "dog " * 5000, "", "a" * 20_000, "犬。" * 3000, " . " * 900], 40)
 
 

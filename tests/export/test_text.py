@@ -17,7 +17,9 @@ ODD = (
     "\ufffd\uffff\U0001f600\U0010ffffİIΣσςẞ"
 )
 texts = st.lists(st.text(st.one_of(st.sampled_from(ODD), st.characters(codec="utf-8")), max_size=12), max_size=20)
-broken = st.lists(st.lists(st.sampled_from([0x20, 0x41, 0x80, 0xBF, 0xC3, 0xE2, 0xED, 0xA0, 0xF0, 0x9F, 0xFF]), max_size=9))
+broken = st.lists(
+    st.lists(st.sampled_from([0x20, 0x41, 0x80, 0xBF, 0xC3, 0xE2, 0xED, 0xA0, 0xF0, 0x9F, 0xFF]), max_size=9)
+)
 
 
 def in_graph(function, values: list) -> list[str]:
