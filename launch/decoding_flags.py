@@ -12,7 +12,7 @@ from t2t_keras.streams import share_out_cores
 
 _RUN = "; default: the run's own setting."
 
-MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory (required).", required=True)
+MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's (required).", required=True)
 CHECKPOINT = flags.DEFINE_string(
     "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
 )

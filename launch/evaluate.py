@@ -46,6 +46,7 @@ def main(argv: list[str]) -> None:
     run = Run(decoding_flags.MODEL_DIR.value)
     config = run.config
     sources, references = _text(run)
+    output_dir = _output_dir(run)
     translator = decoding_flags.load_translator()
     result = evaluation.evaluate(
         translator,
@@ -57,7 +58,7 @@ def main(argv: list[str]) -> None:
         perplexity=_perplexity(translator, sources, references),
         on_progress=_show_progress(),
     )
-    paths = evaluation.write_evaluation(_output_dir(run), result, _settings(translator))
+    paths = evaluation.write_evaluation(output_dir, result, _settings(translator))
     print(_table(result))
     print("written:", *paths)
 
@@ -98,6 +99,8 @@ def _show_progress() -> Any:
 def _output_dir(run: Run) -> pathlib.Path:
     if _OUTPUT_DIR.value:
         return pathlib.Path(_OUTPUT_DIR.value)
+    if run.exported:
+        raise InputError(f"--model_dir={run.path} is an exported model, which stays as it is: give --output_dir")
     return run.path / "evaluation" / (_SPLIT.value or pathlib.Path(_SOURCE.value).name)
 
 

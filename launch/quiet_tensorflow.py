@@ -9,18 +9,19 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-# What TensorFlow says of a machine without a GPU, whatever the log level.
+# What TensorFlow says of a machine without a GPU, and of a tokenizer in a graph, whatever the log level.
 _NOTICES = (
     b"All log messages before absl::InitializeLog()",
     b"oneDNN custom operations are on",
     b"Could not find cuda drivers",
     b"failed call to cuInit",
+    b"precompiled_charsmap is empty",
 )
 
 
 @contextlib.contextmanager
-def _without_notices() -> Iterator[None]:
-    """Keeps TensorFlow's start-up notices, which its libraries write past Python, from standard error."""
+def without_notices() -> Iterator[None]:
+    """Keeps notices of TensorFlow and its libraries, which they write past Python, from standard error."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as caught:
@@ -36,7 +37,7 @@ def _without_notices() -> Iterator[None]:
                     os.write(2, line)
 
 
-with _without_notices():
+with without_notices():
     import tensorflow as tf
 
     if not os.environ.get("TPU_NAME"):  # a TPU has to be connected to before devices are listed

@@ -7,7 +7,8 @@
     metrics.jsonl  one JSON object a line
     curves.png     the same as a picture
 
-It is all that translating needs.
+It is all that translating needs. An exported model (`t2t_keras.export`) holds as much, in other places, and
+is read like a run; it cannot be trained.
 """
 
 import json
@@ -39,17 +40,29 @@ RESUMABLE = {
 }
 
 
+# What an exported configuration says beyond that of a run.
+_EXPORT = "export"
+_EXPORTED_WEIGHTS = "weights/"  # what the names of the weights in an export begin with
+
+
 class Run:
-    """The paths of one run.
+    """The paths of one run, or of an exported model.
 
     Args:
-        model_dir: the run's directory.
+        model_dir: the run's directory; of an export its version's or the one above, which means its newest version.
+
+    Attributes:
+        exported: the directory of the export's version; None if this is a run.
     """
 
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
         self.path = pathlib.Path(model_dir)
+        self.exported = _exported_version(self.path)
         self.config_path = self.path / "config.json"
         self.vocab_path = self.path / "vocab.model"
+        if self.exported:
+            self.config_path = self.exported / "assets.extra" / "config.json"
+            self.vocab_path = self.exported / "assets" / "vocab.model"
         self.checkpoints_path = self.path / "checkpoints"
         self.tensorboard_path = self.path / "tensorboard"
         self.metrics_path = self.path / "metrics.jsonl"
@@ -67,7 +80,12 @@ class Run:
         Raises:
             InputError: there is none, or it does not parse.
         """
-        return Config.from_dict({k: v for k, v in self._read().items() if k != "data_dir"})
+        return Config.from_dict({k: v for k, v in self._read().items() if k not in ("data_dir", _EXPORT)})
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The words and phrases that no translation of an exported model may contain; none of a run."""
+        return tuple(self._read().get(_EXPORT, {}).get("excluded", ()))
 
     @property
     def data_dir(self) -> pathlib.Path:
@@ -87,8 +105,10 @@ class Run:
 
         Raises:
             InputError: the run exists with another configuration (names what
-                differs) or with another vocabulary.
+                differs) or with another vocabulary, or this is an exported model.
         """
+        if self.exported:
+            raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
         if self.exists:
             names = {difference: difference.split(":")[0] for difference in differences(self.config, config)}
             changed = [d for d, name in names.items() if name not in RESUMABLE and not name.startswith("decode.")]
@@ -123,12 +143,12 @@ class Run:
 def load_model(
     model_dir: str | os.PathLike[str], checkpoint: str | None = None
 ) -> tuple["Transformer", Config, pathlib.Path]:
-    """A run's model with trained weights.
+    """A run's model with trained weights, or an exported model.
 
     Args:
-        model_dir: the run's directory.
+        model_dir: the run's directory, or the export's.
         checkpoint: "latest", "best", a step, the name of an averaged checkpoint or a path;
-            None means the newest averaged checkpoint if there is one, else the latest.
+            None means the newest averaged checkpoint if there is one, else the latest. Not for an export.
 
     Returns:
         The model, the run's configuration and the path of its vocabulary.
@@ -144,8 +164,14 @@ def load_model(
     config = run.config
     model = Transformer(config.model)
     model.build()
-    saved = checkpoints.load(checkpoints.resolve(run.checkpoints_path, checkpoint), weights_only=True)
-    assign_weights(model, saved.weights if saved.ema is None else saved.ema)
+    if run.exported:
+        if checkpoint is not None:
+            raise InputError(f"{run.path} is an exported model: it has no checkpoint {checkpoint!r} to choose")
+        weights = _exported_weights(run.exported)
+    else:
+        saved = checkpoints.load(checkpoints.resolve(run.checkpoints_path, checkpoint), weights_only=True)
+        weights = saved.weights if saved.ema is None else saved.ema
+    assign_weights(model, weights)
     return model, config, run.vocab_path
 
 
@@ -174,3 +200,34 @@ def assign_weights(model: "Transformer", weights: dict) -> None:
                 f"the checkpoint's {name} has shape {tuple(weights[name].shape)}, the model's {tuple(variable.shape)}"
             )
         variable.assign(weights[name])
+
+
+def _exported_version(path: pathlib.Path) -> pathlib.Path | None:
+    """The version's directory, if a path is that of an exported model."""
+    if (path / "saved_model.pb").is_file():
+        return path
+    if not path.is_dir() or (path / "config.json").exists():
+        return None
+    versions = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
+    whole = [path / str(version) for version in sorted(versions) if (path / str(version) / "saved_model.pb").is_file()]
+    return whole[-1] if whole else None
+
+
+def _exported_weights(version: pathlib.Path) -> dict:
+    """Name -> float32 array."""
+    import tensorflow as tf  # heavy, and a run can be read without it
+
+    try:
+        reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
+        keys = [key for key in reader.get_variable_to_dtype_map() if key.startswith(_EXPORTED_WEIGHTS)]
+        arrays = {key: reader.get_tensor(key).astype("float32") for key in keys}
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        message = str(error).splitlines()[0]
+        raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
+    return {_weight_name(key): array for key, array in arrays.items()}
+
+
+def _weight_name(key: str) -> str:
+    """A weight's name from its key in a SavedModel, where ".S" stands for "/" within a name."""
+    name = key.removeprefix(_EXPORTED_WEIGHTS).partition("/.ATTRIBUTES")[0]
+    return name.replace(".S", "/")

@@ -35,8 +35,8 @@ _PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"
 _BROKEN = "\ud800-\udfff\ufdd0-\ufdef\ufffd-\uffff"
 
 _REPAIRABLE = re.compile(f"[{_BREAKS}{_INVISIBLE}{_CONTROL}]|  |^ | $")
-_BREAK_RUN = re.compile(f"[ {_BREAKS}]+")
-_UNPRINTABLE = re.compile(f"[{_INVISIBLE}{_CONTROL}]")
+BREAK_RUN = re.compile(f"[ {_BREAKS}]+")
+UNPRINTABLE = re.compile(f"[{_INVISIBLE}{_CONTROL}]")
 _DAMAGE = re.compile(f"[{_CONTROL}{_PRIVATE}{_BROKEN}]")
 _WORD = re.compile(r"\w+")
 
@@ -47,7 +47,15 @@ def repair(text: str) -> str:
     """A sentence on one line: breaks and runs of blanks become one blank, what is invisible goes."""
     if not _REPAIRABLE.search(text):
         return text
-    return _BREAK_RUN.sub(" ", _UNPRINTABLE.sub("", text)).strip(" ")
+    return BREAK_RUN.sub(" ", UNPRINTABLE.sub("", text)).strip(" ")
+
+
+def lowercased(text: str) -> str:
+    """A text in lower case, character by character: what a vocabulary of lowercased text makes of it, and a graph.
+
+    In contrast to `str.lower`, the last sigma of a Greek word in capitals becomes a sigma like all others.
+    """
+    return text.replace("\u03a3", "\u03c3").lower()
 
 
 def is_damaged(text: str) -> bool:
@@ -129,7 +137,7 @@ class Cleaner:
 
     def _repaired(self, pair: Pair) -> Pair:
         if self._lowercase:
-            pair = (pair[0].lower(), pair[1].lower())
+            pair = (lowercased(pair[0]), lowercased(pair[1]))
         return repair(pair[0]), repair(pair[1])
 
     def _keep(self, raw: Pair, pair: Pair) -> Pair:

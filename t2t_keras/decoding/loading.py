@@ -47,18 +47,20 @@ class Loaded:
         model: with weights; has `Transformer`'s decoding methods.
         tokenizer: of its vocabulary.
         config: of its run.
+        excluded: words or phrases that no translation may contain, from an export.
     """
 
     model: Any
     tokenizer: Tokenizer
     config: Config
+    excluded: tuple[str, ...] = ()
 
 
 def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -> Loaded:
-    """The model of one run.
+    """The model of one run, or of an export.
 
     Args:
-        model_dir: the run's directory.
+        model_dir: the run's directory, or the export's.
         checkpoint: which weights, as `t2t_keras.run.load_model` takes it.
 
     Raises:
@@ -71,7 +73,7 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -
             f"{vocab_path} has {tokenizer.vocab_size} entries, the model of {model_dir} expects "
             f"{config.model.vocab_size}"
         )
-    return Loaded(model, tokenizer, config)
+    return Loaded(model, tokenizer, config, run.Run(model_dir).excluded)
 
 
 def load_ensemble(members: Sequence[Member], combination: Combination = "probabilities") -> Loaded:
@@ -101,7 +103,7 @@ def load_ensemble(members: Sequence[Member], combination: Combination = "probabi
     max_length = min(member.config.data.max_length for member in loaded)
     config = loaded[0].config
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, max_length=max_length))
-    return Loaded(ensemble, loaded[0].tokenizer, config)
+    return Loaded(ensemble, loaded[0].tokenizer, config, loaded[0].excluded)
 
 
 def _vocabulary_difference(one: Tokenizer, other: Tokenizer) -> str:

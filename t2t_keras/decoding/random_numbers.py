@@ -55,17 +55,21 @@ def uniform(keys: tf.Tensor, steps: tf.Tensor, num_samples: int) -> tf.Tensor:
     return tf.cast(tf.bitwise.right_shift(first, tf.constant(8, tf.int64)), tf.float32) * 2.0**-24
 
 
-def sentence_keys(seed: int, source_ids: tf.Tensor) -> tf.Tensor:
+def sentence_keys(seed: int | tf.Tensor, source_ids: tf.Tensor) -> tf.Tensor:
     """A key for each sentence that is a function of the seed and the sentence's tokens alone.
 
     Args:
-        seed: any integer.
+        seed: any integer, or int64 [batch], one a sentence.
         source_ids: int32 [batch, source_len], padded with 0 at the end; padding does not count.
 
     Returns:
         int32 [batch, 2].
     """
-    seed_words = (tf.constant(seed & _MASK, tf.int64), tf.constant((seed >> 32) & _MASK, tf.int64))
+    if isinstance(seed, tf.Tensor):
+        column = seed[:, tf.newaxis]  # --> [batch, 1]
+        seed_words = (_word(column), _word(tf.bitwise.right_shift(column, tf.constant(32, tf.int64))))
+    else:
+        seed_words = (tf.constant(seed & _MASK, tf.int64), tf.constant((seed >> 32) & _MASK, tf.int64))
     # A sum is blind to order; so that each token is scrambled together with its place first.
     scrambled = threefry(seed_words, (source_ids, tf.range(tf.shape(source_ids)[1])))
     inside = tf.cast(source_ids != PAD_ID, tf.int64)

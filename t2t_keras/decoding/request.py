@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.data.cleaning import repair
+from t2t_keras.data.cleaning import lowercased, repair
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.decoding.batches import length_batches, padded
 from t2t_keras.decoding.searches import output_limits, padded_phrases
@@ -100,7 +100,7 @@ class RequestEncoder:
         """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if need be."""
         # Lone surrogates cannot be encoded; they come from bytes that were no UTF-8.
         line = line.encode("utf-8", "replace").decode("utf-8")
-        return repair(line.lower() if self._lowercase else line)
+        return repair(lowercased(line) if self._lowercase else line)
 
     def encode_lines(self, lines: Sequence[str]) -> list[EncodedRequest]:
         """Lines that ask for nothing, many at a time."""

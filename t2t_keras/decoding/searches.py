@@ -88,6 +88,20 @@ class Searches:
         compiled = self._compiled[frozenset(asked), only_best and not self._config.sampling]
         return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
 
+    def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
+        """Draws samples with a seed for each sentence, not compiled: for a graph that somebody else traces.
+
+        Args:
+            source_ids: as of the call.
+            seeds: int64 [batch].
+
+        Raises:
+            ValueError: `config.sampling` is off.
+        """
+        if not self._config.sampling:
+            raise ValueError(f"config.sampling must be true for samples, got {self._config.sampling}")
+        return self._search(source_ids, False, {}, seeds)
+
     def num_traces(self) -> int:
         """How often a graph has been traced."""
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
@@ -100,7 +114,9 @@ class Searches:
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
         return tf.function(search, input_signature=signature, autograph=False)
 
-    def _search(self, source_ids: tf.Tensor, only_best: bool, asked: dict[str, tf.Tensor]) -> SearchResult:
+    def _search(
+        self, source_ids: tf.Tensor, only_best: bool, asked: dict[str, tf.Tensor], seeds: tf.Tensor | None = None
+    ) -> SearchResult:
         config = self._config
         max_lengths = output_limits(tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32), config)
         options = SearchOptions(
@@ -117,7 +133,7 @@ class Searches:
         cache = self._model.start_cache(source_ids, memory, config.beam_size, **asked_of_model)
         if config.sampling:
             sampling = Sampling(config.beam_size, config.temperature, config.top_k, config.top_p)
-            keys = sentence_keys(config.seed, source_ids)
+            keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
             limits = (config.length_penalty, config.min_length)
             return sample(self._model.decode_step, cache, max_lengths, keys, sampling, *limits, options)
         return beam_search(

@@ -3,8 +3,12 @@
 import re
 from collections.abc import Callable
 
-# The end of a sentence within a line: where a line that is too long is best cut.
-_SENTENCE_END = re.compile(r"[.!?;:。！？]['\")\]»“”]* ?")
+# The end of a sentence within a line, where a line that is too long is best cut: one of the first characters, any
+# number of the second, perhaps a blank.
+ENDING_CHARACTERS = ".!?;:。！？"
+CLOSING_CHARACTERS = "'\")]»“”"
+
+_SENTENCE_END = re.compile(f"[{re.escape(ENDING_CHARACTERS)}][{re.escape(CLOSING_CHARACTERS)}]* ?")
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

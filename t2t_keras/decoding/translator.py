@@ -92,13 +92,14 @@ class Translator:
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
     ) -> "Translator":
-        """The translator of a run.
+        """The translator of a run, or of an exported model.
 
         Args:
-            model_dir: the run's directory.
+            model_dir: the run's directory; or that of an export, or of one of its versions.
             checkpoint: which weights, as `t2t_keras.run.load_model` takes it.
-            config: None means what the run's `config.json` says.
-            excluded: words or phrases that no translation may contain; see `Request.excluded`.
+            config: None means what the run's `config.json` says, or the settings of the export.
+            excluded: words or phrases that no translation may contain; see `Request.excluded`. Those of an
+                export are added.
 
         Raises:
             InputError: no run there, no such checkpoint, or a vocabulary that does not fit.
@@ -132,7 +133,7 @@ class Translator:
     def _of(cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str]) -> "Translator":
         data = loaded.config.data
         settings = (config or loaded.config.decode, data.lowercase, max(2, data.max_length))
-        return cls(loaded.tokenizer, loaded.model, *settings, excluded)
+        return cls(loaded.tokenizer, loaded.model, *settings, tuple(dict.fromkeys((*loaded.excluded, *excluded))))
 
     def translate(self, lines: Iterable[str | Request], on_progress: Progress | None = None) -> list[Translation]:
         """Translates lines, all at once in memory.

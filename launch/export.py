@@ -1,0 +1,104 @@
+"""Exports a run's model for TensorFlow Serving: the next version, EXPORT_DIR/1, EXPORT_DIR/2 and so on.
+
+The decoding settings are fixed in what is written: those of the run, where no flag says otherwise.
+
+Examples:
+    python -m launch.export --model_dir=runs/mine --export_dir=saved_models/mine
+    python -m launch.export --model_dir=runs/mine --export_dir=saved_models/mine --average_last=10 --weights=bfloat16
+"""
+
+import os
+import pathlib
+import time
+from typing import Any
+
+from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
+
+from absl import flags
+
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+from t2t_keras.export.writing import export_translator
+from t2t_keras.run import Run, assign_weights
+from t2t_keras.training import checkpoints
+
+from . import decoding_flags
+
+_EXPORT_DIR = flags.DEFINE_string(
+    "export_dir", None, "The served model's directory, for example saved_models/mine; made if missing.", required=True
+)
+_AVERAGE_LAST = flags.DEFINE_integer(
+    "average_last", None, "Export the average of so many of the newest checkpoints.", lower_bound=1
+)
+_WEIGHTS = flags.DEFINE_enum(
+    "weights", "float32", ["float32", "bfloat16"], "How weights are stored; bfloat16: in half."
+)
+flags.adopt_module_key_flags(decoding_flags)
+
+
+def main(argv: list[str]) -> None:
+    """Exports what the flags say.
+
+    Raises:
+        InputError: no such run or checkpoints, or flags that do not go together.
+    """
+    del argv  # every setting is a flag
+    if decoding_flags.ENSEMBLE.value:
+        raise InputError("--ensemble: an ensemble cannot be exported; average checkpoints of one run instead")
+    if _AVERAGE_LAST.value and decoding_flags.CHECKPOINT.value:
+        raise InputError("give either --checkpoint or --average_last, not both")
+    run = Run(decoding_flags.MODEL_DIR.value)
+    paths = _chosen(run)
+    translator = decoding_flags.load_translator()
+    if _AVERAGE_LAST.value:
+        assign_weights(translator.model, checkpoints.average([checkpoints.load(path, True) for path in paths]))
+    start = time.monotonic()
+    with quiet_tensorflow.without_notices():
+        path = export_translator(translator, run.config, _EXPORT_DIR.value, _WEIGHTS.value, _origin(run, paths))
+    print(_summary(translator, paths, path, time.monotonic() - start))
+
+
+def _chosen(run: Run) -> list[pathlib.Path]:
+    """The checkpoints whose weights are exported; none of a model that is an export already."""
+    if run.exported:
+        if _AVERAGE_LAST.value:
+            raise InputError(f"--average_last: {run.path} is an exported model, it has no checkpoints to average")
+        return []
+    if not _AVERAGE_LAST.value:
+        run.config  # says what is wrong with the run before anybody looks for its checkpoints
+        return [checkpoints.resolve(run.checkpoints_path, decoding_flags.CHECKPOINT.value)]
+    steps = checkpoints.steps(run.checkpoints_path)[-_AVERAGE_LAST.value :]
+    if len(steps) < _AVERAGE_LAST.value:
+        raise InputError(
+            f"--average_last={_AVERAGE_LAST.value}: {run.checkpoints_path} has only {len(steps)} checkpoints"
+        )
+    return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
+
+
+def _origin(run: Run, paths: list[pathlib.Path]) -> dict[str, Any]:
+    """Where the weights come from, for the record."""
+    return {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
+
+
+def _summary(translator: Translator, paths: list[pathlib.Path], version: pathlib.Path, seconds: float) -> str:
+    """What was written, for people to read."""
+    parameters = translator.model.count_params()
+    on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+    weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
+    names = ", ".join(path.name for path in paths) or decoding_flags.MODEL_DIR.value
+    return "\n".join(
+        [
+            f"weights of {names}: {parameters:,} parameters, {weights / 1e6:,.1f} MB as {_WEIGHTS.value}",
+            f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}",
+            f"{version}: {on_disk / 1e6:,.1f} MB, written in {seconds:.0f} s",
+        ]
+    )
+
+
+def run() -> None:
+    """The console entry point."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,104 @@
+"""The translations of lines from those of their parts, in the graph: `t2t_keras.decoding.translation.joined_lists`."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+# The value of a part that the search found no translation for: below every other, and its sums stay finite.
+_MISSING = -1e30
+_LOWEST = tf.float32.min
+
+
+class Hypotheses(NamedTuple):
+    """Translations, best first.
+
+    Attributes:
+        texts: string [rows, k]; empty in an unused slot.
+        values: float32 [rows, k], scores or log-probabilities; the lowest float32 in an unused slot, and in one of a
+            line that has a part for which the search found none.
+    """
+
+    texts: tf.Tensor
+    values: tf.Tensor
+
+
+def joined(
+    rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor, by_value: bool
+) -> Hypotheses:
+    """The translations of lines that are made up of parts.
+
+    Args:
+        rows: int32 [parts], the line that each part is of, in order; a blank line has none.
+        num_lines: int32 scalar.
+        texts: string [parts, k], the translations of each part.
+        values: float32 [parts, k], what is added up over the parts.
+        exists: bool [parts, k], which slots have a translation.
+        by_value: whether those combinations are wanted that have the largest sums; else the first
+            translations of all parts make the first of the line, and so on.
+
+    Returns:
+        Of each line, [num_lines, k].
+    """
+    k = texts.shape[1]
+    texts, values = _packed(texts, tf.cast(values, tf.float64), exists)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, num_lines)  # --> [num_lines]
+    firsts = tf.cumsum(counts, exclusive=True)
+    no_text = tf.fill([num_lines, k], "")
+    start = tf.constant([0.0] + [-float("inf") if by_value else 0.0] * (k - 1), tf.float64)
+    totals = tf.broadcast_to(start, [num_lines, k])
+
+    def add_part(part: tf.Tensor, line_texts: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        has_part = (part < counts)[:, tf.newaxis]
+        places = tf.minimum(firsts + part, tf.size(rows) - 1)
+        own = (tf.gather(texts, places), tf.gather(values, places))  # --> [num_lines, k]
+        combine = _best_combinations if by_value else _in_turn
+        longer, sums = combine((line_texts, totals), own)
+        return part + 1, tf.where(has_part, longer, line_texts), tf.where(has_part, sums, totals)
+
+    most = tf.maximum(tf.reduce_max(counts), 0)
+    slots = tf.TensorShape([None, k])
+    _, texts, totals = tf.while_loop(
+        lambda part, *_: part < most,
+        add_part,
+        (tf.constant(0), no_text, totals),
+        shape_invariants=(tf.TensorShape([]), slots, slots),
+    )
+    if not by_value:  # a blank line has one translation, however many samples others have
+        has_slot = (counts > 0)[:, tf.newaxis] | (tf.range(k) == 0)
+        totals = tf.where(has_slot, totals, -float("inf"))
+    values = tf.where(totals > _MISSING, tf.cast(totals, tf.float32), _LOWEST)
+    return Hypotheses(tf.where(totals > -float("inf"), texts, ""), values)
+
+
+def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Unused slots behind all others, their values -inf; where all are unused, the first stands for what is missing."""
+    order = tf.argsort(tf.cast(~exists, tf.int32), axis=1, stable=True)
+    values = tf.where(exists, values, -float("inf"))
+    texts, values = (tf.gather(part, order, batch_dims=1) for part in (tf.where(exists, texts, ""), values))
+    first = tf.range(texts.shape[1]) == 0
+    none = ~tf.reduce_any(exists, axis=1, keepdims=True)
+    return texts, tf.where(none & first, tf.constant(_MISSING, values.dtype), values)
+
+
+def _best_combinations(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple:
+    """The best sums of lines so far, each of [num_lines, k], and a further part; equal sums keep their order."""
+    k = part[0].shape[1]
+    sums = lines[1][:, :, tf.newaxis] + part[1][:, tf.newaxis, :]
+    sums, chosen = tf.math.top_k(tf.reshape(sums, [-1, k * k]), k)  # --> [num_lines, k]
+    texts = (tf.gather(lines[0], chosen // k, batch_dims=1), tf.gather(part[0], chosen % k, batch_dims=1))
+    return _spaced(*texts), _bounded(sums)
+
+
+def _in_turn(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """The translations of lines so far, each of [num_lines, k], and those of a further part."""
+    return _spaced(lines[0], part[0]), _bounded(lines[1] + part[1])
+
+
+def _bounded(sums: tf.Tensor) -> tf.Tensor:
+    """Sums of which those with a missing part are all equal, as minus infinities are."""
+    return tf.where(sums > -float("inf"), tf.maximum(sums, tf.constant(_MISSING, sums.dtype)), sums)
+
+
+def _spaced(before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
+    between = tf.where((before != "") & (behind != ""), " ", "")
+    return tf.strings.join([before, between, behind])

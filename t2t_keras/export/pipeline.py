@@ -1,0 +1,224 @@
+"""The stages of a translation in the graph: text -> token ids -> hypotheses -> text."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.config import EOS_ID, PAD_ID, DecodeConfig
+from t2t_keras.decoding.forced import target_log_probs
+from t2t_keras.decoding.request import RequestEncoder
+from t2t_keras.decoding.searches import Searches, output_limits
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.batches import in_batches, widened
+from t2t_keras.export.splitting import split_texts
+from t2t_keras.export.text import repaired, stripped
+from t2t_keras.export.weights import Weights
+
+_IDS = tf.TensorSpec([None, None], tf.int32)
+
+
+class Sentences(NamedTuple):
+    """Token ids.
+
+    Attributes:
+        ids: int32 [sentences, length], each with its end symbol, then padding.
+        lengths: int32 [sentences], end symbols included.
+    """
+
+    ids: tf.Tensor
+    lengths: tf.Tensor
+
+    def chosen(self, rows: tf.Tensor) -> "Sentences":
+        """Some of them, int32 [chosen], with no more padding than they need."""
+        ids, lengths = tf.gather(self.ids, rows), tf.gather(self.lengths, rows)
+        return Sentences(ids[:, : tf.maximum(tf.reduce_max(lengths), 0)], lengths)
+
+
+class Parts(NamedTuple):
+    """What lines are translated in.
+
+    Attributes:
+        sentences: of each part.
+        rows: int32 [parts], the line that each is of, in order; a blank line has none.
+    """
+
+    sentences: Sentences
+    rows: tf.Tensor
+
+
+class Found(NamedTuple):
+    """What a search found.
+
+    Attributes:
+        token_ids: int32 [parts, k, length], end symbols included, then zeros.
+        scores: float32 [parts, k].
+        log_probs: float32 [parts, k].
+        lengths: int32 [parts, k]; 0 in an unused slot.
+    """
+
+    token_ids: tf.Tensor
+    scores: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+
+
+class Pipeline:
+    """The stages of a translator, for tracing.
+
+    Args:
+        translator: of a `Transformer`.
+        weights: of its model.
+        tokenizer: of its vocabulary, of `Tokenizer.graph_tokenizer`.
+    """
+
+    def __init__(self, translator: Translator, weights: Weights, tokenizer: Any) -> None:
+        self.config = translator.config
+        self._model = translator.model
+        self._weights = weights
+        self._tokenizer = tokenizer
+        self._lowercase = translator.lowercase
+        self._max_source_length = translator.max_source_length
+        self._pieces = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
+        settings = (translator.lowercase, translator.max_source_length, translator.excluded)
+        excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
+        searches = Searches(self._model, self.config, excluded)
+        sampling = Searches(self._model, _sampling(self.config), excluded)
+        layer = max(self._model.config.num_decoder_layers - 2, 0)
+
+        def search_best(source_ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            # Samples are drawn as many as there are, whatever is wanted.
+            return tuple(values[:, :1] for values in searches(source_ids, only_best=True))
+
+        def token_log_probs(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+            return target_log_probs(self._model({"source": source, "target": target}, training=False), target)
+
+        def attention(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+            _, weights = self._model.logits_and_cross_attention({"source": source, "target": target})
+            return tf.reduce_mean(weights[:, layer], axis=1)  # --> [sentences, target_len, source_len]
+
+        self._search_best = self._compiled(search_best)
+        self._search_all = self._compiled(lambda source_ids: tuple(searches(source_ids)))
+        self._draw = self._compiled(lambda *inputs: tuple(sampling.sample(*inputs)), tf.TensorSpec([None], tf.int64))
+        self._token_log_probs = self._compiled(token_log_probs, _IDS)
+        self._attention = self._compiled(attention, _IDS)
+
+    def parts(self, lines: tf.Tensor) -> Parts:
+        """What is to be translated of lines, string [lines]."""
+        texts = repaired(lines, self._lowercase)
+        ids = self._tokenizer.tokenize(texts)  # --> [lines, ragged]
+        not_blank = stripped(texts) != ""
+        is_long = not_blank & (ids.row_lengths() >= self._max_source_length)
+
+        def whole() -> tuple[tf.Tensor, ...]:
+            rows = tf.where(not_blank)[:, 0]
+            kept = tf.gather(ids, rows)
+            return kept.flat_values, kept.row_lengths(), rows
+
+        def cut() -> tuple[tf.Tensor, ...]:
+            long_rows = tf.where(is_long)[:, 0]
+            pieces = split_texts(tf.gather(texts, long_rows), self._fits)
+            short_rows = tf.where(not_blank & ~is_long)[:, 0]
+            rows = tf.concat([short_rows, tf.gather(long_rows, pieces.rows)], axis=0)
+            order = tf.argsort(rows, stable=True)
+            all_texts = tf.concat([tf.gather(texts, short_rows), pieces.texts], axis=0)
+            found = self._tokenizer.tokenize(tf.gather(all_texts, order))
+            return found.flat_values, found.row_lengths(), tf.gather(rows, order)
+
+        flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
+        return Parts(_with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths)), tf.cast(rows, tf.int32))
+
+    def sentences(self, lines: tf.Tensor) -> Sentences:
+        """Lines, string [lines], in one piece each, also blank ones."""
+        return _with_ends(self._tokenizer.tokenize(repaired(lines, self._lowercase)))
+
+    def search(self, sentences: Sentences, only_best: bool) -> Found:
+        """The best hypotheses, or samples: one of each sentence, or `config.beam_size`."""
+        if only_best:
+            return self._found(sentences, lambda rows: self._search_best(sentences.chosen(rows).ids), 1)
+        return self._found(sentences, lambda rows: self._search_all(sentences.chosen(rows).ids), self.config.beam_size)
+
+    def sample(self, sentences: Sentences, seeds: tf.Tensor) -> Found:
+        """One sample of each sentence, of which each has its seed, int64 [sentences]."""
+        return self._found(sentences, lambda rows: self._draw(sentences.chosen(rows).ids, tf.gather(seeds, rows)), 1)
+
+    def log_probs(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        """The log-probability of targets, end symbols included: float32 [sentences]."""
+
+        def compute(rows: tf.Tensor) -> list[tf.Tensor]:
+            found = self._token_log_probs(*(side.chosen(rows).ids for side in (sources, targets)))
+            return [tf.cast(tf.reduce_sum(tf.cast(found, tf.float64), axis=1), tf.float32)]
+
+        lengths = tf.maximum(sources.lengths, targets.lengths)
+        (found,) = in_batches(lengths, self.config.tokens_per_batch, compute, [tf.TensorSpec([None], tf.float32)])
+        return found
+
+    def attention(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        """What every target token attended to, as `Explanation.alignment` reads it.
+
+        Returns:
+            float32 [sentences, target_len, source_len]: of the last layer but one, the mean over its heads.
+        """
+        sizes = [tf.shape(targets.ids)[1], tf.shape(sources.ids)[1]]
+
+        def compute(rows: tf.Tensor) -> list[tf.Tensor]:
+            return [widened(self._attention(*(side.chosen(rows).ids for side in (sources, targets))), sizes)]
+
+        lengths = tf.maximum(sources.lengths, targets.lengths)
+        results = [tf.TensorSpec([None, None, None], tf.float32)]
+        (found,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
+        return found
+
+    def texts(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """The texts of token ids, int32 [parts, k, length]: string [parts, k]."""
+        inside = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
+        k = token_ids.shape[1]
+        flat = tf.reshape(token_ids, [-1, tf.shape(token_ids)[2]])  # --> [parts * k, length]
+        kept = tf.reshape(inside & (token_ids != PAD_ID), tf.shape(flat))
+        texts = self._tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
+        return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, so also a line break
+
+    def pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """The vocabulary's entries of token ids, int32 of any shape."""
+        return tf.gather(tf.constant(self._pieces), token_ids)
+
+    def _fits(self, texts: tf.Tensor) -> tf.Tensor:
+        return self._tokenizer.tokenize(texts).row_lengths() < self._max_source_length
+
+    def _found(self, sentences: Sentences, search: Callable[[tf.Tensor], Sequence[tf.Tensor]], k: int) -> Found:
+        """The result of a search in batches, from what gives it for the sentences of some rows."""
+        width = tf.maximum(tf.reduce_max(output_limits(sentences.lengths, self.config)), 0)
+
+        def compute(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            token_ids, *numbers = search(rows)
+            return widened(token_ids, [width]), *numbers
+
+        numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.float32, tf.int32)]
+        results = [tf.TensorSpec([None, k, None], tf.int32), *numbers]
+        return Found(*in_batches(sentences.lengths, self.config.tokens_per_batch, compute, results))
+
+    def _compiled(self, compute: Callable, *more: tf.TensorSpec) -> Any:
+        """A function of token ids, int32 [sentences, source_len], and more, that computes with the model.
+
+        It is traced once, whatever number of signatures calls it.
+        """
+
+        def with_weights(*inputs: tf.Tensor) -> Any:
+            with self._weights.in_use():
+                return compute(*inputs)
+
+        return tf.function(with_weights, input_signature=[_IDS, *more], autograph=False)
+
+
+def _sampling(config: DecodeConfig) -> DecodeConfig:
+    """The settings of one sample: those of the search that make sense for it."""
+    off = {"num_groups": 1, "diversity_strength": 0.0, "coverage_penalty": 0.0, "patience": 0.0}
+    return dataclasses.replace(config, sampling=True, beam_size=1, **off)
+
+
+def _with_ends(ids: tf.RaggedTensor) -> Sentences:
+    """Token ids [sentences, ragged] with end symbols."""
+    ends = tf.fill([ids.nrows(), 1], EOS_ID)
+    ids = tf.concat([ids, tf.RaggedTensor.from_tensor(ends)], axis=1)
+    return Sentences(ids.to_tensor(PAD_ID), tf.cast(ids.row_lengths(), tf.int32))

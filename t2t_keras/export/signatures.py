@@ -1,0 +1,170 @@
+"""What an export offers: functions of batches of strings or token ids, with named inputs and outputs."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from t2t_keras.config import PAD_ID
+from t2t_keras.decoding.forced import MAX_SCORED_LENGTH
+from t2t_keras.export.joining import Hypotheses, joined
+from t2t_keras.export.pipeline import Found, Parts, Pipeline, Sentences
+
+_LOWEST = tf.float32.min  # the score of what does not exist; JSON has no infinity
+
+Outputs = dict[str, tf.Tensor]
+
+
+def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
+    """All signatures by name, to be traced; axes are batch, k (the beam), source_len, target_len.
+
+    serving_default: text [batch] -> translation [batch], score [batch]
+    nbest: text [batch] -> translations [batch, k], scores [batch, k]
+    sample: text [batch], seed [batch] -> translation [batch], log_probability [batch]
+    score: text [batch], target [batch] -> log_probability [batch], token_count [batch]
+    tokens: source_ids [batch, source_len], source_length [batch] -> translation_ids [batch, target_len],
+        translation_length [batch], score [batch]
+    align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces
+        [batch, target_len], attention [batch, target_len, source_len]
+    """
+    batch, ids = [None], [None, None]
+
+    def traced(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
+        specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
+        return tf.function(function, input_signature=specs, autograph=False)
+
+    def serving_default(text: tf.Tensor) -> Outputs:
+        best = _translations(pipeline, pipeline.parts(text), tf.size(text), only_best=True)
+        return {"translation": best.texts[:, 0], "score": best.values[:, 0]}
+
+    def nbest(text: tf.Tensor) -> Outputs:
+        found = _translations(pipeline, pipeline.parts(text), tf.size(text), only_best=False)
+        return {"translations": found.texts, "scores": found.values}
+
+    def sample(text: tf.Tensor, seed: tf.Tensor) -> Outputs:
+        parts = pipeline.parts(text)
+        found = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
+        drawn = _joined(pipeline, parts, tf.size(text), found, found.log_probs)
+        return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
+
+    def score(text: tf.Tensor, target: tf.Tensor) -> Outputs:
+        return _score(pipeline, text, target)
+
+    def tokens(source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
+        return _translated_tokens(pipeline, source_ids, source_length)
+
+    def align(text: tf.Tensor) -> Outputs:
+        return _alignment(pipeline, text)
+
+    text = (batch, tf.string)
+    return {
+        "serving_default": traced(serving_default, text=text),
+        "nbest": traced(nbest, text=text),
+        "sample": traced(sample, text=text, seed=(batch, tf.int64)),
+        "score": traced(score, text=text, target=text),
+        "tokens": traced(tokens, source_ids=(ids, tf.int32), source_length=(batch, tf.int32)),
+        "align": traced(align, text=text),
+    }
+
+
+def _translations(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, only_best: bool) -> Hypotheses:
+    """The translations of lines with their scores."""
+    found = pipeline.search(parts.sentences, only_best)
+    return _joined(pipeline, parts, num_lines, found, found.scores)
+
+
+def _joined(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, found: Found, values: tf.Tensor) -> Hypotheses:
+    by_value = not pipeline.config.sampling
+    return joined(parts.rows, num_lines, pipeline.texts(found.token_ids), values, found.lengths > 0, by_value)
+
+
+def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
+    sources, targets = pipeline.sentences(text), pipeline.sentences(target)
+    checks = [tf.debugging.assert_equal(tf.size(text), tf.size(target), "text and target must have as many lines")]
+    for name, side in (("text", sources), ("target", targets)):
+        message = f"{name} has a line of more than {MAX_SCORED_LENGTH} tokens, the end counted: too long to be scored"
+        checks.append(tf.debugging.assert_less_equal(side.lengths, MAX_SCORED_LENGTH, message))
+    with tf.control_dependencies(checks):
+        sources, targets = (Sentences(*map(tf.identity, side)) for side in (sources, targets))
+    return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
+
+
+def _translated_tokens(pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
+    """Best translations as token ids; a sentence of length 0 has an empty one."""
+    batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
+    lengths = tf.clip_by_value(source_length, 0, width)
+    ids = tf.where(tf.range(width) < lengths[:, tf.newaxis], source_ids, PAD_ID)
+    rows = tf.cast(tf.where(lengths > 0)[:, 0], tf.int32)
+    found = pipeline.search(Sentences(tf.gather(ids, rows), tf.gather(lengths, rows)), only_best=True)
+    length = tf.maximum(tf.reduce_max(found.lengths), 0)
+    scores = tf.where(found.lengths > 0, found.scores, _LOWEST)
+    places = rows[:, tf.newaxis]
+    return {
+        "translation_ids": tf.scatter_nd(places, found.token_ids[:, 0, :length], [batch, length]),
+        "translation_length": tf.scatter_nd(places, found.lengths[:, 0], [batch]),
+        "score": tf.scatter_nd(places, scores[:, 0], [batch]),
+    }
+
+
+def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
+    """Translations and what their tokens attended to; parts of a line stand behind each other, end symbols included."""
+    num_lines = tf.size(text)
+    parts = pipeline.parts(text)
+    source_lengths = tf.math.unsorted_segment_sum(parts.sentences.lengths, parts.rows, num_lines)
+    message = f"text has a line of more than {MAX_SCORED_LENGTH} tokens, the end counted: too long to be aligned"
+    # Attention grows with the square of the length.
+    with tf.control_dependencies([tf.debugging.assert_less_equal(source_lengths, MAX_SCORED_LENGTH, message)]):
+        sources = Sentences(*map(tf.identity, parts.sentences))
+    found = pipeline.search(sources, only_best=True)
+    best = _joined(pipeline, parts, num_lines, found, found.scores)
+    target_lengths = found.lengths[:, 0]
+    targets = Sentences(found.token_ids[:, 0, : tf.maximum(tf.reduce_max(target_lengths), 0)], target_lengths)
+    attention = pipeline.attention(sources, targets)
+    places = [_places(side.lengths, parts.rows, num_lines) for side in (targets, sources)]
+    shape = [num_lines, *(tf.maximum(tf.reduce_max(lengths), 0) for _, lengths in places)]
+    return {
+        "translation": best.texts[:, 0],
+        "source_pieces": _lines_of_pieces(pipeline, sources, places[1][1]),
+        "target_pieces": _lines_of_pieces(pipeline, targets, places[0][1]),
+        "attention": _lines_of_attention(
+            attention, targets, sources, parts.rows, [first for first, _ in places], shape
+        ),
+    }
+
+
+def _places(lengths: tf.Tensor, rows: tf.Tensor, num_lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where each part's tokens begin in its line, int32 [parts], and all lines' lengths, int32 [num_lines]."""
+    line_lengths = tf.math.unsorted_segment_sum(lengths, rows, num_lines)
+    line_starts = tf.cumsum(line_lengths, exclusive=True)
+    return tf.cumsum(lengths, exclusive=True) - tf.gather(line_starts, rows), line_lengths
+
+
+def _lines_of_pieces(pipeline: Pipeline, parts: Sentences, line_lengths: tf.Tensor) -> tf.Tensor:
+    """The vocabulary's entries of all parts of each line: string [num_lines, length], padded with ""."""
+    ids = tf.boolean_mask(parts.ids, tf.sequence_mask(parts.lengths, tf.shape(parts.ids)[1]))
+    return tf.RaggedTensor.from_row_lengths(pipeline.pieces(ids), line_lengths).to_tensor("")
+
+
+def _lines_of_attention(
+    attention: tf.Tensor,
+    targets: Sentences,
+    sources: Sentences,
+    rows: tf.Tensor,
+    firsts: list[tf.Tensor],
+    shape: list[tf.Tensor],
+) -> tf.Tensor:
+    """Attention of parts as that of lines, in which no part attends to another.
+
+    Args:
+        attention: float32 [parts, target_len, source_len].
+        targets: of the parts.
+        sources: of the parts.
+        rows: int32 [parts], the line of each.
+        firsts: int32 [parts] each, where the part's target and its source begin in the line.
+        shape: lines, and the longest line's target and source.
+    """
+    masks = [tf.sequence_mask(side.lengths, tf.shape(side.ids)[1]) for side in (targets, sources)]
+    inside = masks[0][:, :, tf.newaxis] & masks[1][:, tf.newaxis, :]
+    places = tf.cast(tf.where(inside), tf.int32)  # --> [weights, 3]
+    part = places[:, 0]
+    line_places = [tf.gather(rows, part), *(tf.gather(firsts[side], part) + places[:, side + 1] for side in (0, 1))]
+    return tf.scatter_nd(tf.stack(line_places, axis=1), tf.boolean_mask(attention, inside), shape)

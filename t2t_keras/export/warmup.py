@@ -1,0 +1,54 @@
+"""What a server runs once before it answers: a request for every signature, as TensorFlow Serving reads them."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.config import EOS_ID
+from t2t_keras.errors import InputError
+
+_LINES = ["A man is walking through the snow with two dogs.", "."]
+
+
+def warmup_records(model_name: str) -> list[bytes]:
+    """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s.
+
+    Args:
+        model_name: of the served model.
+
+    Raises:
+        InputError: the package with TensorFlow Serving's messages is not installed.
+
+    Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
+    """
+    try:
+        from tensorflow_serving.apis import prediction_log_pb2
+    except ImportError:
+        raise InputError("exporting needs the messages of TensorFlow Serving: pip install '.[serve]'") from None
+    records = []
+    for signature, inputs in _requests():
+        log = prediction_log_pb2.PredictionLog()
+        request = log.predict_log.request
+        request.model_spec.name = model_name
+        request.model_spec.signature_name = signature
+        for name, (values, dtype) in inputs.items():
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
+        records.append(log.SerializeToString(deterministic=True))
+    return records
+
+
+def _requests() -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
+    """Signatures, and the values and types of their inputs: a line alone, and several in one batch."""
+    requests = []
+    for lines in (_LINES[:1], _LINES):
+        text = (lines, tf.string)
+        ids = [[3, 4, 5, EOS_ID]] * len(lines)
+        requests += [
+            ("serving_default", {"text": text}),
+            ("nbest", {"text": text}),
+            ("sample", {"text": text, "seed": (list(range(len(lines))), tf.int64)}),
+            ("score", {"text": text, "target": text}),
+            ("tokens", {"source_ids": (ids, tf.int32), "source_length": ([4] * len(lines), tf.int32)}),
+            ("align", {"text": text}),
+        ]
+    return requests

@@ -1,0 +1,110 @@
+"""Writes a version of an exported model, `EXPORT_DIR/VERSION/`, whole or not at all."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import tensorflow as tf
+
+from t2t_keras.config import Config
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.pipeline import Pipeline
+from t2t_keras.export.signatures import signatures
+from t2t_keras.export.warmup import warmup_records
+from t2t_keras.export.weights import Storage, Weights
+from t2t_keras.model import Transformer
+
+_VOCABULARY = "vocab.model"
+
+
+def export_translator(
+    translator: Translator,
+    config: Config,
+    export_dir: str | os.PathLike[str],
+    storage: Storage = "float32",
+    origin: Mapping[str, Any] | None = None,
+) -> pathlib.Path:
+    """Writes the next version of a model for TensorFlow Serving.
+
+    A version is a SavedModel with the signatures of `t2t_keras.export.signatures`, the vocabulary in `assets/`,
+    and in `assets.extra/` the configuration and what a server runs to warm up. It takes its name, a number, once
+    everything is in it: servers look for such directories.
+
+    Args:
+        translator: of one `Transformer`. Its settings are fixed in what is written.
+        config: of its run; its decoding settings are replaced by the translator's.
+        export_dir: of the model; made if missing. Its name is the model's.
+        storage: "float32", or "bfloat16" for half the size.
+        origin: where the weights come from, for the record, as JSON takes it.
+
+    Returns:
+        The version's directory.
+
+    Raises:
+        ValueError: the translator's model is no `Transformer`, an unknown storage, or a call within the scope of a
+            `tf.distribute.Strategy`, whose variables no server could read.
+        InputError: the package for the warm-up requests is not installed.
+        OSError: it cannot be written.
+    """
+    if not isinstance(translator.model, Transformer):
+        raise ValueError(f"translator.model must be a Transformer, got {type(translator.model).__name__}")
+    if storage not in get_args(Storage):
+        raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
+    if tf.distribute.has_strategy():
+        raise ValueError("export_translator must be called outside of the scope of a tf.distribute.Strategy")
+    export_dir = pathlib.Path(export_dir)
+    warmup = warmup_records(pathlib.Path(os.path.abspath(export_dir)).name)
+    details = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
+    document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
+    export_dir.mkdir(parents=True, exist_ok=True)
+    temporary = export_dir / f".export_{os.getpid()}"  # no number: no server takes it for a version
+    try:
+        _save(translator, storage, temporary)
+        extra = temporary / "assets.extra"
+        extra.mkdir()
+        (extra / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        with tf.io.TFRecordWriter(str(extra / "tf_serving_warmup_requests")) as writer:
+            for record in warmup:
+                writer.write(record)
+        return _published(temporary, export_dir)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
+    """Writes the SavedModel."""
+    weights = Weights(translator.model, storage)
+    # All that a loader must find; what else the signatures need stays outside of the module.
+    module = tf.Module()
+    module.weights = weights.variables
+    module.tokenizer = translator.tokenizer.graph_tokenizer()
+    with tempfile.TemporaryDirectory() as folder:
+        vocab_path = pathlib.Path(folder) / _VOCABULARY
+        vocab_path.write_bytes(translator.tokenizer.serialized)
+        module.vocabulary = tf.saved_model.Asset(str(vocab_path))
+        pipeline = Pipeline(translator, weights, module.tokenizer)
+        tf.saved_model.save(module, str(path), signatures(pipeline))
+
+
+def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
+    """Gives a complete directory the next free version number as its name."""
+    for path in temporary.rglob("*"):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+    taken = [int(entry.name) for entry in export_dir.iterdir() if entry.name.isdecimal()]
+    version = max(taken, default=0) + 1
+    while True:
+        path = export_dir / str(version)
+        try:
+            path.mkdir()  # takes the number, if nobody else has meanwhile; the directory below takes its place
+        except FileExistsError:
+            version += 1
+            continue
+        os.replace(temporary, path)
+        return path

@@ -1,0 +1,49 @@
+"""The translations of lines from those of their parts, as `joined_lists` makes them."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t2t_keras.decoding.translation import Translation, joined_lists
+from t2t_keras.export.joining import joined
+
+K = 3
+LOWEST = float(np.finfo(np.float32).min)
+# Few values, so that many sums are equal, and exact in any order.
+slots = st.one_of(st.none(), st.tuples(st.sampled_from(["", "A", "B", "C"]), st.integers(-4, 0)))
+lines = st.lists(st.lists(st.lists(slots, min_size=K, max_size=K), max_size=4), max_size=4)
+
+
+def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
+    rows = []
+    for part in parts:
+        found = [Translation(text, float(value)) for text, value in filter(None, part)]
+        rows.append(found or [Translation("", -np.inf)])
+    found = [(t.text, max(t.score, LOWEST)) for t in joined_lists(rows, K, by_value)]
+    return found + [("", LOWEST)] * (K - len(found))
+
+
+@pytest.mark.parametrize("by_value", [True, False])
+@settings(max_examples=100, deadline=None)
+@given(lines)
+def test_as_in_python(by_value, lines):
+    if by_value:  # a search has its hypotheses in order, unused slots behind them
+        key = lambda slot: (slot is None, -slot[1] if slot else 0)  # noqa: E731
+        lines = [[sorted(part, key=key) for part in line] for line in lines]
+    rows = [row for row, line in enumerate(lines) for _ in line]
+    parts = list(itertools.chain.from_iterable(lines))
+    found = tf.function(joined, autograph=False)(
+        tf.constant(rows, tf.int32),
+        tf.constant(len(lines)),
+        tf.reshape(tf.constant([[slot[0] if slot else "x" for slot in part] for part in parts], tf.string), [-1, K]),
+        tf.reshape(tf.constant([[slot[1] if slot else -9 for slot in part] for part in parts], tf.float32), [-1, K]),
+        tf.reshape(tf.constant([[slot is not None for slot in part] for part in parts], tf.bool), [-1, K]),
+        by_value,
+    )
+    texts = [[text.decode() for text in row] for row in found.texts.numpy()]
+    pairs = [list(zip(*row, strict=True)) for row in zip(texts, found.values.numpy().tolist(), strict=True)]
+    assert pairs == [expected(line, by_value) for line in lines]

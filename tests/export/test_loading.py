@@ -1,0 +1,77 @@
+"""An exported model read back as a translator, with all that a translator can do."""
+
+import pathlib
+import shutil
+
+import exporting
+import numpy as np
+import pytest
+from exporting import LINES
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.decoding.request import Request
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+from t2t_keras.run import Run, load_model
+
+
+@pytest.fixture(scope="module")
+def loaded(version) -> Translator:
+    return Translator.load(version)
+
+
+def test_it_translates_as_before(translator, loaded):
+    assert loaded.config == translator.config
+    for before, after in zip(translator.model.get_weights(), loaded.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert loaded.translate(LINES) == translator.translate(LINES)
+
+
+def test_it_does_what_no_signature_does(loaded):
+    (found,) = loaded.translate([Request(LINES[0], prefix="Zwei", constraints=("Hunde",))])
+    assert found.text.startswith("Zwei")
+    assert "Hunde" in found.text
+    (explanation,) = loaded.explain([LINES[0]], [found.text])
+    assert explanation.attention.shape[0] == 2
+    assert loaded.score([LINES[0]], [found.text])[0].log_prob < 0
+
+
+def test_the_newest_version_stands_for_all(version, tmp_path):
+    for number in ("9", "10", "11"):
+        shutil.copytree(version, tmp_path / number)
+    (tmp_path / "11" / "saved_model.pb").unlink()  # half copied
+    (tmp_path / "12.tmp").mkdir()
+    assert Run(tmp_path).exported == tmp_path / "10"
+    assert Run(tmp_path / "9").exported == tmp_path / "9"
+    assert Run(tmp_path / "12.tmp").exported is None
+    model, config, vocab_path = load_model(tmp_path)
+    assert vocab_path == tmp_path / "10" / "assets" / "vocab.model"
+    assert (model.config, config.decode) == (config.model, exporting.DECODE)
+
+
+def test_what_an_export_cannot_do(version, tmp_path):
+    with pytest.raises(InputError, match="is an exported model: it has no checkpoint 'best'"):
+        Translator.load(version, "best")
+    run = Run(version)
+    with pytest.raises(InputError, match="exported model, which cannot be trained"):
+        run.start(run.config, tmp_path, run.vocab_path)
+    with pytest.raises(InputError, match="does not say where the data was"):
+        _ = run.data_dir
+
+
+def test_damaged_weights(version, tmp_path):
+    damaged = tmp_path / "1"
+    shutil.copytree(version, damaged)
+    (weights,) = (damaged / "variables").glob("*.data-*")
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    with pytest.raises(InputError, match="the weights of the exported model cannot be read"):
+        Translator.load(damaged)
+
+
+def test_what_was_excluded_stays_so(version, tmp_path):
+    other = tmp_path / "1"
+    shutil.copytree(version, other)
+    path = pathlib.Path(other / "assets.extra" / "config.json")
+    path.write_text(path.read_text().replace('"excluded": []', '"excluded": ["Hunde"]'))
+    assert Translator.load(other, config=DecodeConfig(beam_size=1)).excluded == ("Hunde",)
+    assert Translator.load(other, excluded=["dog", "Hunde"]).excluded == ("Hunde", "dog")

@@ -1,0 +1,186 @@
+"""What an export consists of: operations, signatures, weights once, assets, warm-up requests, versions."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import exporting
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
+
+from t2t_keras.export.writing import export_translator
+
+SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
+
+
+@pytest.fixture(scope="module")
+def meta_graph(version):
+    (meta_graph,) = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
+    return meta_graph
+
+
+def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(meta_graph):
+    # What is registered before anything else is imported, in a process that imports nothing else.
+    script = (
+        "import tensorflow as tf; from tensorflow.python.framework import op_def_registry as r, ops;"
+        "from tensorflow.python.client import pywrap_tf_session as s; from tensorflow.core.framework import op_def_pb2;"
+        "print(*(op.name for op in op_def_pb2.OpList.FromString(s.TF_GetBuffer(s.TF_GetAllOpList())).op))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    core = set(done.stdout.split())
+    functions = {function.signature.name for function in meta_graph.graph_def.library.function}
+    nodes = list(meta_graph.graph_def.node)
+    nodes += [node for function in meta_graph.graph_def.library.function for node in function.node_def]
+    used = {node.op for node in nodes} - functions
+    assert len(core) > 1000
+    assert not core & SENTENCEPIECE
+    assert used - core == SENTENCEPIECE
+
+
+def test_signatures_read_well(meta_graph):
+    def described(tensors) -> dict[str, tuple]:
+        return {
+            name: (tf.dtypes.as_dtype(tensor.dtype).name, [axis.size for axis in tensor.tensor_shape.dim])
+            for name, tensor in tensors.items()
+        }
+
+    text, ids = ("string", [-1]), ("int32", [-1, -1])
+    number, count = ("float32", [-1]), ("int32", [-1])
+    expected = {
+        "serving_default": ({"text": text}, {"translation": text, "score": number}),
+        "nbest": ({"text": text}, {"translations": ("string", [-1, 3]), "scores": ("float32", [-1, 3])}),
+        "sample": ({"text": text, "seed": ("int64", [-1])}, {"translation": text, "log_probability": number}),
+        "score": ({"text": text, "target": text}, {"log_probability": number, "token_count": count}),
+        "tokens": (
+            {"source_ids": ids, "source_length": count},
+            {"translation_ids": ids, "translation_length": count, "score": number},
+        ),
+        "align": (
+            {"text": text},
+            {
+                "translation": text,
+                "source_pieces": ("string", [-1, -1]),
+                "target_pieces": ("string", [-1, -1]),
+                "attention": ("float32", [-1, -1, -1]),
+            },
+        ),
+    }
+    found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
+    assert {name: (described(s.inputs), described(s.outputs)) for name, s in found.items()} == expected
+    assert {s.method_name for s in found.values()} == {"tensorflow/serving/predict"}
+
+
+def bytes_of_weights(version: pathlib.Path) -> int:
+    return sum(path.stat().st_size for path in (version / "variables").iterdir())
+
+
+def test_weights_are_there_once_under_their_names(translator, version):
+    reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
+    shapes = {key: shape for key, shape in reader.get_variable_to_shape_map().items() if key.startswith("weights/")}
+    assert len(shapes) == len(translator.model.trainable_variables)
+    assert "weights/decoder.Slayer_1.Sfeed_forward.Sinner_kernel/.ATTRIBUTES/VARIABLE_VALUE" in shapes
+    assert sum(int(np.prod(shape)) for shape in shapes.values()) == translator.model.count_params()
+    assert set(reader.get_variable_to_shape_map()) - set(shapes) <= {
+        "_CHECKPOINTABLE_OBJECT_GRAPH",
+        "save_counter/.ATTRIBUTES/VARIABLE_VALUE",
+    }
+
+
+def test_files_beside_it(translator, version):
+    assert {path.name for path in version.iterdir()} >= {"saved_model.pb", "variables", "assets", "assets.extra"}
+    assert (version / "assets" / "vocab.model").read_bytes() == translator.tokenizer.serialized
+    document = json.loads((version / "assets.extra" / "config.json").read_text())
+    assert document["decode"]["beam_size"] == 3
+    assert document["export"] == {"weights": "float32", "excluded": [], "checkpoint": "none"}
+    assert "data_dir" not in document
+
+
+def test_warm_up_requests_run(serve, version, meta_graph):
+    records = tf.data.TFRecordDataset(str(version / "assets.extra" / "tf_serving_warmup_requests"))
+    requests = []
+    for record in records.as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        assert request.model_spec.name == "tiny"
+        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        requests.append((request.model_spec.signature_name, inputs))
+    assert {name for name, _ in requests} == {n for n in meta_graph.signature_def if not n.startswith("__")}
+    for (name, inputs), outputs in zip(requests, serve(requests), strict=True):
+        assert isinstance(outputs, dict), f"{name}: {outputs}"
+        (size,) = {len(value) for value in inputs.values()}
+        assert {len(value) for value in outputs.values()} == {size}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Exports that write no model."""
+
+    def save(translator, storage, path):
+        path.mkdir()
+        (path / "saved_model.pb").write_text(storage)
+
+    monkeypatch.setattr("t2t_keras.export.writing._save", save)
+
+
+def export(translator, export_dir: pathlib.Path, *arguments) -> str:
+    return export_translator(translator, exporting.config_of(translator), export_dir, *arguments).name
+
+
+def test_versions_count_up(quick, translator, tmp_path):
+    export_dir = tmp_path / "new" / "mine"
+    assert [export(translator, export_dir) for _ in range(3)] == ["1", "2", "3"]
+    (export_dir / "2").rename(export_dir / "old_2")
+    (export_dir / "17").mkdir()
+    (export_dir / "20.tmp").mkdir()
+    assert export(translator, export_dir) == "18"
+    assert sorted(path.name for path in export_dir.iterdir()) == ["1", "17", "18", "20.tmp", "3", "old_2"]
+
+
+def test_a_version_that_appears_meanwhile_stays(quick, translator, tmp_path, monkeypatch):
+    make = pathlib.Path.mkdir
+
+    def mkdir(path, *arguments, **named):
+        if path.name == "1" and not path.exists():
+            make(path)
+            (path / "saved_model.pb").write_text("another's")
+        make(path, *arguments, **named)
+
+    monkeypatch.setattr(pathlib.Path, "mkdir", mkdir)
+    assert export(translator, tmp_path) == "2"
+    assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's"
+
+
+def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypatch):
+    def save(translator, storage, path):
+        assert not path.name.isdecimal(), "servers look for numbers"
+        path.mkdir()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("t2t_keras.export.writing._save", save)
+    with pytest.raises(OSError, match="No space left"):
+        export(translator, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_exported(quick, translator, tmp_path):
+    copier = exporting.tiny.CopyModel(translator.tokenizer.vocab_size)
+    other = exporting.Translator(translator.tokenizer, copier)
+    with pytest.raises(ValueError, match="must be a Transformer, got CopyModel"):
+        export_translator(other, exporting.config_of(translator), tmp_path)
+    with pytest.raises(ValueError, match="storage must be one of float32, bfloat16; got 'int8'"):
+        export(translator, tmp_path, "int8")
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside of the scope"):
+        export(translator, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_messages_of_tensorflow_serving(translator, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    with pytest.raises(exporting.InputError, match=r"pip install '\.\[serve\]'"):
+        export(translator, tmp_path / "mine")
+    assert not os.path.exists(tmp_path / "mine")
