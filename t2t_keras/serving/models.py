@@ -1,5 +1,6 @@
 """A version of a model in memory."""
 
+import json
 import pathlib
 
 import numpy as np
@@ -12,6 +13,7 @@ from t2t_keras.serving.errors import Code, ServingError
 from t2t_keras.serving.signatures import Signature
 
 DEFAULT_SIGNATURE = "serving_default"
+CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
 WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
 
@@ -26,6 +28,7 @@ class Model:
         version: its number.
         signatures: name -> signature.
         signature_defs: the signatures as the SavedModel describes them.
+        languages: "source_language" and "target_language", if the export tells them.
 
     Raises:
         Exception: of many kinds, if the directory holds no SavedModel that TensorFlow can load.
@@ -34,6 +37,7 @@ class Model:
     def __init__(self, path: pathlib.Path, version: int) -> None:
         self.version = version
         self.signature_defs = _signature_defs(path)
+        self.languages = _languages(path)
         # Its variables live as long as it does.
         self._loaded = tf.saved_model.load(str(path))
         self.signatures = {
@@ -91,3 +95,13 @@ def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMa
         if "serve" in graph.meta_info_def.tags:
             return get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
     raise ValueError(f"{path}: no graph with the tag 'serve'")
+
+
+def _languages(path: pathlib.Path) -> dict[str, str]:
+    """From the configuration that an export of this project brings along; nothing of any other SavedModel."""
+    try:
+        data = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))["data"]
+        found = {name: data[name] for name in ("source_language", "target_language")}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return {name: code for name, code in found.items() if isinstance(code, str)}

@@ -4,6 +4,7 @@ Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import pathlib
@@ -122,6 +123,9 @@ class _Rest:
             "max_sentences": limits.max_sentences,
             "max_sentence_bytes": limits.max_sentence_bytes,
         }
+        # A server that waits for its first version knows of no language.
+        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as model:
+            about |= model.languages
         return _json(json.dumps(about).encode("utf-8"))
 
     def _state(self, target: "_Target") -> Response:

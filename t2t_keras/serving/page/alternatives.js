@@ -18,7 +18,7 @@ function item({ translation, score }, best) {
   text.append(...marked(translation, best.translation));
   const number = document.createElement("span");
   number.className = "score";
-  number.textContent = score.toFixed(2);
+  number.textContent = score.toFixed(2).replace("-", "−");
   number.title = "score";
   const bar = document.createElement("span");
   bar.className = "bar";

@@ -170,10 +170,12 @@ export class AttentionPicture {
     thead.append(head);
     tbody.append(...rows);
     this.parts.map.replaceChildren(thead, tbody);
+    this.parts.map.style.setProperty("--columns", source.length);
   }
 
   lightMap() {
     const { shown } = this;
+    this.parts.map.classList.toggle("choosing", Boolean(shown));
     for (const part of this.parts.map.querySelectorAll("[data-row], [data-column]")) {
       const at = shown && part.dataset[shown.side === "target" ? "row" : "column"];
       const only = shown && shown.only !== undefined && part.dataset.column !== undefined;

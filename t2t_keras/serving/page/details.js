@@ -27,6 +27,7 @@ export class Details {
       {
         name: "alternatives",
         signature: "nbest",
+        outputs: ["translations", "scores"],
         absent: "This model gives one translation a sentence and no others.",
         ask: (...of) => this.model.alternatives(...of),
         show: (found) => showAlternatives(element("alternatives-list"), found),
@@ -34,6 +35,7 @@ export class Details {
       {
         name: "attention",
         signature: "align",
+        outputs: ["source_pieces", "target_pieces", "attention"],
         absent: "This model does not tell where it looked.",
         ask: (...of) => this.model.attention(...of),
         show: (found) => picture.show(found),
@@ -48,7 +50,7 @@ export class Details {
     this.sentence = "";
     for (const card of this.cards) {
       card.known.clear();
-      card.there = model.has(card.signature);
+      card.there = model.gives(card.signature, ...card.outputs);
       this.say(card, card.there ? "" : card.absent);
     }
   }

@@ -133,6 +133,7 @@ function introduce() {
   element("source-label").textContent = from || "Text";
   element("target-label").textContent = to || "Translation";
   document.title = from && to ? `${from} to ${to}` : "Translation";
+  element("heading").textContent = document.title;
   if (model.languages[0]) source.lang = model.languages[0];
   if (model.languages[1]) target.lang = model.languages[1];
   element("model-name").textContent = `${model.name}, version ${model.version}`;

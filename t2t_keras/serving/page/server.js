@@ -45,10 +45,11 @@ export class Model {
     return Boolean(this.input && this.output);
   }
 
-  /** Whether a signature is there and takes a text alone. */
-  has(signature) {
-    const inputs = this.signatures[signature] && this.signatures[signature].inputs;
-    return Boolean(inputs) && Object.keys(inputs).length === 1 && "text" in inputs;
+  /** Whether there is a signature that takes a text alone and gives these outputs. */
+  gives(signature, ...outputs) {
+    const found = this.signatures[signature];
+    if (!found || Object.keys(found.inputs).join() !== "text") return false;
+    return outputs.every((name) => name in found.outputs);
   }
 
   /** The translations of some sentences, in their order. */
