@@ -1,14 +1,24 @@
-"""The files for stock TensorFlow Serving: each is read the way that its reader reads it."""
+"""The files for stock TensorFlow Serving: each is read as its reader reads it; the clients ask a real server."""
 
+import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config import model_server_config_pb2
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "serving"))
+
+import page_model
+
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
 
 ROOT = pathlib.Path(__file__).parents[3]
 SERVING = ROOT / "launch" / "cluster" / "serving"
@@ -213,3 +223,82 @@ def test_the_shell_client_is_sound():
     if shutil.which("shellcheck"):
         done = subprocess.run(["shellcheck", SERVING / "client.sh"], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    export_dir = page_model.save(tmp_path_factory.mktemp("exports"))
+    server = Server(ServingOptions(str(export_dir), name=NAME, rest_port=0, grpc_port=0, grace_seconds=5))
+    server.start()
+    yield server
+    server.stop()
+
+
+# With what JSON and shells treat in their own ways, and a blank line.
+SENTENCES = ["one two", 'a "quoted" word', "a \\ and a $HOME and 100 %s", "", "ein Käse für Øystein 😀", "tab\there"]
+
+
+def shell_client(server: Server, *arguments: str, stdin: str = "", **settings: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "SERVER": server.rest_address, **settings}
+    command = ["bash", str(SERVING / "client.sh"), *arguments]
+    return subprocess.run(command, input=stdin, env=environment, capture_output=True, text=True, encoding="utf-8")
+
+
+def grpc_client(server: Server, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess:
+    command = [sys.executable, str(SERVING / "client_grpc.py"), f"--server={server.grpc_address}", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, encoding="utf-8")
+
+
+def predictions(output: str) -> list[str]:
+    """Of one JSON answer after another."""
+    decoder, found, output = json.JSONDecoder(), [], output.strip()
+    while output:
+        answer, end = decoder.raw_decode(output)
+        found += [prediction["translation"] for prediction in answer["predictions"]]
+        output = output[end:].lstrip()
+    return found
+
+
+needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+
+
+@needs_curl
+def test_the_shell_client_translates_arguments_and_lines(server):
+    expected = [sentence.upper() for sentence in SENTENCES]
+    assert predictions(shell_client(server, *SENTENCES).stdout) == expected
+    done = shell_client(server, stdin="\n".join(SENTENCES) + "\n", BATCH="4")
+    assert predictions(done.stdout) == expected
+    assert done.stdout.count('"predictions"') == 2
+
+
+@needs_curl
+def test_the_shell_client_says_what_failed(server):
+    refused = shell_client(server, "bad")
+    assert refused.returncode != 0 and "no such word" in json.loads(refused.stdout)["error"]
+    assert shell_client(server, "one", MODEL="other").returncode != 0
+    away = shell_client(server, "one", SERVER="127.0.0.1:1")
+    assert away.returncode != 0 and "127.0.0.1" in away.stderr
+
+
+def test_the_grpc_client_translates_lines(server):
+    done = grpc_client(server, "--score", "--batch=4", stdin="".join(f"{sentence}\n" for sentence in SENTENCES))
+    assert done.returncode == 0 and "error:" not in done.stderr
+    rows = [line.rpartition("\t") for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == [sentence.upper() for sentence in SENTENCES]
+    assert [float(row[2]) for row in rows] == [round(-0.1 * len(sentence.encode()), 4) for sentence in SENTENCES]
+
+
+def test_the_grpc_client_says_what_failed(server):
+    done = grpc_client(server, "--model=other", stdin="one\n")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert re.fullmatch(r"error: 127\.0\.0\.1:\d+: NOT_FOUND: .+", done.stderr.splitlines()[-1])
+
+
+def test_the_health_check_tells_a_served_model(server):
+    check = compose_service()["healthcheck"]["test"][3]
+    port = server.rest_address.rpartition(":")[2]
+    healthy = check.replace("/8501 ", f"/{port} ")
+    assert healthy != check
+    assert subprocess.run(["bash", "-c", healthy], capture_output=True, timeout=20).returncode == 0
+    for wrong in (healthy.replace(STATUS, "/v1/models/other"), healthy.replace(f"/{port} ", "/1 ")):
+        assert subprocess.run(["bash", "-c", wrong], capture_output=True, timeout=20).returncode != 0
