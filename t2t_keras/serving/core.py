@@ -58,23 +58,20 @@ class Core:
             raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
         return self.versions.lend(version)
 
-    def submit(self, model: Model, signature: Signature, inputs: Arrays, outputs: list[str]) -> Future:
+    def submit(self, model: Model, signature: Signature, inputs: Arrays) -> Future:
         """Queues a call; within the block that the model was lent for.
 
         Args:
             model: as lent.
             signature: of this model.
             inputs: name -> array.
-            outputs: the names of the outputs that are wanted; none means all.
 
         Returns:
-            A future of name -> array, of the wanted outputs in the order of their names. To cancel it drops what
-            has not begun.
+            A future of the outputs, name -> array. Cancelling it drops what has not begun.
 
         Raises:
             ServingError: the call is wrong, above a limit, or the queue is full.
         """
-        signature.check_outputs(outputs)
         rows = signature.check(inputs, self.options.limits)
         future = self._batcher.submit(signature, inputs, rows)
         self.versions.keep(model)

@@ -5,6 +5,7 @@ Reference: https://github.com/tensorflow/serving/tree/master/tensorflow_serving/
 
 import asyncio
 import math
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 import grpc
@@ -67,7 +68,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 # A client that hangs up or whose deadline is over cancels this, and with it what has not begun.
                 outputs = await asyncio.wrap_future(future)
                 size = 4 * sum(array.size for array in outputs.values())
-                return await off_loop.run(size, _response, spec, outputs)
+                return await off_loop.run(size, _response, spec, outputs, request.output_filter)
         except ServingError as error:
             await _abort(context, error)
 
@@ -97,7 +98,8 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             call.signature = signature.name
             signature.check_names(request.inputs)
             inputs = {name: self._array(name, signature, proto) for name, proto in request.inputs.items()}
-            future = self._core.submit(model, signature, inputs, list(request.output_filter))
+            signature.check_outputs(request.output_filter)
+            future = self._core.submit(model, signature, inputs)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
             spec.version.value = model.version
             return future, spec
@@ -145,8 +147,8 @@ def _target(request: object) -> tuple[str, int | None]:
     return spec.name, spec.version.value if spec.HasField("version") else None
 
 
-def _response(spec: model_pb2.ModelSpec, outputs: Arrays) -> predict_pb2.PredictResponse:
-    protos = {name: _tensor_proto(array) for name, array in outputs.items()}
+def _response(spec: model_pb2.ModelSpec, outputs: Arrays, wanted: Sequence[str]) -> predict_pb2.PredictResponse:
+    protos = {name: _tensor_proto(outputs[name]) for name in wanted or outputs}
     return predict_pb2.PredictResponse(model_spec=spec, outputs=protos)
 
 

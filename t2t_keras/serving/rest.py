@@ -158,7 +158,7 @@ class _Rest:
             signature = model.signature(content.get("signature_name", ""))
             call.signature = signature.name
             inputs = json_tensors.read_inputs(content, signature)
-            return self._core.submit(model, signature, inputs, []), "instances" in content
+            return self._core.submit(model, signature, inputs), "instances" in content
 
 
 class _Target:

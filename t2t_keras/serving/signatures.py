@@ -1,7 +1,7 @@
 """One way to call a SavedModel: named arrays in, named arrays out."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -84,11 +84,11 @@ class Signature:
                 _check_lengths(name, array, limits)
         return num_rows
 
-    def check_names(self, names: object) -> None:
+    def check_names(self, names: Collection[str]) -> None:
         """Says which inputs are missing or unknown.
 
         Args:
-            names: the names of a call's inputs: any collection of strings.
+            names: the names of a call's inputs.
 
         Raises:
             ServingError: these are not the inputs' names.
@@ -101,7 +101,7 @@ class Signature:
                 + (f"; missing: {_listed(missing)}" if missing else "")
             )
 
-    def check_outputs(self, names: list[str]) -> None:
+    def check_outputs(self, names: Sequence[str]) -> None:
         """Says which of the outputs that were asked for there are not.
 
         Args:
@@ -135,9 +135,9 @@ def _check_lengths(name: str, array: np.ndarray, limits: Limits) -> None:
             )
 
 
-def _shape(shape: object) -> str:
+def _shape(shape: Iterable[int | None]) -> str:
     return "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
 
 
-def _listed(names: object) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))

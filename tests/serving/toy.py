@@ -5,6 +5,7 @@ import pathlib
 import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
+GATE_SECONDS = 20.0
 TEXT = tf.TensorSpec([None], tf.string, "text")
 
 
@@ -37,12 +38,16 @@ class Toy(tf.Module):
             return {"translation": tf.identity(text)}
 
     @tf.function(input_signature=[TEXT])
-    def slow(self, text):
-        """Takes some tenths of a second, whatever the number of sentences, and lets other threads run."""
-        total = tf.while_loop(
-            lambda step, _: step < 400_000, lambda step, total: (step + 1, total + 1), [0, tf.zeros([], tf.int32)]
-        )[1]
-        return {"translation": tf.strings.join([text, tf.strings.as_string(total * 0)])}
+    def gate(self, text):
+        """Waits until there is a file of one of these names, at most some seconds."""
+        end = tf.timestamp() + GATE_SECONDS
+
+        def shut(rounds):
+            del rounds
+            return (tf.size(tf.io.matching_files(text)) == 0) & (tf.timestamp() < end)
+
+        rounds = tf.while_loop(shut, lambda rounds: [rounds + 1], [tf.zeros([], tf.int32)], parallel_iterations=1)[0]
+        return {"rounds": tf.fill(tf.shape(text), rounds)}
 
     @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.int64, "seed")])
     def sample(self, text, seed):
@@ -59,6 +64,11 @@ class Toy(tf.Module):
         """With a second dimension of any size: pieces [batch, length]."""
         return {"pieces": tf.strings.unicode_split(text, "UTF-8").to_tensor("")}
 
+    @tf.function(input_signature=[TEXT])
+    def total(self, text):
+        """One number for all: no row for a row."""
+        return {"total": tf.reduce_sum(tf.strings.length(text))}
+
     @tf.function(
         input_signature=[
             tf.TensorSpec([None], tf.float32, "number"),
@@ -74,7 +84,7 @@ def save(export_dir: pathlib.Path, version: int, warm_up: list[str] | None = Non
     """Writes a version, with a warm-up request for each of some texts."""
     path = pathlib.Path(export_dir) / str(version)
     toy = Toy(version)
-    names = ["single", "nbest", "picky", "slow", "sample", "tokens", "pieces", "kinds"]
+    names = ["single", "nbest", "picky", "gate", "sample", "tokens", "pieces", "total", "kinds"]
     signatures = {"serving_default": toy.translate, **{name: getattr(toy, name) for name in names}}
     temporary = path.with_name(f".{version}.tmp")
     tf.saved_model.save(toy, str(temporary), signatures=signatures)
