@@ -149,6 +149,15 @@ def test_a_text_is_translated_as_it_is_typed(page):
     page.shows("ONE")
     page.type(" two")
     page.shows("ONE TWO")
+    page.shows_pieces("ONE", "TWO")
+    page.wait(lambda: page.element("details").get_attribute("aria-busy") == "false")
+    page.meddle("return body ? new Promise(() => {}) : null")
+    page.type(" three")
+    page.wait(lambda: page.lines() == ["…"] and page.element("details").get_attribute("aria-busy") == "true")
+    page.run("window.meddle = null")
+    page.type(Keys.BACKSPACE * len(" three"))
+    page.shows("ONE TWO")
+    assert page.element("details").get_attribute("aria-busy") == "false"
     assert page.shown("heading") == "English to German"
     assert page.shown("model-name") == "shouting, version 1"
     assert page.element("target").get_attribute("aria-live") == "polite"

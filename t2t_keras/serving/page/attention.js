@@ -5,8 +5,9 @@ const WORD_START = "▁";
 const MARKS = { "</s>": "end", "<unk>": "?", "<pad>": "–" };
 // Weights below are not drawn as links.
 const VISIBLE = 0.08;
-// From here on text on the colour of a weight is in the contrasting colour.
-const STRONG = 0.55;
+// From here on text on the colour of a weight is in the contrasting colour: in the dark scheme, in the light one.
+const HALF = 0.55;
+const STRONG = 0.8;
 
 /** The picture; elements are given by name, so that it knows nothing of the page around it. */
 export class AttentionPicture {
@@ -200,6 +201,7 @@ function chip(piece, next, index) {
 
 function light(chip, weight) {
   chip.style.setProperty("--weight", weight.toFixed(3));
+  chip.classList.toggle("half", weight >= HALF);
   chip.classList.toggle("strong", weight >= STRONG);
 }
 

@@ -13,6 +13,7 @@ export class Details {
   constructor() {
     this.model = null;
     this.sentence = "";
+    this.asking = false;
     this.timer = 0;
     this.controller = new AbortController();
     const picture = new AttentionPicture({
@@ -59,13 +60,14 @@ export class Details {
   of(sentence) {
     const cards = this.cards.filter((card) => card.there);
     element("details").hidden = !sentence || !cards.length;
-    if (sentence === this.sentence) return;
+    if (sentence === this.sentence) return this.busy(this.asking);
     this.sentence = sentence;
     clearTimeout(this.timer);
     this.controller.abort();
     this.controller = new AbortController();
     const missing = sentence ? cards.filter((card) => !card.known.has(sentence)) : [];
-    this.busy(missing.length > 0);
+    this.asking = missing.length > 0;
+    this.busy(this.asking);
     if (missing.length) this.timer = setTimeout(() => this.ask(missing, sentence), PAUSE);
     else if (sentence) cards.forEach((card) => card.show(card.known.get(sentence)));
   }
@@ -75,6 +77,7 @@ export class Details {
     const failures = await Promise.all(missing.map((card) => this.askFor(card, sentence, signal)));
     // Another sentence has been chosen meanwhile: the answers are kept, not shown.
     if (signal.aborted || sentence !== this.sentence) return;
+    this.asking = false;
     this.busy(false);
     for (const card of this.cards) if (card.known.has(sentence)) card.show(card.known.get(sentence));
     const again = missing.filter((card, at) => failures[at] && failures[at].passes);
@@ -108,6 +111,7 @@ export class Details {
     element(card.name).classList.toggle("empty", Boolean(message));
   }
 
+  /** Whether what is shown is of another sentence than the one it is to be of. */
   busy(whether) {
     element("details").setAttribute("aria-busy", String(whether));
   }

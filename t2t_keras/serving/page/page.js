@@ -55,6 +55,7 @@ function render() {
   element("copy").disabled = !lines.some((line) => translations.of(line)?.translation);
   const answer = at < 0 ? undefined : translations.of(lines[at]);
   if (at < 0 || answer) details.of(answer?.translation ? lines[at] : "");
+  else details.busy(true);
 }
 
 function row(number) {
