@@ -49,7 +49,7 @@ class Server:
         self._thread.start()
         try:
             started.result()
-        except OSError:
+        except Exception:
             self._thread.join()
             listener.close()
             self.core.close(timeout=0)

@@ -58,7 +58,9 @@ def body(signature, inputs, fault):
         columns = {"text": ["good", "bad"]}
         signature = "picky"
     content = json.dumps({"signature_name": signature, "inputs": columns}, ensure_ascii=False).encode()
-    return content[:-1] if fault == "no JSON" else content.replace(b"inputs", b"\xff") if fault == "no UTF-8" else content
+    return (
+        content[:-1] if fault == "no JSON" else content.replace(b"inputs", b"\xff") if fault == "no UTF-8" else content
+    )
 
 
 def message(signature, inputs, fault):

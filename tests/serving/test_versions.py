@@ -6,14 +6,18 @@ import os
 import pathlib
 import shutil
 import threading
+import time
 import weakref
 
+import httpx
 import pytest
 
+from t2t_keras.serving import versions as module
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.errors import Code, ServingError
 from t2t_keras.serving.models import Model
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
 from t2t_keras.serving.versions import Versions
 
 
@@ -139,8 +143,6 @@ def test_a_version_in_use_outlives_its_successor(folder):
 
 
 def test_a_failing_look_does_not_end_the_looking(folder, monkeypatch, caplog):
-    from t2t_keras.serving import versions as module
-
     write(folder, 1)
     versions = Versions(folder, "mine", Light)
     versions.start(0.01)
@@ -162,8 +164,6 @@ def test_a_failing_look_does_not_end_the_looking(folder, monkeypatch, caplog):
 
 
 def wait_until(true):
-    import time
-
     end = time.monotonic() + 20
     while not true():
         assert time.monotonic() < end
@@ -233,9 +233,6 @@ def test_a_model_is_freed(export_dir):
 def test_a_swap_under_load_drops_nothing(versions_1_and_2, export_dir, caplog):
     """Every answer is of one version, first of the old, then of the new, and none is missing."""
     caplog.set_level(logging.INFO, "t2t_keras.serving")
-    from t2t_keras.serving.server import Server
-    import httpx
-
     options = ServingOptions(str(export_dir), rest_port=0, grpc_port=0, num_streams=2, poll_seconds=0.05)
     server = Server(options)
     server.start()
