@@ -30,7 +30,7 @@ setup(
     # In the repository the programs are run as `python -m launch.train`, installed they are `t2t_keras.launch.train`.
     packages=[*find_packages(include=["t2t_keras", "t2t_keras.*"]), "t2t_keras.launch"],
     package_dir={"t2t_keras.launch": "launch"},
-    package_data={"t2t_keras": ["py.typed"]},
+    package_data={"t2t_keras": ["py.typed", "serving/page/*"]},
     install_requires=[
         # TensorFlow, Keras and TensorFlow Text are pinned to one minor version each: the ops of TensorFlow Text are
         # built against one TensorFlow and load in no other (2.21.0 does not load even in its own), and the training

@@ -53,14 +53,14 @@ class Worker:
     def turn(self) -> None:
         """Has the work done once, again if the machine was not quiet."""
         for _ in range(_TRIES):
-            before, begun = _busy_seconds(), time.perf_counter()
+            before, begun = busy_seconds(), time.perf_counter()
             self._process.stdin.write("go\n")
             self._process.stdin.flush()
             done = (self._answer() or {}).get("done")
             if done is None:
                 raise RuntimeError(f"{self.name} died; see its log")
             wall = time.perf_counter() - begun
-            foreign = (_busy_seconds() - before - done["cpu_seconds"]) / wall / os.cpu_count()
+            foreign = (busy_seconds() - before - done["cpu_seconds"]) / wall / os.cpu_count()
             if foreign < _FOREIGN_LIMIT:
                 self.turns.append(done)
                 return
@@ -98,7 +98,8 @@ def _peak_gib() -> float:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 2**20
 
 
-def _busy_seconds() -> float:
+def busy_seconds() -> float:
+    """Processor time that the machine has spent on anything."""
     with open("/proc/stat") as file:
         user, nice, system, _, _, irq, softirq, *_ = (int(field) for field in file.readline().split()[1:])
     return (user + nice + system + irq + softirq) / _TICKS

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "decoding": DECODING,
     "evaluation": EVALUATION,
     "export": EVALUATION | MODEL,
-    "serving": EVALUATION | MODEL | {"export"},
+    "serving": GROUND,
     "training": TRAINING,
 }
 # A program may import everything; the names a user needs may be offered by the package itself.

@@ -124,6 +124,9 @@ def test_what_is_built_holds_the_programs_and_the_type_marker(tmp_path: Path) ->
     in_repository |= {Path("t2t_keras/launch", path.name) for path in (ROOT / "launch").glob("*.py")}
     assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*.py")} == in_repository
     assert (tmp_path / "t2t_keras/py.typed").is_file()
+    page = ROOT / "t2t_keras/serving/page"
+    built_page = {path.name for path in (tmp_path / "t2t_keras/serving/page").iterdir()}
+    assert built_page == {path.name for path in page.iterdir()} and "index.html" in built_page
     code = "from t2t_keras.launch import program; print(program.__file__)"
     assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
 

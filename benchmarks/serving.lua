@@ -1,0 +1,48 @@
+-- For wrk: every thread has one connection, posts one sentence after another and looks whether each answer is its own.
+-- wrk ... -s serving.lua URL -- FILE, where FILE has a request's body and what its answer must hold, line by line.
+
+local threads = {}
+
+function setup(thread)
+  thread:set("number", #threads)
+  table.insert(threads, thread)
+end
+
+function init(arguments)
+  bodies, expected = {}, {}
+  local file = assert(io.open(arguments[1], "r"))
+  for body in file:lines() do
+    table.insert(bodies, body)
+    table.insert(expected, file:read("*l"))
+  end
+  file:close()
+  -- Each thread begins elsewhere, so that sentences of different lengths meet.
+  at = (number * 37) % #bodies
+  right, wrong = 0, 0
+end
+
+function request()
+  at = at % #bodies + 1
+  return wrk.format("POST", nil, { ["Content-Type"] = "application/json" }, bodies[at])
+end
+
+function response(status, headers, body)
+  if status == 200 and string.find(body, expected[at], 1, true) then
+    right = right + 1
+  else
+    wrong = wrong + 1
+  end
+end
+
+function done(summary, latency, requests)
+  local right, wrong = 0, 0
+  for _, thread in ipairs(threads) do
+    right = right + thread:get("right")
+    wrong = wrong + thread:get("wrong")
+  end
+  local errors = summary.errors
+  io.write(string.format(
+    'RESULT {"seconds": %f, "right": %d, "wrong": %d, "broken": %d, "p50": %f, "p95": %f, "p99": %f}\n',
+    summary.duration / 1e6, right, wrong, errors.connect + errors.read + errors.write + errors.timeout,
+    latency:percentile(50) / 1e3, latency:percentile(95) / 1e3, latency:percentile(99) / 1e3))
+end

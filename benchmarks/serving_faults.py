@@ -1,0 +1,255 @@
+"""What becomes of faulty requests, versions and stops, by real requests to a real server; `serving.py --faults`."""
+
+import collections
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import random
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import grpc
+
+from benchmarks.serving_process import Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
+
+_CLIENTS = 32
+_MIXED_REQUESTS = 2000
+_DISCONNECTS = 100
+_NEW_VERSION_SECONDS = 300
+_STOP_AFTER = 1.5  # seconds of load before SIGTERM
+_TAKEN = 0.2  # seconds by which a request is with the server for certain
+
+
+def print_faults(export_dir: str, sentences: Sequence[str], folder: str) -> None:
+    """The table of all faults.
+
+    Args:
+        export_dir: of a model; its newest version is copied, so that versions can be broken.
+        sentences: to be translated in between.
+        folder: for files.
+    """
+    copy = os.path.join(folder, "model")
+    newest = max((name for name in os.listdir(export_dir) if name.isdecimal()), key=int)
+    shutil.copytree(os.path.join(export_dir, newest), os.path.join(copy, "1"))
+    print("| fault | answer | the server then |")
+    print("|---|---|---|")
+    with Served(copy, os.path.join(folder, "server.log"), "--poll_seconds=0.5") as server:
+        alone = Alone(server, sentences)
+        for name, fault in faults(server, alone, copy):
+            answer = fault()
+            after = "answers as before" if alone.still_answers() else "**answers otherwise**"
+            print(f"| {name} | {answer} | {after if server.alive else '**is gone**'} |", flush=True)
+        print(f"| SIGTERM under load | {stopped_under_load(server, alone)} | exit status {server.stop()} |")
+
+
+class Alone:
+    """Requests of several signatures and what each was answered when it was the only one.
+
+    Args:
+        server: asked one request after another.
+        sentences: the texts.
+    """
+
+    def __init__(self, server: Served, sentences: Sequence[str]) -> None:
+        self._server = server
+        self.requests: list[tuple[str, dict[str, list]]] = []
+        for at, sentence in enumerate(sentences[:200]):
+            signature = ("serving_default", "nbest", "serving_default", "align", "sample")[at % 5]
+            inputs: dict[str, list] = {"text": [sentence]}
+            if signature == "sample":
+                inputs["seed"] = [at]
+            elif at % 10 == 0:
+                inputs["text"] = list(sentences[at : at + 3])
+            self.requests.append((signature, inputs))
+        self.answers = [ask_rest(server.rest, *request) for request in self.requests]
+
+    def still_answers(self) -> bool:
+        """Whether a request has the answer that it had."""
+        return same(ask_rest(self._server.rest, *self.requests[0]), self.answers[0])
+
+
+def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str, Callable[[], str]]]:
+    """Names of faults and what tries them and says how the server answered."""
+    text = "A man is walking."
+
+    def body(**content: Any) -> bytes:
+        return json.dumps(content).encode()
+
+    requests = {
+        "malformed JSON": b'{"instances": ["A man',
+        "JSON that is no object": b"[1, 2]",
+        "neither `instances` nor `inputs`": b"{}",
+        "invalid UTF-8": b'{"instances": ["\xff\xfe"]}',
+        "an empty list": body(instances=[]),
+        "a number for text": body(inputs={"text": [3]}),
+        "text for an integer": body(signature_name="sample", inputs={"text": [text], "seed": ["x"]}),
+        "one dimension too many": body(inputs={"text": [[text]]}),
+        "one dimension too few": body(inputs={"text": text}),
+        "inputs of different numbers of rows": body(
+            signature_name="sample", inputs={"text": [text, text], "seed": [1]}
+        ),
+        "an input that there is not": body(inputs={"words": [text]}),
+        "a signature that there is not": body(signature_name="other", inputs={"text": [text]}),
+        "a sentence of 100,000 bytes": body(inputs={"text": ["a" * 100_000]}),
+        "10,000 sentences": body(inputs={"text": [text] * 10_000}),
+        "a body of 10 MB": body(inputs={"text": ["a" * 10_000_000]}),
+    }
+    for name, content in requests.items():
+        yield name, lambda content=content: _answered(server, content)
+    yield "another model", lambda: _answered(server, body(instances=[text]), "/v1/models/other:predict")
+    yield "invalid UTF-8 through gRPC", lambda: _answered_grpc(server, {"text": [b"\xff\xfe"]})
+    yield "a number for text through gRPC", lambda: _answered_grpc(server, {"text": [1]})
+    yield f"{_DISCONNECTS} clients that hang up in mid-request", lambda: hung_up(server, cut=True)
+    yield f"{_DISCONNECTS} clients that hang up before the answer", lambda: hung_up(server, cut=False)
+    yield "a version directory without a model", lambda: broken_version(server, export_dir, "2", [])
+    yield "a version half copied", lambda: broken_version(server, export_dir, "3", ["saved_model.pb"])
+    yield (
+        "a version whose graph is noise",
+        lambda: broken_version(server, export_dir, "4", ["saved_model.pb"], noise=True),
+    )
+    yield f"a new version under load of {_CLIENTS} clients", lambda: new_version(server, alone, export_dir)
+    yield (
+        f"{_MIXED_REQUESTS:,} mixed requests of {_CLIENTS} clients, REST and gRPC, four signatures",
+        lambda: mixed(server, alone, _MIXED_REQUESTS),
+    )
+
+
+def _answered(server: Served, body: bytes, path: str = "/v1/models/model:predict") -> str:
+    status, answer = post(server.rest, body, path)
+    message = json.dumps(answer) if status == 200 else answer["error"]
+    # A line of a table, however long the message.
+    message = " ".join(message.split()).replace("|", "\\|")
+    return f"{status}: {message if len(message) < 110 else message[:107] + '...'}"
+
+
+def _answered_grpc(server: Served, inputs: dict[str, list]) -> str:
+    with grpc.insecure_channel(server.grpc) as channel:
+        try:
+            return f"OK: {ask_grpc(channel, 'serving_default', inputs)}"
+        except grpc.RpcError as error:
+            return f"{error.code().name}: {error.details()[:100]}"
+
+
+def hung_up(server: Served, cut: bool) -> str:
+    """Connections that end before their request, or their answer, does."""
+    host, port = server.rest.split(":")
+    body = json.dumps({"inputs": {"text": ["A man is walking his dog in the park."] * 8}}).encode()
+    head = f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    for _ in range(_DISCONNECTS):
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head + (body[: len(body) // 2] if cut else body))
+    return "none"
+
+
+def broken_version(server: Served, export_dir: str, version: str, files: list[str], noise: bool = False) -> str:
+    """A version that cannot be loaded appears, and goes again once the server has looked at it."""
+    path = os.path.join(export_dir, version)
+    os.makedirs(path)
+    for name in files:
+        with open(os.path.join(export_dir, "1", name), "rb") as file:
+            content = file.read()
+        with open(os.path.join(path, name), "wb") as file:
+            file.write(os.urandom(5000) if noise else content[: len(content) // 2])
+    time.sleep(2)
+    _, status = get(server.rest, "/v1/models/model")
+    shutil.rmtree(path)
+    states = {entry["version"]: entry["state"] for entry in status["model_version_status"]}
+    return ", ".join(f"version {number}: {state}" for number, state in sorted(states.items()))
+
+
+class Load:
+    """Clients that send one request after another until they are told to stop, and look at every answer."""
+
+    def __init__(self, server: Served, alone: Alone) -> None:
+        self._server, self._alone = server, alone
+        self._over = threading.Event()
+        self.outcomes: list[tuple[float, float, str]] = []  # begun, ended, what came of it
+        self._threads = [threading.Thread(target=self._client, args=(number,)) for number in range(_CLIENTS)]
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _client(self, number: int) -> None:
+        draw = random.Random(number)
+        while not self._over.is_set():
+            at = draw.randrange(len(self._alone.requests))
+            begun = time.monotonic()
+            outcome = self._outcome(at)
+            self.outcomes.append((begun, time.monotonic(), outcome))
+
+    def _outcome(self, at: int) -> str:
+        try:
+            answer = ask_rest(self._server.rest, *self._alone.requests[at])
+            return "right" if same(answer, self._alone.answers[at]) else "wrong"
+        except RestError as error:
+            return "refused" if error.args[0] == 503 else f"status {error.args[0]}"
+        except ConnectionRefusedError:
+            return "refused"
+        except (OSError, http.client.HTTPException):
+            return "broken"
+
+
+def new_version(server: Served, alone: Alone, export_dir: str) -> str:
+    """The same model again under a higher number, while clients ask."""
+    with Load(server, alone) as load:
+        temporary = os.path.join(export_dir, "copying")
+        shutil.copytree(os.path.join(export_dir, "1"), temporary)
+        os.rename(temporary, os.path.join(export_dir, "5"))
+        begun = time.monotonic()
+        while time.monotonic() < begun + _NEW_VERSION_SECONDS and get(server.rest, "/server.json")[1]["version"] != 5:
+            time.sleep(0.2)
+        taken = time.monotonic() - begun
+        served = get(server.rest, "/server.json")[1]["version"]
+        time.sleep(1)
+    counts = collections.Counter(outcome for _, _, outcome in load.outcomes)
+    return f"version {served} after {taken:.1f} s; of {len(load.outcomes):,} requests {_told(counts)}"
+
+
+def mixed(server: Served, alone: Alone, count: int) -> str:
+    """Requests of all kinds at once; each must be answered as it was when it was alone."""
+    draw = random.Random(1)
+    order = [draw.randrange(len(alone.requests)) for _ in range(count)]
+    with contextlib.ExitStack() as stack:
+        channel = stack.enter_context(grpc.insecure_channel(server.grpc))
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(_CLIENTS))
+
+        def ask(number: int) -> bool:
+            at = order[number]
+            request = alone.requests[at]
+            answer: Outputs = ask_grpc(channel, *request) if number % 2 else ask_rest(server.rest, *request)
+            return same(answer, alone.answers[at])
+
+        right = sum(pool.map(ask, range(count)))
+    return f"{right:,} of {count:,} as when sent alone"
+
+
+def stopped_under_load(server: Served, alone: Alone) -> str:
+    """What came of requests that the server had when it was told to stop, and of those that came later."""
+    with Load(server, alone) as load:
+        time.sleep(_STOP_AFTER)
+        told = server.tell_to_stop()
+        while server.alive:
+            time.sleep(0.05)
+        taken = time.monotonic() - told
+    had = collections.Counter(
+        outcome for begun, ended, outcome in load.outcomes if begun < told - _TAKEN and ended > told
+    )
+    before = collections.Counter(outcome for _, ended, outcome in load.outcomes if ended <= told)
+    return f"before: {_told(before)}; in flight: {_told(had)}; ended after {taken:.1f} s"
+
+
+def _told(counts: collections.Counter) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in counts.most_common()) or "none"

@@ -1,0 +1,155 @@
+"""A server of an export in a process of its own, and requests to it."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_READY = re.compile(r"serving \S+ \(version .*\): REST at http://(\S+), gRPC at (\S+)")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+Outputs = dict[str, list]
+
+
+class Served:
+    """`python -m launch.serve` at free ports, until the block ends.
+
+    Args:
+        export_dir: the directory of a model with its versions.
+        log_path: where what it says goes.
+        flags: more of its flags.
+
+    Attributes:
+        rest: "host:port".
+        grpc: "host:port".
+    """
+
+    def __init__(self, export_dir: str, log_path: str, *flags: str) -> None:
+        command = [sys.executable, "-m", "launch.serve", f"--export_dir={export_dir}", "--name=model", *flags]
+        with open(log_path, "w") as log:
+            self._process = subprocess.Popen(
+                [*command, "--rest_port=0", "--grpc_port=0"], cwd=_ROOT, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        match = _READY.match(self._process.stdout.readline())
+        if not match:
+            self._process.wait()
+            raise RuntimeError(f"the server does not start; see {log_path}")
+        self.rest, self.grpc = match.groups()
+
+    def __enter__(self) -> "Served":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time that it has taken."""
+        with open(f"/proc/{self._process.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def tell_to_stop(self) -> float:
+        """Sends SIGTERM; gives the time at which it did."""
+        self._process.send_signal(signal.SIGTERM)
+        return time.monotonic()
+
+    def stop(self) -> int:
+        """Ends it in its own way; gives its exit status."""
+        if self.alive:
+            self._process.terminate()
+        return self._process.wait(timeout=60)
+
+
+class RestError(Exception):
+    """An answer other than 200: its status and its message."""
+
+
+def post(address: str, body: bytes, path: str = "/v1/models/model:predict", timeout: float = 60) -> tuple[int, Any]:
+    """A request on a connection of its own: the status and the JSON of the answer."""
+    connection = http.client.HTTPConnection(address, timeout=timeout)
+    try:
+        connection.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close"})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def get(address: str, path: str) -> tuple[int, Any]:
+    """As `post`, of a GET."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("GET", path, headers={"Connection": "close"})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def ask_rest(address: str, signature: str, inputs: dict[str, list]) -> Outputs:
+    """A signature's outputs through REST.
+
+    Raises:
+        RestError: the server refuses.
+    """
+    status, answer = post(address, json.dumps({"signature_name": signature, "inputs": inputs}).encode())
+    if status != 200:
+        raise RestError(status, answer.get("error", ""))
+    return answer["outputs"]
+
+
+def ask_grpc(channel: grpc.Channel, signature: str, inputs: dict[str, list]) -> Outputs:
+    """A signature's outputs through gRPC, as REST gives them.
+
+    Raises:
+        grpc.RpcError: the server refuses.
+    """
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "model", signature
+    for name, values in inputs.items():
+        # An integer is one of 64 bits: what `sample` takes for its seed.
+        kind = tf.int64 if isinstance(values[0], int) else None
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(values, kind))
+    response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=60)
+    return {name: _as_json(tf.make_ndarray(tensor)) for name, tensor in response.outputs.items()}
+
+
+def _as_json(array: np.ndarray) -> list:
+    if array.dtype == object:
+        flat = [value.decode() for value in array.reshape(-1)]
+        return np.array(flat, dtype=object).reshape(array.shape).tolist()
+    return array.tolist()
+
+
+def same(left: Outputs, right: Outputs) -> bool:
+    """Whether two answers are one: strings and integers exactly, other numbers within 1e-4."""
+    if left.keys() != right.keys():
+        return False
+    for name, value in left.items():
+        a, b = (np.array(values, dtype=object) for values in (value, right[name]))
+        if a.shape != b.shape or not all(map(_equal, a.reshape(-1), b.reshape(-1))):
+            return False
+    return True
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, float) or isinstance(b, float):
+        return abs(a - b) <= 1e-4 * max(1.0, abs(a))
+    return a == b

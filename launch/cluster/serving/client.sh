@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Translates lines of standard input, or its arguments, through the REST interface of TensorFlow Serving or of
+# launch.serve. Prints the answers as the server gives them: JSON, {"predictions": [{"translation": ..., "score": ...}]}.
+#
+#     ./client.sh "A man is walking." "Two dogs play."
+#     MODEL=mine SERVER=translate.example:8501 ./client.sh < sentences.txt
+set -euo pipefail
+# Bytes: the text is UTF-8 already, and what is not shall be the server's to refuse.
+export LC_ALL=C
+
+server="${SERVER:-127.0.0.1:8501}"
+model="${MODEL:-translation}"
+signature="${SIGNATURE:-serving_default}"
+# A request must not hold more sentences than the server's max_batch_size.
+batch="${BATCH:-32}"
+
+# One JSON string a line: control characters but the tab have no place in a sentence.
+json_strings() {
+  tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g' -e 's/.*/"&"/'
+}
+
+translate() {
+  local instances
+  instances="$(printf '%s\n' "$@" | json_strings | paste -s -d, -)"
+  printf '{"signature_name": "%s", "instances": [%s]}' "$signature" "$instances" |
+    curl --silent --show-error --fail-with-body --header 'Content-Type: application/json' --data-binary @- \
+      "http://$server/v1/models/$model:predict"
+  echo
+}
+
+if (($#)); then
+  translate "$@"
+  exit
+fi
+while mapfile -t -n "$batch" lines && ((${#lines[@]})); do
+  translate "${lines[@]}"
+done

@@ -1,0 +1,91 @@
+"""Translates lines of standard input through the gRPC interface of TensorFlow Serving or of launch.serve.
+
+    python launch/cluster/serving/client_grpc.py --server=127.0.0.1:8500 --model=translation < sentences.txt
+
+Prints one translation a line, with --score behind its score and a tab. Needs tensorflow-serving-api, nothing of this
+project.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+# The protos import TensorFlow, whose notices are of no use here.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import grpc
+from tensorflow.core.framework import types_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+
+def translate(
+    service: prediction_service_pb2_grpc.PredictionServiceStub, model: str, sentences: list[str], seconds: float
+) -> list[tuple[str, float]]:
+    """One request.
+
+    Args:
+        service: the server.
+        model: the name it serves the model by.
+        sentences: no more than the server's `max_batch_size`.
+        seconds: to wait for the answer.
+
+    Returns:
+        A translation and its score for each sentence.
+
+    Raises:
+        grpc.RpcError: the server is away, full, or refuses the request.
+    """
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    request.model_spec.signature_name = "serving_default"
+    text = request.inputs["text"]
+    text.dtype = types_pb2.DT_STRING
+    text.tensor_shape.dim.add(size=len(sentences))
+    text.string_val.extend(sentence.encode() for sentence in sentences)
+    outputs = service.Predict(request, timeout=seconds).outputs
+    translations = [value.decode() for value in outputs["translation"].string_val]
+    return list(zip(translations, _floats(outputs["score"]), strict=True))
+
+
+def _floats(tensor) -> list[float]:
+    """The values of a float32 TensorProto, which holds them one by one or as bytes."""
+    if tensor.tensor_content:
+        return list(memoryview(tensor.tensor_content).cast("f"))
+    return list(tensor.float_val)
+
+
+def batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lines without their ends, `size` at a time."""
+    stripped = (line.rstrip("\r\n") for line in lines)
+    while batch := list(itertools.islice(stripped, size)):
+        yield batch
+
+
+def main() -> int:
+    """Reads, asks, prints; 1 if the server does not answer."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="127.0.0.1:8500", help="host:port of its gRPC interface")
+    parser.add_argument("--model", default="translation", help="the name that the model is served by")
+    parser.add_argument("--batch", type=int, default=32, help="sentences a request; not above its max_batch_size")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer")
+    parser.add_argument("--score", action="store_true", help="print scores too")
+    flags = parser.parse_args()
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8")
+    with grpc.insecure_channel(flags.server) as channel:
+        service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        for sentences in batches(sys.stdin, flags.batch):
+            try:
+                answers = translate(service, flags.model, sentences, flags.timeout)
+            except grpc.RpcError as error:
+                print(f"error: {flags.server}: {error.code().name}: {error.details()}", file=sys.stderr)
+                return 1
+            for translation, score in answers:
+                print(f"{translation}\t{score:.4f}" if flags.score else translation)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Serves an exported model with TensorFlow Serving's own REST and gRPC interfaces, for machines without it.
+
+New versions are picked up while it runs. It stops on SIGTERM or Ctrl-C, once it has answered what is in flight.
+
+Examples:
+    python -m launch.serve --export_dir=saved_models/mine
+    python -m launch.serve --export_dir=saved_models/mine --rest_port=8501 --grpc_port=8500 --host=0.0.0.0
+    curl -d '{"instances": ["A man plays."]}' http://127.0.0.1:8501/v1/models/mine:predict
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+
+from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+
+from absl import flags
+
+from t2t_keras import streams
+from t2t_keras.errors import InputError
+from t2t_keras.serving.options import Limits, ServingOptions
+
+_EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a version in each numbered subdirectory.")
+_NAME = flags.DEFINE_string("name", "", "The model's name in requests; default: the name of its directory.")
+_HOST = flags.DEFINE_string("host", ServingOptions.host, "Address to listen at; 0.0.0.0 is every one of the machine.")
+_REST_PORT = flags.DEFINE_integer("rest_port", ServingOptions.rest_port, "Port for REST; 0: any that is free.")
+_GRPC_PORT = flags.DEFINE_integer("grpc_port", ServingOptions.grpc_port, "Port for gRPC; 0: any that is free.")
+_MAX_BATCH_SIZE = flags.DEFINE_integer(
+    "max_batch_size", ServingOptions.max_batch_size, "Sentences that are run together at most; 1 merges nothing."
+)
+_BATCH_WAIT_MS = flags.DEFINE_float(
+    "batch_wait_ms", ServingOptions.batch_wait_ms, "How long the first sentence of a batch waits for others, at most."
+)
+_NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
+_MAX_QUEUE = flags.DEFINE_integer("max_queue", ServingOptions.max_queue, "Sentences that wait; more are refused.")
+_MAX_BODY_BYTES = flags.DEFINE_integer("max_body_bytes", Limits.max_body_bytes, "Of a request, JSON or gRPC.")
+_MAX_SENTENCES = flags.DEFINE_integer("max_sentences", Limits.max_sentences, "Of a request.")
+_MAX_SENTENCE_BYTES = flags.DEFINE_integer("max_sentence_bytes", Limits.max_sentence_bytes, "Of each string.")
+_POLL_SECONDS = flags.DEFINE_float("poll_seconds", ServingOptions.poll_seconds, "Between two looks for new versions.")
+_GRACE_SECONDS = flags.DEFINE_float(
+    "grace_seconds", ServingOptions.grace_seconds, "What requests in flight have left when told to stop."
+)
+
+
+def main(argv: list[str]) -> None:
+    """Serves until it is told to stop."""
+    del argv  # every setting is a flag
+    options = _options()
+    told_to_stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told_to_stop.set())
+    _log_to_stderr()
+    server = _server(options)
+    server.start()
+    version = server.core.versions.served
+    what = f"version {version}" if version is not None else "no version yet, waiting for one"
+    print(
+        f"serving {options.model_name} ({what}): REST at http://{server.rest_address}, gRPC at {server.grpc_address}",
+        flush=True,
+    )
+    told_to_stop.wait()
+    in_time = server.stop()
+    print("stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s", flush=True)
+    if not in_time:
+        # Python would wait for what still runs, and TensorFlow must not be taken apart under it.
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _options() -> ServingOptions:
+    if not _EXPORT_DIR.value:
+        raise InputError("--export_dir is needed: the directory of a model with its versions")
+    streams.share_out_cores(_NUM_STREAMS.value)
+    return ServingOptions(
+        export_dir=_EXPORT_DIR.value,
+        name=_NAME.value,
+        host=_HOST.value,
+        rest_port=_REST_PORT.value,
+        grpc_port=_GRPC_PORT.value,
+        max_batch_size=_MAX_BATCH_SIZE.value,
+        batch_wait_ms=_BATCH_WAIT_MS.value,
+        num_streams=streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value,
+        max_queue=_MAX_QUEUE.value,
+        poll_seconds=_POLL_SECONDS.value,
+        grace_seconds=_GRACE_SECONDS.value,
+        limits=Limits(_MAX_BODY_BYTES.value, _MAX_SENTENCES.value, _MAX_SENTENCE_BYTES.value),
+    )
+
+
+def _log_to_stderr() -> None:
+    """Lets the server say which versions come, go and fail."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("t2t_keras.serving")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def _server(options: ServingOptions):
+    """The server, of which the packages are an extra."""
+    try:
+        from t2t_keras.serving.server import Server
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is missing: pip install 't2t_keras[serve]'") from error
+    return Server(options)
+
+
+def run() -> None:
+    """The console entry point."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

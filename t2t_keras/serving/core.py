@@ -1,0 +1,106 @@
+"""The server without a network: versions, batches and metrics of one model."""
+
+import contextlib
+from concurrent.futures import Future
+
+from tensorflow_serving.apis import get_model_status_pb2
+
+from t2t_keras.serving.batcher import Batcher
+from t2t_keras.serving.errors import Code, ServingError
+from t2t_keras.serving.metrics import Metrics
+from t2t_keras.serving.models import Model
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.signatures import Arrays, Signature
+from t2t_keras.serving.versions import Versions, VersionStatus
+
+
+class Core:
+    """Answers requests for a model, in named arrays, from any thread and without blocking it.
+
+    Args:
+        options: what to serve, and how.
+    """
+
+    def __init__(self, options: ServingOptions) -> None:
+        self.options = options
+        self.metrics = Metrics()
+        self.versions = Versions(options.export_dir, options.model_name)
+        self._batcher = Batcher(
+            options.max_batch_size,
+            options.batch_wait_ms / 1000,
+            options.num_streams,
+            options.max_queue,
+            self.metrics.batch,
+        )
+        self.metrics.watch(lambda: self._batcher.waiting, lambda: self.versions.served)
+
+    def start(self) -> None:
+        """Loads the latest version, if there is one that can be loaded, and goes on looking for later ones."""
+        self.versions.start(self.options.poll_seconds)
+
+    def close(self, timeout: float) -> bool:
+        """Refuses new requests and answers those it has; says whether that was done within `timeout` seconds."""
+        self.versions.stop()
+        return self._batcher.close(timeout)
+
+    def lend(self, name: str, version: int | None) -> contextlib.AbstractContextManager[Model]:
+        """The model of a request, for a block; see `Versions.lend`.
+
+        Args:
+            name: of the model.
+            version: its number; None means the latest.
+
+        Raises:
+            ServingError: another name, or the version is not served (this one on entering the block).
+        """
+        if name != self.options.model_name:
+            wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+            raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
+        return self.versions.lend(version)
+
+    def submit(self, model: Model, signature: Signature, inputs: Arrays) -> Future:
+        """Queues a call; within the block that the model was lent for.
+
+        Args:
+            model: as lent.
+            signature: of this model.
+            inputs: name -> array.
+
+        Returns:
+            A future of the outputs, name -> array. Cancelling it drops what has not begun.
+
+        Raises:
+            ServingError: the call is wrong, above a limit, or the queue is full.
+        """
+        rows = signature.check(inputs, self.options.limits)
+        future = self._batcher.submit(signature, inputs, rows)
+        self.versions.keep(model)
+        future.add_done_callback(lambda future: self.versions.release(model))
+        return future
+
+    def status(self, name: str, version: int | None) -> get_model_status_pb2.GetModelStatusResponse:
+        """The state of one version or of all, the latest first.
+
+        Args:
+            name: of the model.
+            version: its number; None means all.
+
+        Raises:
+            ServingError: nothing is known of the model or of the version.
+        """
+        statuses = self.versions.statuses() if name == self.options.model_name else []
+        found = [status for status in statuses if version in (None, status.version)]
+        if not found:
+            what = "any versions" if version is None else f"version {version}"
+            raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
+        response = get_model_status_pb2.GetModelStatusResponse()
+        for status in found:
+            _add_status(response, status)
+        return response
+
+
+def _add_status(response: get_model_status_pb2.GetModelStatusResponse, status: VersionStatus) -> None:
+    added = response.model_version_status.add(version=status.version)
+    added.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
+    added.status.error_code = status.error.code.value if status.error else 0
+    added.status.error_message = status.error.message if status.error else ""

@@ -1,0 +1,86 @@
+"""What the server counts, for Prometheus."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import prometheus_client
+from prometheus_client import Counter, Gauge, Histogram
+
+from t2t_keras.serving.errors import serving_error
+
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+# Whatever else requests call signatures: names of their making must not become labels without end.
+_NO_SIGNATURE = "unknown"
+
+
+class Call:
+    """A request as the metrics see it; `signature` is set once it is known to exist."""
+
+    def __init__(self) -> None:
+        self.signature = _NO_SIGNATURE
+
+
+class Metrics:
+    """Counters in a registry of their own, so that several servers can live in one process."""
+
+    def __init__(self) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        new = {"registry": self.registry}
+        self._requests = Counter(
+            "t2t_serving_requests", "Requests answered, by outcome.", ["interface", "signature", "outcome"], **new
+        )
+        self._latency = Histogram(
+            "t2t_serving_latency_seconds",
+            "From a request that is read to its answer.",
+            ["signature"],
+            buckets=_SECONDS,
+            **new,
+        )
+        self._batches = Histogram("t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, **new)
+        self._sentences = Counter("t2t_serving_sentences", "Sentences run.", **new)
+        self._queue = Gauge("t2t_serving_queue_sentences", "Sentences that wait for a batch.", **new)
+        self._version = Gauge("t2t_serving_version", "The version that is served; 0 means none.", **new)
+
+    def watch(self, waiting: Callable[[], int], version: Callable[[], int | None]) -> None:
+        """Reads the length of the queue and the version where they are, whenever the metrics are asked for."""
+        self._queue.set_function(waiting)
+        self._version.set_function(lambda: version() or 0)
+
+    def batch(self, rows: int) -> None:
+        """Counts a batch that is run."""
+        self._batches.observe(rows)
+        self._sentences.inc(rows)
+
+    @contextlib.contextmanager
+    def request(self, interface: str) -> Iterator[Call]:
+        """Counts what is done in the block as a request, and times it.
+
+        Args:
+            interface: "rest" or "grpc".
+
+        Yields:
+            The call, to be told its signature.
+
+        Raises:
+            ServingError: whatever error left the block, as one for the client.
+        """
+        call, outcome, start = Call(), "OK", time.monotonic()
+        try:
+            yield call
+        except Exception as error:
+            outcome = serving_error(error).code.name
+            raise serving_error(error) from error
+        except BaseException:
+            # Cancelled: the client is gone.
+            outcome = "CANCELLED"
+            raise
+        finally:
+            self._requests.labels(interface, call.signature, outcome).inc()
+            if outcome == "OK":
+                self._latency.labels(call.signature).observe(time.monotonic() - start)
+
+    def text(self) -> bytes:
+        """All of it in Prometheus's text format."""
+        return prometheus_client.generate_latest(self.registry)

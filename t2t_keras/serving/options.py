@@ -1,0 +1,89 @@
+"""What the server can be told."""
+
+import dataclasses
+import pathlib
+
+from t2t_keras.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a request may ask for; each limit is a flag of the program of the same name.
+
+    Attributes:
+        max_body_bytes: of the body of a request, in JSON or as a gRPC message.
+        max_sentences: rows of a request, that is the first dimension of its inputs.
+        max_sentence_bytes: of each string.
+    """
+
+    max_body_bytes: int = 1 << 20
+    max_sentences: int = 256
+    max_sentence_bytes: int = 4096
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check_at_least(field.name, getattr(self, field.name), 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingOptions:
+    """The settings of a server.
+
+    Attributes:
+        export_dir: the directory of a model, of which each subdirectory with a number for a name is a version.
+        name: the model's name in requests; "" means the name of the directory.
+        host: the address to listen at.
+        rest_port: of the REST interface; 0 means any that is free.
+        grpc_port: of the gRPC interface; 0 means any that is free.
+        max_batch_size: sentences that are run together at most; 1 merges nothing.
+        batch_wait_ms: how long the first sentence of a batch waits for others, at most.
+        num_streams: batches that run side by side.
+        max_queue: sentences that wait at most; a request beyond them is refused at once.
+        poll_seconds: between two looks for new versions.
+        grace_seconds: what requests in flight have left when the server is told to stop.
+        limits: what a request may ask for.
+
+    Raises:
+        InputError: a value that makes no sense.
+    """
+
+    export_dir: str
+    name: str = ""
+    host: str = "127.0.0.1"
+    rest_port: int = 8501
+    grpc_port: int = 8500
+    max_batch_size: int = 32
+    batch_wait_ms: float = 2.0
+    num_streams: int = 1
+    max_queue: int = 1024
+    poll_seconds: float = 2.0
+    grace_seconds: float = 30.0
+    limits: Limits = dataclasses.field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for name in ("max_batch_size", "num_streams", "max_queue"):
+            _check_at_least(name, getattr(self, name), 1)
+        for name in ("rest_port", "grpc_port", "batch_wait_ms", "grace_seconds"):
+            _check_at_least(name, getattr(self, name), 0)
+        for name in ("rest_port", "grpc_port"):
+            if getattr(self, name) > 65535:
+                raise InputError(f"{name} must be at most 65535, got {getattr(self, name)}")
+        if self.poll_seconds <= 0:
+            raise InputError(f"poll_seconds must be above 0, got {self.poll_seconds}")
+        if self.max_queue < self.limits.max_sentences:
+            raise InputError(
+                f"max_queue must be at least max_sentences={self.limits.max_sentences}, "
+                f"or a request of that many is never served; got {self.max_queue}"
+            )
+        if not pathlib.Path(self.export_dir).is_dir():
+            raise InputError(f"{self.export_dir}: no such directory")
+
+    @property
+    def model_name(self) -> str:
+        """The name under which the model is served."""
+        return self.name or pathlib.Path(self.export_dir).resolve().name
+
+
+def _check_at_least(name: str, value: float, least: float) -> None:
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, got {value}")

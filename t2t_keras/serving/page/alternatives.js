@@ -1,0 +1,62 @@
+// The list of hypotheses of one sentence.
+
+/**
+ * Shows hypotheses, best first.
+ *
+ * @param {HTMLElement} list - is filled.
+ * @param {{translation: string, score: number}[]} found
+ */
+export function showAlternatives(list, found) {
+  const best = found.length ? found[0] : undefined;
+  list.replaceChildren(...found.map((entry) => item(entry, best)));
+}
+
+function item({ translation, score }, best) {
+  const row = document.createElement("li");
+  const text = document.createElement("span");
+  text.dir = "auto";
+  text.append(...marked(translation, best.translation));
+  const number = document.createElement("span");
+  number.className = "score";
+  number.textContent = score.toFixed(2).replace("-", "−");
+  number.title = "score";
+  const bar = document.createElement("span");
+  bar.className = "bar";
+  bar.style.setProperty("--share", Math.exp(Math.min(score - best.score, 0)).toFixed(4));
+  row.append(text, number, bar);
+  return row;
+}
+
+/** The words of a text, those marked that are not in a longest common subsequence with another. */
+function marked(text, other) {
+  const words = text.split(" ");
+  const common = inCommon(words, other.split(" "));
+  return words.flatMap((word, index) => {
+    const space = index ? [" "] : [];
+    if (common.has(index)) return [...space, word];
+    const mark = document.createElement("mark");
+    mark.textContent = word;
+    return [...space, mark];
+  });
+}
+
+/** The places in `words` of a longest common subsequence with `others`. */
+function inCommon(words, others) {
+  const lengths = Array.from({ length: words.length + 1 }, () => new Uint16Array(others.length + 1));
+  for (let i = words.length - 1; i >= 0; i--) {
+    for (let j = others.length - 1; j >= 0; j--) {
+      const same = words[i] === others[j];
+      lengths[i][j] = same ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+    }
+  }
+  const places = new Set();
+  for (let i = 0, j = 0; i < words.length && j < others.length; ) {
+    if (words[i] === others[j]) {
+      places.add(i);
+      i++;
+      j++;
+    } else if (lengths[i + 1][j] >= lengths[i][j + 1]) i++;
+    else j++;
+  }
+  return places;
+}

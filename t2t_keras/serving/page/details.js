@@ -1,0 +1,118 @@
+// The two cards below the text: alternatives and attention of one sentence.
+
+import { showAlternatives } from "./alternatives.js";
+import { AttentionPicture } from "./attention.js";
+
+const element = (id) => document.getElementById(id);
+const PAUSE = 300; // milliseconds that a sentence stays the same before it is looked at more closely
+const AGAIN = 3000; // milliseconds after which a server that was busy is asked again
+const KEPT = 100; // answers of each kind
+
+/** What there is to know of one sentence. */
+export class Details {
+  constructor() {
+    this.model = null;
+    this.sentence = "";
+    this.asking = false;
+    this.timer = 0;
+    this.controller = new AbortController();
+    const picture = new AttentionPicture({
+      ribbons: element("ribbons"),
+      links: element("links"),
+      source: element("source-pieces"),
+      target: element("target-pieces"),
+      map: element("map"),
+      reading: element("reading"),
+    });
+    this.cards = [
+      {
+        name: "alternatives",
+        signature: "nbest",
+        outputs: ["translations", "scores"],
+        absent: "This model gives one translation a sentence and no others.",
+        ask: (...of) => this.model.alternatives(...of),
+        show: (found) => showAlternatives(element("alternatives-list"), found),
+      },
+      {
+        name: "attention",
+        signature: "align",
+        outputs: ["source_pieces", "target_pieces", "attention"],
+        absent: "This model does not tell where it looked.",
+        ask: (...of) => this.model.attention(...of),
+        show: (found) => picture.show(found),
+      },
+    ];
+    for (const card of this.cards) card.known = new Map();
+  }
+
+  /** Takes another model; cards that it has no signature for say so. */
+  use(model) {
+    this.model = model;
+    this.sentence = "";
+    for (const card of this.cards) {
+      card.known.clear();
+      card.there = model.gives(card.signature, ...card.outputs);
+      this.say(card, card.there ? "" : card.absent);
+    }
+  }
+
+  /** Shows a sentence; "" shows none. Asks for what is not known once the sentence has stayed for a moment. */
+  of(sentence) {
+    const cards = this.cards.filter((card) => card.there);
+    element("details").hidden = !sentence || !cards.length;
+    if (sentence === this.sentence) return this.busy(this.asking);
+    this.sentence = sentence;
+    clearTimeout(this.timer);
+    this.controller.abort();
+    this.controller = new AbortController();
+    const missing = sentence ? cards.filter((card) => !card.known.has(sentence)) : [];
+    this.asking = missing.length > 0;
+    this.busy(this.asking);
+    if (missing.length) this.timer = setTimeout(() => this.ask(missing, sentence), PAUSE);
+    else if (sentence) cards.forEach((card) => card.show(card.known.get(sentence)));
+  }
+
+  async ask(missing, sentence) {
+    const { signal } = this.controller;
+    const failures = await Promise.all(missing.map((card) => this.askFor(card, sentence, signal)));
+    // Another sentence has been chosen meanwhile: the answers are kept, not shown.
+    if (signal.aborted || sentence !== this.sentence) return;
+    this.asking = false;
+    this.busy(false);
+    for (const card of this.cards) if (card.known.has(sentence)) card.show(card.known.get(sentence));
+    const again = missing.filter((card, at) => failures[at] && failures[at].passes);
+    if (again.length) this.timer = setTimeout(() => this.ask(again, sentence), AGAIN);
+  }
+
+  /** Asks for one card; the failure is the result, and stands on the card. */
+  async askFor(card, sentence, signal) {
+    try {
+      const found = await card.ask(sentence, signal);
+      if (!signal.aborted) this.keep(card, sentence, found);
+    } catch (error) {
+      if (error.name === "AbortError") return null;
+      if (!signal.aborted) this.say(card, error.message);
+      return error;
+    }
+    return null;
+  }
+
+  keep(card, sentence, found) {
+    card.known.set(sentence, found);
+    if (card.known.size > KEPT) card.known.delete(card.known.keys().next().value);
+    this.say(card, "");
+  }
+
+  /** Says on a card why it is empty; "" shows what it is for. */
+  say(card, message) {
+    const note = element(`${card.name}-none`);
+    note.textContent = message;
+    note.hidden = !message;
+    element(card.name).classList.toggle("empty", Boolean(message));
+  }
+
+  /** Whether what is shown is of another sentence than the one it is to be of. */
+  busy(whether) {
+    element("details").setAttribute("aria-busy", String(whether));
+  }
+}

@@ -1,0 +1,193 @@
+// The page: a text, its translation as it is typed, and one of its sentences in detail.
+
+import { Details } from "./details.js";
+import { Model } from "./server.js";
+import { Translations } from "./translations.js";
+
+const element = (id) => document.getElementById(id);
+const PAUSE = 180; // milliseconds without a key before a text is translated
+const EXAMPLES = {
+  en: ["A man in a blue shirt is standing on a ladder.", "Two dogs play in the snow.", "A little girl is eating an apple."],
+  de: ["Ein Mann in einem blauen Hemd steht auf einer Leiter.", "Zwei Hunde spielen im Schnee."],
+};
+
+const source = element("source");
+const target = element("target");
+const translations = new Translations(render, showTrouble);
+const details = new Details();
+let model = null;
+let typing = 0;
+/** The number of the line that is shown in detail. */
+let current = 0;
+
+/** The lines of the text; spaces around a sentence make no other sentence. */
+function sentences() {
+  return source.value.split("\n").map((line) => line.trim());
+}
+
+function typed() {
+  element("clear").hidden = !source.value;
+  element("examples").hidden = Boolean(source.value) || !element("examples").children.length;
+  clearTimeout(typing);
+  typing = setTimeout(() => translations.want(sentences().filter(Boolean)), PAUSE);
+  followCaret();
+}
+
+function followCaret() {
+  current = source.value.slice(0, source.selectionStart).split("\n").length - 1;
+  render();
+}
+
+/** The line that is shown in detail: the current one, or the nearest above it, or below, that has text. */
+function detailed(lines) {
+  const filled = lines.map((line, at) => (line ? at : -1)).filter((at) => at >= 0);
+  return filled.findLast((at) => at <= current) ?? filled[0] ?? -1;
+}
+
+function render() {
+  const lines = source.value.trim() ? sentences() : [];
+  const several = lines.filter(Boolean).length > 1;
+  const at = detailed(lines);
+  while (target.children.length > lines.length) target.lastChild.remove();
+  while (target.children.length < lines.length) target.append(row(target.children.length));
+  target.classList.toggle("several", several);
+  lines.forEach((line, number) => fill(target.children[number], line, several, number === at));
+  element("copy").disabled = !lines.some((line) => translations.of(line)?.translation);
+  const answer = at < 0 ? undefined : translations.of(lines[at]);
+  if (at < 0 || answer) details.of(answer?.translation ? lines[at] : "");
+  else details.busy(true);
+}
+
+function row(number) {
+  const item = document.createElement("li");
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "number";
+  button.textContent = number + 1;
+  button.setAttribute("aria-label", `Line ${number + 1} in detail`);
+  const text = document.createElement("span");
+  text.dir = "auto";
+  item.append(button, text);
+  item.addEventListener("click", () => {
+    // Whoever selects text of a translation wants to copy it.
+    if (!getSelection().isCollapsed) return;
+    current = number;
+    render();
+  });
+  return item;
+}
+
+/** Shows a line's answer, or while there is none what stood there before, as waiting. */
+function fill(item, line, several, chosen) {
+  const [button, text] = item.children;
+  const answer = line ? translations.of(line) : { translation: "" };
+  button.hidden = !several || !line;
+  button.setAttribute("aria-pressed", String(several && chosen));
+  item.classList.toggle("current", several && chosen);
+  text.classList.toggle("waiting", !answer);
+  text.classList.toggle("refused", Boolean(answer?.error));
+  const shown = answer ? (answer.error ?? answer.translation) : text.textContent || "…";
+  // Only what changes is announced.
+  if (text.textContent !== shown) text.textContent = shown;
+}
+
+function showTrouble(trouble) {
+  element("dot").classList.toggle("away", Boolean(trouble));
+  element("problem").hidden = !trouble;
+  if (!trouble) return;
+  const when = trouble.seconds === undefined ? "" : ` Trying again in ${trouble.seconds} s.`;
+  element("problem-text").textContent = trouble.message + when;
+  element("again").hidden = trouble.seconds === undefined;
+}
+
+async function copy() {
+  const lines = sentences().map((line) => translations.of(line)?.translation ?? "");
+  const text = lines.join("\n").trimEnd();
+  const button = element("copy");
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    // Not a secure origin, or forbidden: select it, and the reader can.
+    getSelection().selectAllChildren(target);
+    button.textContent = "Selected";
+  }
+  setTimeout(() => (button.textContent = "Copy"), 1500);
+}
+
+function replaceText(text) {
+  source.value = text;
+  source.focus();
+  typed();
+}
+
+function languageName(code) {
+  try {
+    return code && new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return "";
+  }
+}
+
+function introduce() {
+  const [from, to] = model.languages.map(languageName);
+  element("source-label").textContent = from || "Text";
+  element("target-label").textContent = to || "Translation";
+  document.title = from && to ? `${from} to ${to}` : "Translation";
+  element("heading").textContent = document.title;
+  if (model.languages[0]) source.lang = model.languages[0];
+  if (model.languages[1]) target.lang = model.languages[1];
+  element("model-name").textContent = `${model.name}, version ${model.version}`;
+  element("model").hidden = false;
+  const buttons = (EXAMPLES[model.languages[0]] || []).map((text) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "quiet";
+    button.textContent = text;
+    button.addEventListener("click", () => replaceText(text));
+    return button;
+  });
+  element("examples").replaceChildren(...buttons);
+  const content = JSON.stringify({ instances: [{ [model.input]: "…" }] });
+  element("curl").textContent = `curl ${new URL(model.path, location.href)}:predict -d '${content}'`;
+}
+
+function use(found) {
+  model = found;
+  showTrouble(null);
+  if (!model.translates) {
+    source.disabled = true;
+    showTrouble({ message: "The model that is served has no signature that takes a text and gives a translation." });
+    return;
+  }
+  introduce();
+  details.use(model);
+  translations.use(model);
+  typed();
+}
+
+/** Asks for the model until there is one: a server that has just started may not have loaded it. */
+async function start(seconds = 1) {
+  clearTimeout(start.timer);
+  try {
+    use(await Model.load());
+  } catch (error) {
+    showTrouble({ message: error.message, seconds });
+    start.timer = setTimeout(() => start(Math.min(2 * seconds, 30)), seconds * 1000);
+  }
+}
+
+/** Takes a newer version, if the server has one. */
+async function refresh() {
+  if (document.hidden || !model) return;
+  const found = await Model.load().catch(() => model);
+  if (found.version !== model.version) use(found);
+}
+
+source.addEventListener("input", typed);
+document.addEventListener("selectionchange", () => document.activeElement === source && followCaret());
+document.addEventListener("visibilitychange", refresh);
+element("clear").addEventListener("click", () => replaceText(""));
+element("copy").addEventListener("click", copy);
+element("again").addEventListener("click", () => (model ? translations.again() : start()));
+start();

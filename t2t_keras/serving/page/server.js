@@ -1,0 +1,124 @@
+// What the page asks the server, in TensorFlow Serving's REST interface.
+
+/** A request that brought no answer; `kind` says what to do about it. */
+export class Failure extends Error {
+  /**
+   * @param {"away" | "busy" | "refused" | "broken"} kind - no server; a server that is full or stopping, so that trying
+   *   again helps; a request that is wrong; an answer that is wrong.
+   * @param {string} message - for the reader of the page.
+   */
+  constructor(kind, message) {
+    super(message);
+    this.kind = kind;
+  }
+
+  /** Whether the same request may succeed later. */
+  get passes() {
+    return this.kind === "away" || this.kind === "busy";
+  }
+}
+
+/** The model that the server serves: its name, its version, and what its signatures take and give. */
+export class Model {
+  /** Asks the server for its model. */
+  static async load() {
+    const about = await ask("server.json");
+    const path = `v1/models/${encodeURIComponent(about.model)}`;
+    const { model_spec: spec, metadata } = await ask(`${path}/metadata`);
+    return new Model(about, path, spec.version, metadata.signature_def.signature_def);
+  }
+
+  constructor(about, path, version, signatures) {
+    this.name = about.model;
+    this.version = version;
+    this.languages = [about.source_language, about.target_language];
+    this.path = path;
+    this.signatures = signatures;
+    this.maxSentences = about.max_sentences || 32;
+    const text = signatures.serving_default || { inputs: {}, outputs: {} };
+    /** The one input that is text, and the output that is its translation; undefined where there is none. */
+    this.input = Object.keys(text.inputs).length === 1 ? firstString(text.inputs) : undefined;
+    this.output = "translation" in text.outputs ? "translation" : firstString(text.outputs);
+  }
+
+  get translates() {
+    return Boolean(this.input && this.output);
+  }
+
+  /** Whether there is a signature that takes a text alone and gives these outputs. */
+  gives(signature, ...outputs) {
+    const found = this.signatures[signature];
+    if (!found || Object.keys(found.inputs).join() !== "text") return false;
+    return outputs.every((name) => name in found.outputs);
+  }
+
+  /** The translations of some sentences, in their order. */
+  async translate(sentences, signal) {
+    const outputs = await this.predict("serving_default", { [this.input]: sentences }, signal);
+    const translations = Array.isArray(outputs) ? outputs : outputs[this.output];
+    if (!Array.isArray(translations) || translations.length !== sentences.length) {
+      throw new Failure("broken", "The model gave other than one translation a sentence.");
+    }
+    return translations;
+  }
+
+  /** The hypotheses of a sentence, best first: [{translation, score}]. */
+  async alternatives(sentence, signal) {
+    const { translations, scores } = await this.predict("nbest", { text: [sentence] }, signal);
+    const found = translations[0].map((translation, index) => ({ translation, score: scores[0][index] }));
+    // A hypothesis that there is not comes as the lowest float32.
+    return found.filter(({ score }) => score > -1e30);
+  }
+
+  /** The pieces of a sentence and of its translation, and weights[target piece][source piece]. */
+  async attention(sentence, signal) {
+    const outputs = await this.predict("align", { text: [sentence] }, signal);
+    const [source, target] = [outputs.source_pieces[0], outputs.target_pieces[0]].map(withoutPadding);
+    const weights = outputs.attention[0].slice(0, target.length).map((row) => row.slice(0, source.length));
+    return { source, target, weights };
+  }
+
+  async predict(signature, inputs, signal) {
+    const body = JSON.stringify({ signature_name: signature, inputs });
+    const answer = await ask(`${this.path}:predict`, { method: "POST", body, signal });
+    if (answer.outputs === undefined) throw new Failure("broken", "The server’s answer has no outputs.");
+    return answer.outputs;
+  }
+}
+
+function firstString(tensors) {
+  return Object.keys(tensors).find((name) => tensors[name].dtype === "DT_STRING");
+}
+
+function withoutPadding(pieces) {
+  const end = pieces.indexOf("");
+  return end < 0 ? pieces : pieces.slice(0, end);
+}
+
+async function ask(path, options = {}) {
+  const headers = options.body ? { "Content-Type": "application/json" } : {};
+  let response, text;
+  try {
+    response = await fetch(path, { ...options, headers });
+    text = await response.text();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failure("away", "The server does not answer.");
+  }
+  let content;
+  try {
+    content = JSON.parse(text);
+  } catch {
+    content = undefined;
+  }
+  if (response.ok && content !== undefined) return content;
+  throw failure(response.status, (content && content.error) || "");
+}
+
+function failure(status, message) {
+  if (status === 429 || status === 503) return new Failure("busy", "The server is busy.");
+  if (status === 502 || status === 504) return new Failure("away", "The server does not answer in time.");
+  if (status === 413) return new Failure("refused", "This is too long for one request.");
+  if (status >= 400 && status < 500) return new Failure("refused", message || `The server refuses this (${status}).`);
+  return new Failure("broken", message || `The server’s answer cannot be read (${status}).`);
+}

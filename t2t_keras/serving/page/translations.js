@@ -1,0 +1,117 @@
+// Which sentences are asked for, and when. Answers are kept by the sentence they are of, so that one that comes late
+// can never stand beside another text.
+
+import { Failure } from "./server.js";
+
+const TOGETHER = 8; // sentences a request: the first of a long text appear before the last
+const AT_ONCE = 2; // requests under way
+const KEPT = 500; // answers
+const LONGEST_WAIT = 30; // seconds between two tries
+
+/** The translations of the sentences that are wanted now, and of earlier ones. */
+export class Translations {
+  /**
+   * @param {() => void} changed - is called whenever there are new answers.
+   * @param {(trouble: {message: string, seconds: number} | null) => void} troubled - is called when the server cannot be
+   *   had, with the time until the next try, and with null once it answers.
+   */
+  constructor(changed, troubled) {
+    this.changed = changed;
+    this.troubled = troubled;
+    this.model = null;
+    this.wanted = [];
+    this.answers = new Map();
+    this.alone = new Set();
+    this.underWay = new Set();
+    this.failures = 0;
+    this.timer = 0;
+  }
+
+  /** Takes another model, of which nothing is known yet. */
+  use(model) {
+    this.model = model;
+    this.answers.clear();
+    this.alone.clear();
+    for (const request of this.underWay) request.controller.abort();
+    this.again();
+  }
+
+  /** {translation} or {error} of a sentence, or undefined while there is neither. */
+  of(sentence) {
+    return this.answers.get(sentence);
+  }
+
+  /** Asks for what is not known yet of these sentences; requests for none of them are given up. */
+  want(sentences) {
+    this.wanted = [...new Set(sentences)];
+    for (const request of this.underWay) {
+      if (!request.sentences.some((sentence) => this.wanted.includes(sentence))) request.controller.abort();
+    }
+    this.pump();
+  }
+
+  /** Tries at once, whatever has failed before. */
+  again() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.pump();
+  }
+
+  pump() {
+    while (this.model && !this.timer && this.underWay.size < AT_ONCE) {
+      const sentences = this.next();
+      if (!sentences.length) return;
+      this.send(sentences);
+    }
+  }
+
+  /** The sentences of the next request: several, but those alone that were refused together with others. */
+  next() {
+    const asked = new Set([...this.underWay].flatMap((request) => request.sentences));
+    const missing = this.wanted.filter((sentence) => !this.answers.has(sentence) && !asked.has(sentence));
+    if (missing.length && this.alone.has(missing[0])) return missing.slice(0, 1);
+    const most = Math.min(TOGETHER, this.model.maxSentences);
+    return missing.filter((sentence) => !this.alone.has(sentence)).slice(0, most);
+  }
+
+  async send(sentences) {
+    const { model } = this;
+    const request = { sentences, controller: new AbortController() };
+    this.underWay.add(request);
+    try {
+      const found = await model.translate(sentences, request.controller.signal);
+      if (model === this.model) sentences.forEach((sentence, at) => this.keep(sentence, { translation: found[at] }));
+      this.failures = 0;
+      this.troubled(null);
+    } catch (error) {
+      this.failed(sentences, error);
+    }
+    this.underWay.delete(request);
+    this.changed();
+    this.pump();
+  }
+
+  failed(sentences, error) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof Failure)) throw error;
+    if (error.passes) this.wait(error.message);
+    else if (sentences.length > 1) sentences.forEach((sentence) => this.alone.add(sentence));
+    else this.keep(sentences[0], { error: error.message });
+  }
+
+  /** Waits before the next try, longer each time. */
+  wait(message) {
+    const seconds = Math.min(2 ** this.failures++, LONGEST_WAIT);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.again(), seconds * 1000);
+    this.troubled({ message, seconds });
+  }
+
+  keep(sentence, answer) {
+    this.answers.set(sentence, answer);
+    for (const old of this.answers.keys()) {
+      if (this.answers.size <= KEPT) return;
+      if (!this.wanted.includes(old)) this.answers.delete(old);
+    }
+  }
+}

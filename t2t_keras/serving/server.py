@@ -1,0 +1,133 @@
+"""Starts and stops the server: the model, its two front ends, and the event loop that both live in."""
+
+import asyncio
+import math
+import socket
+import threading
+import time
+from concurrent.futures import Future
+
+import grpc
+import uvicorn
+
+from t2t_keras.serving.core import Core
+from t2t_keras.serving.grpc_service import add_services
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.rest import rest_app
+
+
+class Server:
+    """A server in threads of its own.
+
+    Args:
+        options: what to serve, and how.
+
+    Attributes:
+        core: the server without its front ends.
+        rest_address: "host:port" of the REST interface, once started.
+        grpc_address: "host:port" of the gRPC interface, once started.
+    """
+
+    def __init__(self, options: ServingOptions) -> None:
+        self._options = options
+        self.core = Core(options)
+        self.rest_address = self.grpc_address = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told_to_stop = asyncio.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Loads the model, then listens; returns once requests are answered.
+
+        Raises:
+            OSError: an address that cannot be listened at.
+        """
+        listener = _listener(self._options.host, self._options.rest_port)
+        self.core.start()
+        started: Future = Future()
+        self._thread = threading.Thread(target=self._run, args=(listener, started), name="front-ends", daemon=True)
+        self._thread.start()
+        try:
+            started.result()
+        except Exception:
+            self._thread.join()
+            listener.close()
+            self.core.close(timeout=0)
+            raise
+
+    def stop(self) -> bool:
+        """Takes no more requests, answers those in flight and ends.
+
+        Returns:
+            Whether all were answered within the options' `grace_seconds`; the others were cut off.
+        """
+        deadline = time.monotonic() + self._options.grace_seconds
+        self._loop.call_soon_threadsafe(self._told_to_stop.set)
+        # The front ends cut off what is left by themselves; a second more is for doing so.
+        self._thread.join(self._options.grace_seconds + 1)
+        return self.core.close(max(deadline - time.monotonic(), 0)) and not self._thread.is_alive()
+
+    def _run(self, listener: socket.socket, started: Future) -> None:
+        try:
+            asyncio.run(self._serve(listener, started))
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    async def _serve(self, listener: socket.socket, started: Future) -> None:
+        """The life of the event loop."""
+        self._loop = asyncio.get_running_loop()
+        grpc_server = await self._started_grpc()
+        rest_server = uvicorn.Server(self._rest_config())
+        serving = asyncio.create_task(rest_server.serve(sockets=[listener]))
+        while not rest_server.started:
+            await asyncio.sleep(0.01)
+        self.rest_address = _address(self._options.host, listener.getsockname()[1])
+        started.set_result(None)
+        await self._told_to_stop.wait()
+        rest_server.should_exit = True
+        await asyncio.gather(serving, grpc_server.stop(self._options.grace_seconds))
+
+    async def _started_grpc(self) -> grpc.aio.Server:
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", self._options.limits.max_body_bytes),
+                ("grpc.max_send_message_length", -1),
+                # Two servers at one port would share its requests without anybody's knowing.
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        add_services(server, self.core)
+        wanted = _address(self._options.host, self._options.grpc_port)
+        try:
+            port = server.add_insecure_port(wanted)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen at {wanted}: {error}") from error
+        await server.start()
+        self.grpc_address = _address(self._options.host, port)
+        return server
+
+    def _rest_config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            rest_app(self.core),
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(self._options.grace_seconds),
+        )
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise OSError(f"cannot listen at {_address(host, port)}: {error.strerror or error}") from error
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,143 @@
+"""One way to call a SavedModel: named arrays in, named arrays out."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.serving.errors import invalid
+from t2t_keras.serving.options import Limits
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Signature:
+    """A signature of a SavedModel.
+
+    Attributes:
+        name: the name that requests call it by.
+        inputs: name -> dtype and shape, all of which a call must be given.
+        outputs: name -> dtype and shape.
+        function: takes the inputs as tensors by name, gives the outputs by name.
+    """
+
+    name: str
+    inputs: dict[str, tf.TensorSpec]
+    outputs: dict[str, tf.TensorSpec]
+    function: Callable[..., dict[str, tf.Tensor]]
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether calls may be merged along the first dimension, the batch.
+
+        Where another dimension is unknown too, its size would depend on what else is in the batch.
+        """
+        shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
+        return bool(self.inputs) and all(
+            shape.rank and shape[0] is None and shape[1:].is_fully_defined() for shape in shapes
+        )
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Runs the function.
+
+        Args:
+            inputs: name -> array, as `checked` has let them pass.
+
+        Returns:
+            Name -> array; strings are bytes in an array of objects.
+
+        Raises:
+            tf.errors.OpError: the graph refused the values.
+        """
+        tensors = {name: tf.constant(array, self.inputs[name].dtype) for name, array in inputs.items()}
+        return {name: tensor.numpy() for name, tensor in self.function(**tensors).items()}
+
+    def check(self, inputs: Arrays, limits: Limits) -> int:
+        """Counts the sentences of a call.
+
+        Args:
+            inputs: name -> array, of the names of `check_names`.
+            limits: what a call may ask for.
+
+        Returns:
+            The first dimension of the inputs; 1 where they have none.
+
+        Raises:
+            ServingError: the inputs are not what the signature takes, or too many.
+        """
+        self.check_names(inputs)
+        for name, array in inputs.items():
+            _check_spec(name, array, self.inputs[name])
+        rows = {name: array.shape[0] for name, array in inputs.items() if array.ndim}
+        if self.mergeable and len(set(rows.values())) > 1:
+            sizes = ", ".join(f"{name!r} has {size}" for name, size in sorted(rows.items()))
+            raise invalid(f"the first dimension of all inputs must be the same: {sizes}")
+        num_rows = max(rows.values(), default=1)
+        if not num_rows:
+            raise invalid("the request is empty: the first dimension of its inputs is 0")
+        if num_rows > limits.max_sentences:
+            raise invalid(f"{num_rows} sentences in a request: the limit is max_sentences={limits.max_sentences}")
+        for name, array in inputs.items():
+            if array.dtype == object:
+                _check_lengths(name, array, limits)
+        return num_rows
+
+    def check_names(self, names: Collection[str]) -> None:
+        """Says which inputs are missing or unknown.
+
+        Args:
+            names: the names of a call's inputs.
+
+        Raises:
+            ServingError: these are not the inputs' names.
+        """
+        unknown, missing = set(names) - set(self.inputs), set(self.inputs) - set(names)
+        if unknown or missing:
+            raise invalid(
+                f"the inputs of {self.name!r} are {_listed(self.inputs)}"
+                + (f"; unknown: {_listed(unknown)}" if unknown else "")
+                + (f"; missing: {_listed(missing)}" if missing else "")
+            )
+
+    def check_outputs(self, names: Sequence[str]) -> None:
+        """Says which of the outputs that were asked for there are not.
+
+        Args:
+            names: what a request wants; none means all.
+
+        Raises:
+            ServingError: an unknown name, or one twice.
+        """
+        unknown = set(names) - set(self.outputs)
+        if unknown:
+            raise invalid(f"the outputs of {self.name!r} are {_listed(self.outputs)}; unknown: {_listed(unknown)}")
+        if len(set(names)) < len(names):
+            raise invalid(f"an output is asked for twice: {', '.join(map(repr, names))}")
+
+
+def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:
+    wanted = np.dtype(object) if spec.dtype == tf.string else np.dtype(spec.dtype.as_numpy_dtype)
+    if array.dtype != wanted:
+        got = "string" if array.dtype == object else array.dtype
+        raise invalid(f"input {name!r} must be of type {spec.dtype.name}, got {got}")
+    if not spec.shape.is_compatible_with(array.shape):
+        raise invalid(f"input {name!r} must have the shape {_shape(spec.shape)}, got {_shape(array.shape)}")
+
+
+def _check_lengths(name: str, array: np.ndarray, limits: Limits) -> None:
+    for row, text in enumerate(array.reshape(-1)):
+        if len(text) > limits.max_sentence_bytes:
+            raise invalid(
+                f"string {row} of {name!r} has {len(text)} bytes: the limit is "
+                f"max_sentence_bytes={limits.max_sentence_bytes}"
+            )
+
+
+def _shape(shape: Iterable[int | None]) -> str:
+    return "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))

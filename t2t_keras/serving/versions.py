@@ -1,0 +1,229 @@
+"""Which versions of a model there are, and which one is served: the latest that can be loaded."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from t2t_keras.serving.errors import Code, ServingError, serving_error
+from t2t_keras.serving.models import Model
+
+_LOG = logging.getLogger(__name__)
+
+# What a directory looks like: changed if any file has another size or time.
+_Look = tuple[tuple[str, int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class VersionStatus:
+    """What is known of a version.
+
+    Attributes:
+        version: its number.
+        state: TensorFlow Serving's: "LOADING", "AVAILABLE", "UNLOADING" or "END".
+        error: why it could not be loaded, or None.
+    """
+
+    version: int
+    state: str
+    error: ServingError | None = None
+
+
+class Versions:
+    """Follows a directory of versions and lends the latest that can be loaded.
+
+    A new version is loaded and warmed up while the old one serves, then takes its place at once;
+    the old one is let go of when the last request that uses it is done. A version that cannot be
+    loaded is tried again when its files change. If the served version's directory goes away, the
+    latest of the others is served; if none is left, the loaded one stays.
+
+    Args:
+        export_dir: the directory of which each subdirectory with a number for a name is a version.
+        name: the model's name, for messages.
+        load: makes a model, warmed up, of a version's directory and number.
+    """
+
+    def __init__(
+        self, export_dir: str | pathlib.Path, name: str, load: Callable[[pathlib.Path, int], Model] | None = None
+    ) -> None:
+        self._export_dir = pathlib.Path(export_dir)
+        self._name = name
+        self._load = load or _loaded
+        self._lock = threading.Lock()
+        self._served: Model | None = None
+        self._uses: dict[Model, int] = {}
+        self._statuses: dict[int, VersionStatus] = {}
+        self._failed: dict[int, _Look] = {}
+        self._complaint = ""
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, poll_seconds: float) -> None:
+        """Looks for versions now, and from now on in the background."""
+        self.poll()
+        self._thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends following the directory."""
+        self._stopped.set()
+        if self._thread:
+            # A version that is being loaded now will not be served; nobody waits for it.
+            self._thread.join(timeout=1)
+
+    @property
+    def served(self) -> int | None:
+        """The version that is served, if any."""
+        model = self._served
+        return model.version if model else None
+
+    @contextlib.contextmanager
+    def lend(self, version: int | None = None) -> Iterator[Model]:
+        """A model that stays loaded within the block, and for as long as `keep` says.
+
+        Args:
+            version: its number; None means the one that is served.
+
+        Raises:
+            ServingError: this version is not served.
+        """
+        with self._lock:
+            model = self._served
+            if not model or version not in (None, model.version):
+                wanted = f"Latest({self._name})" if version is None else f"Specific({self._name}, {version})"
+                raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
+            self._uses[model] += 1
+        try:
+            yield model
+        finally:
+            self.release(model)
+
+    def keep(self, model: Model) -> None:
+        """Keeps a model that was lent beyond the block, until `release`."""
+        with self._lock:
+            self._uses[model] += 1
+
+    def release(self, model: Model) -> None:
+        """Says that a use of a model is over."""
+        with self._lock:
+            self._uses[model] -= 1
+            self._forget_unused(model)
+
+    def statuses(self) -> list[VersionStatus]:
+        """What is known of each version, the latest first."""
+        with self._lock:
+            return sorted(self._statuses.values(), key=lambda status: -status.version)
+
+    def poll(self) -> None:
+        """Looks for versions once, and loads the latest that can be loaded unless it is served."""
+        try:
+            found = _found(self._export_dir)
+        except OSError as error:
+            self._complain(f"{self._export_dir}: {error.strerror}")
+            return
+        self._complain(
+            "" if found else f"{self._export_dir}: no version, that is no directory with a number for a name"
+        )
+        self._forget_gone(found)
+        for version in sorted(found, reverse=True):
+            if version == self.served or self._try(found[version], version):
+                return
+
+    def _follow(self, poll_seconds: float) -> None:
+        while not self._stopped.wait(poll_seconds):
+            try:
+                self.poll()
+            except Exception:
+                # Whatever it is, it must not end the looking.
+                _LOG.exception("looking for versions of %s failed", self._name)
+
+    def _complain(self, message: str) -> None:
+        """Logs what is wrong with the directory as a whole, once."""
+        if message and message != self._complaint:
+            _LOG.warning("%s", message)
+        self._complaint = message
+
+    def _forget_gone(self, found: dict[int, pathlib.Path]) -> None:
+        """Of directories that are no longer there only what is still loaded has a status."""
+        with self._lock:
+            for version in set(self._statuses) - set(found):
+                self._failed.pop(version, None)
+                if self._statuses[version].state == "END":
+                    del self._statuses[version]
+
+    def _try(self, path: pathlib.Path, version: int) -> bool:
+        """Loads a version and serves it; says whether that was possible."""
+        look = _look(path)
+        if self._failed.get(version) == look:
+            return False
+        _LOG.info("loading version %d of %s from %s", version, self._name, path)
+        start = time.monotonic()
+        with self._lock:
+            self._statuses[version] = VersionStatus(version, "LOADING")
+        try:
+            model = self._load(path, version)
+        except Exception as error:
+            self._refuse(version, look, error)
+            return False
+        self._swap(model)
+        self._failed.pop(version, None)
+        _LOG.info("serving version %d of %s, loaded in %.1f s", version, self._name, time.monotonic() - start)
+        return True
+
+    def _refuse(self, version: int, look: _Look, error: Exception) -> None:
+        cause = serving_error(error)
+        message = " ".join(cause.message.split())
+        _LOG.error("version %d of %s cannot be loaded: %s", version, self._name, message)
+        self._failed[version] = look
+        with self._lock:
+            self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
+
+    def _swap(self, model: Model) -> None:
+        """Serves a model from now on; the one before ends when its last request does."""
+        with self._lock:
+            before, self._served = self._served, model
+            self._uses[model] = 0
+            self._statuses[model.version] = VersionStatus(model.version, "AVAILABLE")
+            if before:
+                self._statuses[before.version] = VersionStatus(before.version, "UNLOADING")
+                self._forget_unused(before)
+
+    def _forget_unused(self, model: Model) -> None:
+        """With the lock held: lets go of a model that is neither served nor used."""
+        if model is self._served or self._uses[model]:
+            return
+        del self._uses[model]
+        # A version that came back meanwhile has a status of its own.
+        if self._statuses.get(model.version) == VersionStatus(model.version, "UNLOADING"):
+            self._statuses[model.version] = VersionStatus(model.version, "END")
+        _LOG.info("version %d of %s is unloaded", model.version, self._name)
+
+
+def _loaded(path: pathlib.Path, version: int) -> Model:
+    model = Model(path, version)
+    model.warm_up(path)
+    return model
+
+
+def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:
+    """Version -> directory; what has no number for a name is none."""
+    entries = sorted(entry.path for entry in os.scandir(export_dir) if entry.is_dir() and _is_number(entry.name))
+    return {int(os.path.basename(path)): pathlib.Path(path) for path in entries}
+
+
+def _is_number(name: str) -> bool:
+    # Versions are 64-bit integers in TensorFlow Serving.
+    return name.isascii() and name.isdigit() and int(name) < 1 << 63
+
+
+def _look(path: pathlib.Path) -> _Look:
+    look = []
+    for file in sorted(path.rglob("*")):
+        with contextlib.suppress(OSError):  # gone again
+            stat = file.stat()
+            look.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
+    return tuple(look)

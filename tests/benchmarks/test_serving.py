@@ -1,0 +1,83 @@
+"""The benchmark of the server: what it counts as right, and its load generator, on a small server."""
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "serving"))
+
+import page_model
+
+from benchmarks import serving, serving_faults, serving_process
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+
+
+class InProcess:
+    """What the load generator asks of a server, for one in this process."""
+
+    def __init__(self, server: Server) -> None:
+        self.rest, self.grpc, self.cpu_seconds = server.rest_address, server.grpc_address, 0.0
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    export_dir = page_model.save(tmp_path_factory.mktemp("export"))
+    server = Server(ServingOptions(str(export_dir), name="model", rest_port=0, grpc_port=0, grace_seconds=5))
+    server.start()
+    yield InProcess(server)
+    server.stop()
+
+
+def test_answers_are_the_same_up_to_rounding():
+    answer = {"translation": ["a", "b"], "score": [-1.0, -2.0]}
+    assert serving_process.same(answer, {"score": [-1.00001, -2.0], "translation": ["a", "b"]})
+    assert not serving_process.same(answer, {"translation": ["b", "a"], "score": [-1.0, -2.0]})
+    assert not serving_process.same(answer, {"translation": ["a", "b"], "score": [-1.0, -2.1]})
+    assert not serving_process.same(answer, {"translation": ["a", "b"]})
+    assert not serving_process.same(answer, {"translation": ["a"], "score": [-1.0]})
+
+
+def test_rest_and_grpc_are_asked_alike(served):
+    with serving_process.grpc.insecure_channel(served.grpc) as channel:
+        for signature in ("serving_default", "align"):
+            inputs = {"text": ["one two", "three"]}
+            by_rest = serving_process.ask_rest(served.rest, signature, inputs)
+            assert serving_process.same(by_rest, serving_process.ask_grpc(channel, signature, inputs))
+    assert by_rest["translation"] == ["ONE TWO", "THREE"]
+    with pytest.raises(serving_process.RestError, match="no such word"):
+        serving_process.ask_rest(served.rest, "serving_default", {"text": ["bad"]})
+
+
+@pytest.mark.skipif(not shutil.which("wrk"), reason="needs wrk")
+def test_the_load_generator_counts_right_and_wrong_answers(served, tmp_path):
+    path = tmp_path / "requests.txt"
+    sentences = [f"number {number} 'and' \"quotes\"" for number in range(20)]
+    serving.write_requests(served, sentences, str(path))
+    turn = serving.take_turn(served, 4, 1, str(path))
+    assert turn.right > 20 and (turn.wrong, turn.broken) == (0, 0)
+    assert 0 < turn.p50 <= turn.p95 <= turn.p99 < 1000
+    path.write_text(path.read_text().replace("NUMBER 7 ", "NUMBER 8 "))
+    turn = serving.take_turn(served, 4, 1, str(path))
+    assert turn.wrong > 0 and turn.right > turn.wrong
+
+
+def test_the_table_has_medians_and_the_ratio(capsys):
+    def turns(*rights: int) -> list[serving.Turn]:
+        return [serving.Turn(2.0, right, 0, 0, 5.0, 6.0, 7.0, 0.01) for right in rights]
+
+    serving.print_load({64: {"merged": turns(200, 600, 640), "one by one": turns(100, 200, 999)}})
+    lines = capsys.readouterr().out.splitlines()
+    assert "| 64 | merged | 300 | 5 | 6 | 7 | 0 | 0 | 1 % |" in lines
+    assert lines[-1] == "64 clients: 3.00 times as many sentences with batches as without"
+
+
+def test_mixed_requests_are_compared_with_what_was_answered_alone(served):
+    alone = serving_faults.Alone.__new__(serving_faults.Alone)
+    alone.requests = [("serving_default", {"text": ["one"]}), ("align", {"text": ["two words"]})]
+    alone.answers = [serving_process.ask_rest(served.rest, *request) for request in alone.requests]
+    assert serving_faults.mixed(served, alone, 40) == "40 of 40 as when sent alone"
+    alone.answers.reverse()
+    assert serving_faults.mixed(served, alone, 40) == "0 of 40 as when sent alone"

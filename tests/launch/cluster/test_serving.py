@@ -1,0 +1,304 @@
+"""The files for stock TensorFlow Serving: each is read as its reader reads it; the clients ask a real server."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "serving"))
+
+import page_model
+
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+
+ROOT = pathlib.Path(__file__).parents[3]
+SERVING = ROOT / "launch" / "cluster" / "serving"
+NAME = "translation"
+STATUS = f"/v1/models/{NAME}"
+
+# Flags of tensorflow_model_server (tensorflow_serving/model_servers/main.cc) that the manifests rely on, and what for.
+FLAGS = {
+    "port": "gRPC",
+    "rest_api_port": "REST; there is none unless it is given",
+    "rest_api_timeout_in_ms": "a batch of long sentences may take longer than the default of 30 seconds",
+    "model_config_file": "names the model and where its versions are",
+    "enable_batching": "without it every request runs alone",
+    "batching_parameters_file": "the defaults are for models that answer in a millisecond",
+    "monitoring_config_file": "metrics are off unless it is given",
+    "file_system_poll_wait_seconds": "how soon a new version is seen",
+    "tensorflow_intra_op_parallelism": "one thread an operation, ...",
+    "tensorflow_inter_op_parallelism": "... as many at once as there are cores",
+}
+FILES = ("models.config", "batching_parameters.txt", "monitoring.config")
+
+
+def text_proto(name: str, message):
+    return text_format.Parse((SERVING / name).read_text(encoding="utf-8"), message)
+
+
+def message_class(name: str, *fields: tuple[str, str, str]):
+    """A message that tensorflow-serving-api leaves out, from its documented fields: name, type, label."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="test", syntax="proto3")
+    file.dependency.append(wrappers_pb2.DESCRIPTOR.name)
+    message = file.message_type.add(name=name)
+    for number, (field, kind, label) in enumerate(fields, start=1):
+        added = message.field.add(name=field, number=number)
+        added.label = descriptor_pb2.FieldDescriptorProto.Label.Value(f"LABEL_{label.upper()}")
+        if kind.startswith("."):
+            added.type, added.type_name = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE, kind
+        else:
+            added.type = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"test.{name}"))
+
+
+def compose_service() -> dict:
+    (service,) = yaml.safe_load((SERVING / "docker-compose.yml").read_text(encoding="utf-8"))["services"].values()
+    return service
+
+
+def kubernetes() -> dict[str, dict]:
+    text = (SERVING / "kubernetes.yaml").read_text(encoding="utf-8")
+    documents = list(yaml.safe_load_all(text))
+    return {document["kind"]: document for document in documents}
+
+
+def pod() -> dict:
+    return kubernetes()["Deployment"]["spec"]["template"]["spec"]
+
+
+def container() -> dict:
+    (only,) = pod()["containers"]
+    return only
+
+
+def flags(words: list[str]) -> dict[str, str]:
+    return dict(re.fullmatch(r"--(\w+)=(.+)", word).groups() for word in words)
+
+
+def both() -> list[dict[str, str]]:
+    return [flags(compose_service()["command"]), flags(container()["args"])]
+
+
+def test_the_model_configuration_is_one_that_the_server_reads():
+    config = text_proto("models.config", model_server_config_pb2.ModelServerConfig())
+    (model,) = config.model_config_list.config
+    assert (model.name, model.base_path, model.model_platform) == (NAME, f"/models/{NAME}", "tensorflow")
+
+
+def test_the_batching_parameters_are_ones_that_the_server_reads():
+    """Fields and types of BatchingParameters in session_bundle_config.proto, which the package does not have."""
+    number, flag = ".google.protobuf.Int64Value", "bool"
+    parameters = text_proto(
+        "batching_parameters.txt",
+        message_class(
+            "BatchingParameters",
+            ("max_batch_size", number, "optional"),
+            ("batch_timeout_micros", number, "optional"),
+            ("max_enqueued_batches", number, "optional"),
+            ("num_batch_threads", number, "optional"),
+            ("thread_pool_name", ".google.protobuf.StringValue", "optional"),
+            ("allowed_batch_sizes", "int64", "repeated"),
+            ("pad_variable_length_inputs", flag, "optional"),
+        )(),
+    )
+    assert parameters.max_batch_size.value > 1
+    assert 0 < parameters.batch_timeout_micros.value < 50_000
+    assert parameters.max_enqueued_batches.value >= parameters.num_batch_threads.value
+    assert parameters.pad_variable_length_inputs
+    sizes = list(parameters.allowed_batch_sizes)
+    assert not sizes or (sizes == sorted(set(sizes)) and sizes[-1] == parameters.max_batch_size.value)
+    # The clients send no more than this at a time.
+    size = parameters.max_batch_size.value
+    assert f'"${{BATCH:-{size}}}"' in (SERVING / "client.sh").read_text(encoding="utf-8")
+    assert f'"--batch", type=int, default={size}' in (SERVING / "client_grpc.py").read_text(encoding="utf-8")
+    # As many batches at once as there are cores.
+    cores = parameters.num_batch_threads.value
+    assert compose_service()["cpus"] == cores
+    assert {values["cpu"] for values in container()["resources"].values()} == {str(cores)}
+    for found in both():
+        assert found["tensorflow_inter_op_parallelism"] == str(cores)
+
+
+def test_the_parser_of_the_batching_parameters_refuses_what_the_server_would():
+    parameters = message_class("Some", ("max_batch_size", ".google.protobuf.Int64Value", "optional"))
+    with pytest.raises(text_format.ParseError):
+        text_format.Parse("max_batch_sizes { value: 3 }", parameters())
+    with pytest.raises(text_format.ParseError):
+        text_format.Parse("max_batch_size: 3", parameters())
+
+
+def test_metrics_are_on_where_they_are_looked_for():
+    text = (SERVING / "monitoring.config").read_text(encoding="utf-8")
+    inner = re.search(r"^prometheus_config \{\n(.*)^\}$", text, re.MULTILINE | re.DOTALL).group(1)
+    config = message_class("PrometheusConfig", ("enable", "bool", "optional"), ("path", "string", "optional"))
+    parsed = text_format.Parse(inner, config())
+    assert parsed.enable
+    annotations = kubernetes()["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/path"] == parsed.path
+    assert annotations["prometheus.io/port"] == both()[1]["rest_api_port"]
+
+
+def test_the_server_gets_flags_that_it_has_and_the_same_in_both_manifests():
+    for found in both():
+        assert set(found) == set(FLAGS)
+        assert found["enable_batching"] == "true"
+    assert both()[0] == both()[1]
+
+
+def test_the_server_finds_its_configuration_and_its_model():
+    volumes = [volume.rsplit(":", 2) for volume in compose_service()["volumes"]]
+    mounted = {target: source for source, target, mode in volumes if mode == "ro"}
+    for name in FILES:
+        assert mounted.pop(f"/config/{name}") == f"./{name}"
+    assert list(mounted) == [f"/models/{NAME}"]
+    kustomization = yaml.safe_load((SERVING / "kustomization.yaml").read_text(encoding="utf-8"))
+    (generator,) = kustomization["configMapGenerator"]
+    assert sorted(generator["files"]) == sorted(FILES)
+    assert kustomization["resources"] == ["kubernetes.yaml"]
+    mounts = {mount["name"]: mount for mount in container()["volumeMounts"]}
+    sources = {volume["name"]: volume for volume in pod()["volumes"]}
+    assert sources["config"]["configMap"]["name"] == generator["name"] and mounts["config"]["mountPath"] == "/config"
+    claim = kubernetes()["PersistentVolumeClaim"]["metadata"]["name"]
+    assert sources["model"]["persistentVolumeClaim"]["claimName"] == claim
+    assert mounts["model"]["mountPath"] == f"/models/{NAME}" and mounts["model"]["readOnly"]
+    for found in both():
+        for flag, name in zip(
+            ("model_config_file", "batching_parameters_file", "monitoring_config_file"), FILES, strict=True
+        ):
+            assert found[flag] == f"/config/{name}"
+
+
+def test_what_belongs_together_on_kubernetes_has_the_same_name():
+    found = kubernetes()
+    kinds = {"PersistentVolumeClaim", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget"}
+    assert set(found) == kinds
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert found["Deployment"]["spec"]["selector"]["matchLabels"] == labels
+    assert found["Service"]["spec"]["selector"] == labels
+    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", found["Deployment"]["metadata"]["name"])
+    assert "replicas" not in found["Deployment"]["spec"]
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert {str(ports["grpc"]), str(ports["rest"])} == {both()[1]["port"], both()[1]["rest_api_port"]}
+    for port in found["Service"]["spec"]["ports"]:
+        assert port["targetPort"] in ports and port["port"] == ports[port["targetPort"]]
+
+
+def test_readiness_liveness_and_the_health_check_ask_for_the_status_of_the_model():
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container()[probe]["httpGet"] == {"path": STATUS, "port": "rest"}
+    check = compose_service()["healthcheck"]["test"]
+    assert check[:3] == ["CMD", "bash", "-c"]
+    assert f"GET {STATUS} HTTP/1.1" in check[3] and f"/{both()[0]['rest_api_port']} " in check[3]
+    subprocess.run(["bash", "-n", "-c", check[3]], check=True)
+
+
+def test_the_images_are_of_the_tensorflow_that_exports():
+    pinned = re.search(r'"tensorflow>=(\d+\.\d+),', (ROOT / "setup.py").read_text(encoding="utf-8")).group(1)
+    for image in (compose_service()["image"], container()["image"]):
+        assert re.fullmatch(rf"tensorflow/serving:{re.escape(pinned)}\.\d+", image)
+
+
+def test_the_readme_names_every_file():
+    text = (SERVING / "README.md").read_text(encoding="utf-8")
+    for path in SERVING.iterdir():
+        assert path.name in ("README.md", "__pycache__") or f"`{path.name}`" in text, path.name
+
+
+def test_the_shell_client_is_sound():
+    subprocess.run(["bash", "-n", SERVING / "client.sh"], check=True)
+    if shutil.which("shellcheck"):
+        done = subprocess.run(["shellcheck", SERVING / "client.sh"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    export_dir = page_model.save(tmp_path_factory.mktemp("exports"))
+    server = Server(ServingOptions(str(export_dir), name=NAME, rest_port=0, grpc_port=0, grace_seconds=5))
+    server.start()
+    yield server
+    server.stop()
+
+
+# With what JSON and shells treat in their own ways, and a blank line.
+SENTENCES = ["one two", 'a "quoted" word', "a \\ and a $HOME and 100 %s", "", "ein Käse für Øystein 😀", "tab\there"]
+
+
+def shell_client(server: Server, *arguments: str, stdin: str = "", **settings: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "SERVER": server.rest_address, **settings}
+    command = ["bash", str(SERVING / "client.sh"), *arguments]
+    return subprocess.run(command, input=stdin, env=environment, capture_output=True, text=True, encoding="utf-8")
+
+
+def grpc_client(server: Server, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess:
+    command = [sys.executable, str(SERVING / "client_grpc.py"), f"--server={server.grpc_address}", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, encoding="utf-8")
+
+
+def predictions(output: str) -> list[str]:
+    """Of one JSON answer after another."""
+    decoder, found, output = json.JSONDecoder(), [], output.strip()
+    while output:
+        answer, end = decoder.raw_decode(output)
+        found += [prediction["translation"] for prediction in answer["predictions"]]
+        output = output[end:].lstrip()
+    return found
+
+
+needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+
+
+@needs_curl
+def test_the_shell_client_translates_arguments_and_lines(server):
+    expected = [sentence.upper() for sentence in SENTENCES]
+    assert predictions(shell_client(server, *SENTENCES).stdout) == expected
+    done = shell_client(server, stdin="\n".join(SENTENCES) + "\n", BATCH="4")
+    assert predictions(done.stdout) == expected
+    assert done.stdout.count('"predictions"') == 2
+
+
+@needs_curl
+def test_the_shell_client_says_what_failed(server):
+    refused = shell_client(server, "bad")
+    assert refused.returncode != 0 and "no such word" in json.loads(refused.stdout)["error"]
+    assert shell_client(server, "one", MODEL="other").returncode != 0
+    away = shell_client(server, "one", SERVER="127.0.0.1:1")
+    assert away.returncode != 0 and "127.0.0.1" in away.stderr
+
+
+def test_the_grpc_client_translates_lines(server):
+    done = grpc_client(server, "--score", "--batch=4", stdin="".join(f"{sentence}\n" for sentence in SENTENCES))
+    assert done.returncode == 0 and "error:" not in done.stderr
+    rows = [line.rpartition("\t") for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == [sentence.upper() for sentence in SENTENCES]
+    assert [float(row[2]) for row in rows] == [round(-0.1 * len(sentence.encode()), 4) for sentence in SENTENCES]
+
+
+def test_the_grpc_client_says_what_failed(server):
+    done = grpc_client(server, "--model=other", stdin="one\n")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert re.fullmatch(r"error: 127\.0\.0\.1:\d+: NOT_FOUND: .+", done.stderr.splitlines()[-1])
+
+
+def test_the_health_check_tells_a_served_model(server):
+    check = compose_service()["healthcheck"]["test"][3]
+    port = server.rest_address.rpartition(":")[2]
+    healthy = check.replace("/8501 ", f"/{port} ")
+    assert healthy != check
+    assert subprocess.run(["bash", "-c", healthy], capture_output=True, timeout=20).returncode == 0
+    for wrong in (healthy.replace(STATUS, "/v1/models/other"), healthy.replace(f"/{port} ", "/1 ")):
+        assert subprocess.run(["bash", "-c", wrong], capture_output=True, timeout=20).returncode != 0

@@ -1,0 +1,173 @@
+"""The program: what it says, how it stops, and that it finishes what is in flight."""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "serving")]
+
+from drive import run_cases
+
+
+@pytest.fixture(scope="module")
+def export_dir(tmp_path_factory):
+    import toy
+
+    folder = tmp_path_factory.mktemp("serve") / "toy"
+    toy.save(folder, 5)
+    return folder
+
+
+class Program:
+    """The program in a process of its own."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "launch.serve", "--rest_port=0", "--grpc_port=0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        self.line = self.process.stdout.readline()
+        self.rest, self.grpc = re.search(r"REST at (http://\S+), gRPC at (\S+)", self.line).groups()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=30)
+
+    def predict(self, signature, *texts):
+        body = {"signature_name": signature, "inputs": texts}
+        return httpx.post(f"{self.rest}/v1/models/toy:predict", json=body, timeout=40)
+
+    def metric(self, name):
+        lines = httpx.get(f"{self.rest}/monitoring/prometheus/metrics", timeout=20).text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+    def wait_until(self, name, value):
+        end = time.monotonic() + 20
+        while self.metric(name) != value:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def test_sigterm_under_load_answers_what_is_in_flight(export_dir, tmp_path):
+    gate = tmp_path / "open"
+    arguments = [f"--export_dir={export_dir}", "--num_streams=1", "--max_batch_size=2", "--batch_wait_ms=0"]
+    with Program(*arguments) as program, concurrent.futures.ThreadPoolExecutor(12) as pool:
+        assert "serving toy (version 5)" in program.line
+        running = pool.submit(program.predict, "gate", str(gate))
+        program.wait_until("t2t_serving_batch_sentences_count", 1)
+        waiting = [pool.submit(program.predict, "single", f"text {number}") for number in range(10)]
+        program.wait_until("t2t_serving_queue_sentences", 10)
+        program.process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + 20
+        while True:  # until it takes no more
+            assert time.monotonic() < end
+            try:
+                httpx.get(f"{program.rest}/v1/models/toy", timeout=5)
+            except httpx.TransportError:
+                break
+            time.sleep(0.02)
+        assert program.process.poll() is None
+        gate.write_text("")
+        assert running.result(30).status_code == 200
+        answers = [future.result(30) for future in waiting]
+        assert [(answer.status_code, answer.json()) for answer in answers] == [(200, {"outputs": [5]})] * 10
+        out, err = program.process.communicate(timeout=30)
+        assert (program.process.returncode, out) == (0, "stopped\n")
+        assert "Traceback" not in err
+
+
+def test_a_request_without_end_does_not_keep_it_from_stopping(export_dir, tmp_path):
+    arguments = [f"--export_dir={export_dir}", "--grace_seconds=1"]
+    with Program(*arguments) as program, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        cut_off = pool.submit(program.predict, "gate", str(tmp_path / "never"))
+        program.wait_until("t2t_serving_batch_sentences_count", 1)
+        start = time.monotonic()
+        program.process.send_signal(signal.SIGINT)
+        out, _ = program.process.communicate(timeout=30)
+        assert time.monotonic() - start < 8
+        assert (program.process.returncode, out) == (0, "stopped; not all was answered within 1 s\n")
+        assert cut_off.exception(30) or cut_off.result().status_code >= 500
+
+
+def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_path):
+    empty = tmp_path / "other"
+    (empty / "1").mkdir(parents=True)
+    with Program(f"--export_dir={empty}", "--name=toy", "--poll_seconds=0.05") as program:
+        assert "serving toy (no version yet, waiting for one)" in program.line
+        assert program.predict("single", "a").status_code == 404
+        (status,) = httpx.get(f"{program.rest}/v1/models/toy").json()["model_version_status"]
+        assert status["state"] == "END" and "saved_model.pb" in status["status"]["error_message"]
+        os.symlink(export_dir / "5", empty / "5")
+        program.wait_until("t2t_serving_version", 5)
+        assert program.predict("single", "a").json() == {"outputs": [5]}
+        program.process.send_signal(signal.SIGTERM)
+        _, err = program.process.communicate(timeout=30)
+        assert program.process.returncode == 0
+        assert "version 1 of toy cannot be loaded" in err and "serving version 5 of toy" in err
+
+
+@pytest.fixture(scope="module")
+def refusals(export_dir):
+    import socket
+
+    export = f"--export_dir={export_dir}"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cases = {
+            "no_dir": [],
+            "missing": ["--export_dir=/nowhere/mine"],
+            "file": [f"--export_dir={__file__}"],
+            "batch": [export, "--max_batch_size=0"],
+            "wait": [export, "--batch_wait_ms=-1"],
+            "queue": [export, "--max_queue=100"],
+            "port": [export, "--rest_port=70000"],
+            "poll": [export, "--poll_seconds=0"],
+            "streams": [export, "--num_streams=0"],
+            "bytes": [export, "--max_body_bytes=0"],
+            "rest_taken": [export, f"--rest_port={port}", "--grpc_port=0"],
+            "grpc_taken": [export, "--rest_port=0", f"--grpc_port={port}"],
+            "host": [export, "--host=256.1.1.1", "--rest_port=0", "--grpc_port=0"],
+        }
+        done = run_cases("launch.serve", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, done, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_dir", ["--export_dir"]),
+        ("missing", ["/nowhere/mine", "no such directory"]),
+        ("file", ["test_serve.py", "no such directory"]),
+        ("batch", ["max_batch_size", "1", "0"]),
+        ("wait", ["batch_wait_ms", "-1"]),
+        ("queue", ["max_queue", "max_sentences=256", "100"]),
+        ("port", ["rest_port", "70000"]),
+        ("poll", ["poll_seconds", "0"]),
+        ("streams", ["num_streams", "0"]),
+        ("bytes", ["max_body_bytes", "0"]),
+        ("rest_taken", ["cannot listen at 127.0.0.1:"]),
+        ("grpc_taken", ["cannot listen at 127.0.0.1:"]),
+        ("host", ["cannot listen at 256.1.1.1:0"]),
+    ],
+)
+def test_bad_settings_are_one_line(refusals, name, words):
+    status, out, err = refusals[name]
+    lines = [line for line in err.splitlines() if " INFO " not in line]
+    assert (status, out) == (1, "")
+    assert len(lines) == 1 and lines[0].startswith("error: ")
+    assert all(word in lines[0] for word in words), lines

@@ -1,0 +1,44 @@
+"""Two versions of the toy model, written once, and a server of the first."""
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def versions_1_and_2(tmp_path_factory):
+    import toy
+
+    folder = tmp_path_factory.mktemp("versions")
+    for version in (1, 2):
+        toy.save(folder, version, ["good", "better"])
+    return folder
+
+
+@pytest.fixture
+def export_dir(versions_1_and_2, tmp_path):
+    """A directory of its own with version 1."""
+    folder = tmp_path / "toy"
+    shutil.copytree(versions_1_and_2 / "1", folder / "1")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(versions_1_and_2, tmp_path_factory):
+    from t2t_keras.serving.options import Limits, ServingOptions
+    from t2t_keras.serving.server import Server
+
+    folder = tmp_path_factory.mktemp("served") / "toy"
+    shutil.copytree(versions_1_and_2 / "1", folder / "1")
+    limits = Limits(max_body_bytes=20_000, max_sentences=40, max_sentence_bytes=300)
+    options = ServingOptions(
+        str(folder), rest_port=0, grpc_port=0, max_batch_size=8, num_streams=2, max_queue=200, limits=limits
+    )
+    server = Server(options)
+    server.start()
+    yield server
+    assert server.stop()

@@ -1,0 +1,52 @@
+"""A SavedModel with the signatures that the page shows, whose outputs can be told from its inputs at sight."""
+
+import json
+import pathlib
+
+import tensorflow as tf
+
+TEXT = [tf.TensorSpec([None], tf.string, "text")]
+LOWEST = tf.float32.min
+
+
+class Shouting(tf.Module):
+    """Translates into capitals, word by word; refuses sentences with "bad"."""
+
+    @tf.function(input_signature=TEXT)
+    def translate(self, text):
+        bad = tf.reduce_any(tf.strings.regex_full_match(text, ".*bad.*"))
+        with tf.control_dependencies([tf.debugging.Assert(~bad, ["no such word"])]):
+            score = -0.1 * tf.cast(tf.strings.length(text), tf.float32)
+            return {"translation": tf.strings.upper(text, "utf-8"), "score": score}
+
+    @tf.function(input_signature=TEXT)
+    def nbest(self, text):
+        """Two hypotheses, and a third that is missing."""
+        found = [tf.strings.upper(text, "utf-8"), tf.strings.join([tf.strings.upper(text, "utf-8"), " TOO"])]
+        scores = tf.tile([[-0.5, -1.25, LOWEST]], [tf.shape(text)[0], 1])  # --> [batch, 3]
+        return {"translations": tf.stack([*found, tf.zeros_like(text)], axis=1), "scores": scores}
+
+    @tf.function(input_signature=TEXT)
+    def align(self, text):
+        """Word i of n looked at word n - 1 - i with 3/4 and at word 0 with 1/4."""
+        words = tf.strings.split(text).to_tensor("")  # --> [batch, words]
+        pieces = tf.where(words == "", "", tf.strings.join(["▁", words]))
+        count = tf.reduce_sum(tf.cast(words != "", tf.int32), axis=1)
+        opposite = tf.one_hot(count[:, None] - 1 - tf.range(tf.shape(words)[1]), tf.shape(words)[1])
+        attention = 0.75 * opposite + 0.25 * tf.one_hot(tf.zeros_like(words, tf.int32), tf.shape(words)[1])
+        capitals = tf.strings.upper(pieces, "utf-8")
+        shouted = tf.strings.upper(text, "utf-8")
+        return {"translation": shouted, "source_pieces": pieces, "target_pieces": capitals, "attention": attention}
+
+
+def save(export_dir: pathlib.Path, *without: str) -> pathlib.Path:
+    """Writes version 1, but for some signatures."""
+    model = Shouting()
+    signatures = {"serving_default": model.translate, "nbest": model.nbest, "align": model.align}
+    path = pathlib.Path(export_dir) / "1"
+    kept = {name: function for name, function in signatures.items() if name not in without}
+    tf.saved_model.save(model, str(path), signatures=kept)
+    (path / "assets.extra").mkdir()
+    config = {"data": {"source_language": "en", "target_language": "de"}}
+    (path / "assets.extra" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return export_dir

@@ -1,0 +1,256 @@
+"""Batches with functions of known doings: order, merging, failures, a full queue, requests given up."""
+
+import random
+import threading
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from t2t_keras.serving.batcher import Batcher
+from t2t_keras.serving.errors import Code, ServingError
+
+
+class Doubler:
+    """Doubles; notes its batches, waits at a gate, refuses a value."""
+
+    def __init__(self, mergeable=True, bad=None):
+        self.mergeable = mergeable
+        self.bad = bad
+        self.batches = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+
+    def run(self, inputs):
+        rows = inputs["x"].tolist()
+        self.batches.append(rows)
+        self.entered.set()
+        assert self.gate.wait(20)
+        if self.bad in rows:
+            raise ServingError(Code.INVALID_ARGUMENT, f"no {self.bad}")
+        return {"y": inputs["x"] * 2}
+
+
+@pytest.fixture
+def make():
+    batchers = []
+
+    def make(size=4, wait=0.0, streams=1, queue=100, on_batch=lambda rows: None):
+        batchers.append(Batcher(size, wait, streams, queue, on_batch))
+        return batchers[-1]
+
+    yield make
+    for batcher in batchers:
+        assert batcher.close(20)
+
+
+def submit(batcher, function, *rows):
+    return batcher.submit(function, {"x": np.array(rows)}, len(rows))
+
+
+def answer(future):
+    return future.result(20)["y"].tolist()
+
+
+def behind_a_gate(batcher, function):
+    """Occupies the only stream, so that what comes next has to wait."""
+    function.gate.clear()
+    first = submit(batcher, function, 0)
+    assert function.entered.wait(20)
+    return first
+
+
+def test_what_waits_is_merged_in_order_up_to_the_size(make):
+    function, told = Doubler(), []
+    batcher = make(size=4, on_batch=told.append)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, *rows) for rows in [(1, 2), (3,), (4, 5), (6,), (7,)]]
+    assert batcher.waiting == 7
+    function.gate.set()
+    assert [answer(future) for future in [first, *futures]] == [[0], [2, 4], [6], [8, 10], [12], [14]]
+    # (4, 5) does not fit behind the three rows, and nothing overtakes it.
+    assert function.batches == [[0], [1, 2, 3], [4, 5, 6, 7]]
+    assert told == [1, 3, 4] and batcher.waiting == 0
+
+
+def test_a_batch_waits_for_others_but_not_once_it_is_full(make):
+    function = Doubler()
+    batcher = make(size=3, wait=30)
+    start = time.monotonic()
+    futures = [submit(batcher, function, number) for number in range(3)]
+    assert [answer(future) for future in futures] == [[0], [2], [4]]
+    assert time.monotonic() - start < 10
+    assert function.batches == [[0, 1, 2]]
+
+
+def test_a_batch_waits_no_longer_than_it_is_told(make):
+    function = Doubler()
+    batcher = make(size=3, wait=0.05)
+    start = time.monotonic()
+    assert answer(submit(batcher, function, 1)) == [2]
+    assert 0.05 <= time.monotonic() - start < 10
+
+
+def test_what_must_not_be_merged_runs_alone_and_whole(make):
+    function = Doubler(mergeable=False)
+    batcher = make(size=4)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, *rows) for rows in [(1,), (2, 3, 4, 5, 6), (7,)]]
+    function.gate.set()
+    assert [answer(future) for future in [first, *futures]] == [[0], [2], [4, 6, 8, 10, 12], [14]]
+    assert function.batches == [[0], [1], [2, 3, 4, 5, 6], [7]]
+
+
+def test_a_long_request_runs_in_parts(make):
+    function = Doubler()
+    batcher = make(size=4, streams=2)
+    assert answer(submit(batcher, function, *range(10))) == [2 * number for number in range(10)]
+    assert sorted(map(len, function.batches)) == [2, 4, 4]
+
+
+def test_signatures_are_not_mixed(make):
+    functions = [Doubler(), Doubler()]
+    batcher = make(size=4)
+    first = behind_a_gate(batcher, functions[0])
+    futures = [submit(batcher, functions[number % 2], number) for number in range(6)]
+    functions[0].gate.set()
+    assert [answer(future) for future in [first, *futures]] == [[0], [0], [2], [4], [6], [8], [10]]
+    assert [function.batches for function in functions] == [[[0], [0, 2, 4]], [[1, 3, 5]]]
+
+
+def test_one_bad_request_fails_alone(make):
+    function = Doubler(bad=2)
+    batcher = make(size=4)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, number) for number in range(1, 5)]
+    function.gate.set()
+    with pytest.raises(ServingError, match="no 2") as caught:
+        futures[1].result(20)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert [answer(future) for future in [first, futures[0], *futures[2:]]] == [[0], [2], [6], [8]]
+    assert function.batches == [[0], [1, 2, 3, 4], [1], [2], [3], [4]]
+
+
+def test_a_long_request_that_fails_leaves_nothing_waiting(make):
+    function = Doubler(bad=1)
+    batcher = make(size=2)
+    first = behind_a_gate(batcher, function)
+    future = submit(batcher, function, *range(20))
+    function.gate.set()
+    with pytest.raises(ServingError, match="no 1"):
+        future.result(20)
+    assert answer(first) == [0]
+    assert answer(submit(batcher, function, 7)) == [14]
+    assert batcher.waiting == 0 and [18, 19] not in function.batches
+
+
+def test_a_model_that_gives_other_rows_is_not_cut_up(make):
+    class Summing(Doubler):
+        def run(self, inputs):
+            super().run(inputs)
+            return {"y": inputs["x"].sum(keepdims=True)}
+
+    function = Summing()
+    batcher = make(size=4)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, *rows) for rows in [(1, 2), (3,)]]
+    function.gate.set()
+    assert [answer(future) for future in [first, *futures]] == [[0], [3], [3]]
+
+
+def test_an_error_of_any_kind_is_one_for_the_client(make):
+    class Broken(Doubler):
+        def run(self, inputs):
+            raise KeyError("lost")
+
+    with pytest.raises(ServingError, match="KeyError: 'lost'") as caught:
+        submit(make(), Broken(), 1).result(20)
+    assert caught.value.code is Code.INTERNAL
+
+
+def test_a_full_queue_refuses_at_once_and_recovers(make):
+    function = Doubler()
+    batcher = make(size=2, queue=3)
+    first = behind_a_gate(batcher, function)
+    waiting = submit(batcher, function, 1, 2)
+    with pytest.raises(ServingError, match="2 sentences wait and 2 more .* max_queue=3") as caught:
+        submit(batcher, function, 3, 4)
+    assert caught.value.code is Code.RESOURCE_EXHAUSTED
+    fits = submit(batcher, function, 5)
+    function.gate.set()
+    assert [answer(future) for future in (first, waiting, fits)] == [[0], [2, 4], [10]]
+    assert answer(submit(batcher, function, 3, 4)) == [6, 8]
+
+
+def test_what_is_given_up_is_never_run_and_leaves_the_queue(make):
+    function = Doubler()
+    batcher = make(size=2, queue=6)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, 1), submit(batcher, function, *range(10, 14)), submit(batcher, function, 2)]
+    assert batcher.waiting == 6
+    assert futures[1].cancel()
+    assert batcher.waiting == 2
+    function.gate.set()
+    assert [answer(future) for future in (first, futures[0], futures[2])] == [[0], [2], [4]]
+    assert function.batches == [[0], [1, 2]]
+    with pytest.raises(CancelledError):
+        futures[1].result(20)
+
+
+def test_what_is_given_up_while_it_runs_does_no_harm(make):
+    function = Doubler()
+    batcher = make()
+    first = behind_a_gate(batcher, function)
+    assert first.cancel()
+    function.gate.set()
+    assert answer(submit(batcher, function, 1)) == [2]
+
+
+def test_closing_runs_what_waits_and_refuses_what_comes(make):
+    function = Doubler()
+    batcher = make(wait=30)
+    futures = [submit(batcher, function, number) for number in range(3)]
+    assert batcher.close(20)
+    assert [answer(future) for future in futures] == [[0], [2], [4]]
+    with pytest.raises(ServingError, match="stopping") as caught:
+        submit(batcher, function, 1)
+    assert caught.value.code is Code.UNAVAILABLE
+
+
+def test_closing_does_not_wait_for_ever(make):
+    function = Doubler()
+    batcher = make()
+    first = behind_a_gate(batcher, function)
+    waiting = submit(batcher, function, 1)
+    assert not batcher.close(0.05)
+    with pytest.raises(ServingError, match="stopping"):
+        waiting.result(20)
+    function.gate.set()
+    assert answer(first) == [0]
+
+
+def test_many_threads_get_their_own_answers(make):
+    functions = [Doubler(), Doubler(mergeable=False), Doubler(bad=13)]
+    batcher = make(size=8, wait=0.001, streams=3, queue=10_000)
+
+    def client(seed):
+        draw = random.Random(seed)
+        for _ in range(60):
+            rows = [draw.randrange(1000) for _ in range(draw.randint(1, 20))]
+            function = draw.choice(functions)
+            future = submit(batcher, function, *rows)
+            if draw.random() < 0.1:
+                future.cancel()
+            elif function.bad in rows:
+                with pytest.raises(ServingError, match="no 13"):
+                    future.result(20)
+            else:
+                assert answer(future) == [2 * row for row in rows]
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(client, range(16)))
+    assert batcher.waiting == 0
+    assert any(len(batch) == 8 for batch in functions[0].batches)

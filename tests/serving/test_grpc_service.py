@@ -1,0 +1,293 @@
+"""The gRPC interface over a real channel: its answers, its errors, deadlines, and that REST answers alike."""
+
+import json
+import threading
+import time
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import json_format
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    model_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+    regression_pb2,
+)
+
+
+@pytest.fixture(scope="module")
+def channel(server):
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def prediction(channel):
+    return prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+
+@pytest.fixture(scope="module")
+def rest(server):
+    """Calls the REST interface: without a body to GET, with one to POST."""
+    with httpx.Client(timeout=30) as client:
+
+        def call(rest, body=None):
+            where = f"http://{server.rest_address}/v1/models/toy{rest}"
+            return client.get(where) if body is None else client.post(where, content=json.dumps(body))
+
+        yield call
+
+
+def request(signature="", version=None, outputs=(), **inputs):
+    spec = model_pb2.ModelSpec(name="toy", signature_name=signature)
+    if version is not None:
+        spec.version.value = version
+    made = predict_pb2.PredictRequest(model_spec=spec, output_filter=outputs)
+    for name, value in inputs.items():
+        made.inputs[name].CopyFrom(value if isinstance(value, tensor_pb2.TensorProto) else tf.make_tensor_proto(value))
+    return made
+
+
+def arrays(response):
+    return {name: tf.make_ndarray(proto).tolist() for name, proto in response.outputs.items()}
+
+
+def refused(call, *arguments, **settings):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*arguments, timeout=20, **settings)
+    return caught.value.code().name, caught.value.details()
+
+
+def test_predict(prediction):
+    response = prediction.Predict(request(text=["hällo", "本日"]))
+    assert arrays(response)["translation"] == ["OLLÄH".encode(), "日本".encode()]
+    assert list(response.outputs["score"].float_val) == pytest.approx([-0.6, -0.6])
+    assert response.outputs["score"].dtype == types_pb2.DT_FLOAT
+    spec = response.model_spec
+    assert (spec.name, spec.version.value, spec.signature_name) == ("toy", 1, "serving_default")
+
+
+def test_output_filter(prediction):
+    wanted = prediction.Predict(request(outputs=["score"], text=["a"]))
+    assert list(wanted.outputs) == ["score"]
+    code, details = refused(prediction.Predict, request(outputs=["points"], text=["a"]))
+    assert code == "INVALID_ARGUMENT" and "'points'" in details and "'score', 'translation'" in details
+    assert refused(prediction.Predict, request(outputs=["score", "score"], text=["a"]))[0] == "INVALID_ARGUMENT"
+
+
+def test_tensors_of_every_form(prediction):
+    """Values in their own fields, as raw content, and one value for many."""
+    ids = tf.make_tensor_proto([[1, 2, 3], [4, 5, 6]], tf.int32)
+    assert ids.tensor_content
+    alike = tensor_pb2.TensorProto(dtype=types_pb2.DT_INT32, int_val=[3])
+    alike.tensor_shape.dim.add(size=2)
+    answer = arrays(prediction.Predict(request("tokens", ids=ids, length=alike)))
+    assert answer == {"reversed": [[3, 2, 1], [6, 5, 4]], "sum": [6, 15]}
+    kinds = prediction.Predict(request("kinds", number=[0.5], flag=[True], raw=[b"\xff\x00"]))
+    assert arrays(kinds) == {"number": [0.5], "flag": [True], "raw_bytes": [b"\xff\x00"], "int64": [1]}
+
+
+CASES = [
+    ("", {"text": ["hällo", "a", ""]}),
+    ("nbest", {"text": ["ä"] * 30}),
+    ("single", {"text": ["x"]}),
+    ("pieces", {"text": ["abc", "ä"]}),
+    ("total", {"text": ["abc", "ä"]}),
+    ("sample", {"text": ["a", "b"], "seed": [1, -(2**62)]}),
+    ("tokens", {"ids": [[1, 2], [3, 4]], "length": [1, 2]}),
+]
+BAD_CASES = [
+    ("", {}),
+    ("", {"text": []}),
+    ("", {"text": "a"}),
+    ("", {"text": [["a"]]}),
+    ("", {"txt": ["a"]}),
+    ("", {"text": ["a"], "txt": ["a"]}),
+    ("nothing", {"text": ["a"]}),
+    ("picky", {"text": ["bad"]}),
+    ("sample", {"text": ["a", "b"], "seed": [1]}),
+    ("", {"text": ["a"] * 41}),
+    ("", {"text": ["a" * 301]}),
+]
+
+
+def protos(inputs):
+    kinds = {"text": tf.string, "txt": tf.string, "seed": tf.int64, "ids": tf.int32, "length": tf.int32}
+    return {name: tf.make_tensor_proto(value, kinds[name]) for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize(("signature", "inputs"), CASES)
+def test_rest_answers_alike(prediction, rest, signature, inputs):
+    found = prediction.Predict(request(signature, **protos(inputs)))
+    answer = rest(":predict", {"signature_name": signature, "inputs": inputs})
+    outputs = answer.json()["outputs"]
+    if len(found.outputs) == 1:
+        outputs = {next(iter(found.outputs)): outputs}
+    assert set(outputs) == set(found.outputs)
+    for name, proto in found.outputs.items():
+        array = tf.make_ndarray(proto)
+        if proto.dtype == types_pb2.DT_STRING:
+            array = np.vectorize(bytes.decode, otypes=[object])(array)
+        # Floats too: JSON has as many digits as tell them apart.
+        assert np.array_equal(np.array(outputs[name], array.dtype), array)
+
+
+@pytest.mark.parametrize(("signature", "inputs"), BAD_CASES)
+def test_rest_refuses_alike(prediction, rest, signature, inputs):
+    code, details = refused(prediction.Predict, request(signature, **protos(inputs)))
+    answer = rest(":predict", {"signature_name": signature, "inputs": inputs})
+    assert (code, answer.status_code) == ("INVALID_ARGUMENT", 400)
+    # REST does not get as far with values that are deeper than the input: its message is another.
+    assert details == answer.json()["error"] or inputs["text"] == [["a"]]
+
+
+def shaped(dtype, sizes, **values):
+    proto = tensor_pb2.TensorProto(dtype=dtype, **values)
+    for size in sizes:
+        proto.tensor_shape.dim.add(size=size)
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("proto", "words"),
+    [
+        (tf.make_tensor_proto([1]), ["'text'", "string", "DT_INT32"]),
+        (tensor_pb2.TensorProto(), ["'text'", "DT_INVALID"]),
+        (tensor_pb2.TensorProto(dtype=77), ["'text'", "77"]),
+        (shaped(types_pb2.DT_STRING, [1 << 40], string_val=[b"a"]), ["'text'", "shape", str(1 << 40)]),
+        (shaped(types_pb2.DT_STRING, [-1], string_val=[b"a"]), ["'text'", "shape", "-1"]),
+        (shaped(types_pb2.DT_STRING, [1], string_val=[b"a", b"b"]), ["'text'", "valid"]),
+        (shaped(types_pb2.DT_STRING, [1], tensor_content=b"a"), ["'text'"]),
+    ],
+)
+def test_tensors_that_are_none(prediction, proto, words):
+    code, details = refused(prediction.Predict, request(text=proto))
+    assert code == "INVALID_ARGUMENT" and all(word in details for word in words), details
+
+
+def test_what_there_is_not(prediction):
+    other = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="other"))
+    labelled = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="toy", version_label="stable"))
+    for made, code, words in [
+        (other, "NOT_FOUND", "Latest(other)"),
+        (labelled, "NOT_FOUND", "label: stable"),
+        (request(version=7, text=["a"]), "NOT_FOUND", "Specific(toy, 7)"),
+        (predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
+        (predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec()), "INVALID_ARGUMENT", "no name"),
+    ]:
+        found, details = refused(prediction.Predict, made)
+        assert found == code and words in details
+
+
+def test_a_message_that_is_too_large(prediction):
+    code, details = refused(prediction.Predict, request(text=["a" * 10_000_000]))
+    assert code == "RESOURCE_EXHAUSTED" and "20000" in details
+    assert prediction.Predict(request(text=["a"]))
+
+
+def test_what_is_not_served(prediction, channel):
+    models = model_service_pb2_grpc.ModelServiceStub(channel)
+    for call, message in [
+        (prediction.Classify, classification_pb2.ClassificationRequest()),
+        (prediction.Regress, regression_pb2.RegressionRequest()),
+        (prediction.MultiInference, inference_pb2.MultiInferenceRequest()),
+        (models.HandleReloadConfigRequest, model_management_pb2.ReloadConfigRequest()),
+    ]:
+        assert refused(call, message)[0] == "UNIMPLEMENTED"
+
+
+def test_status(channel, rest):
+    models = model_service_pb2_grpc.ModelServiceStub(channel)
+    spec = model_pb2.ModelSpec(name="toy")
+    response = models.GetModelStatus(get_model_status_pb2.GetModelStatusRequest(model_spec=spec))
+    (status,) = response.model_version_status
+    assert (status.version, status.state) == (1, get_model_status_pb2.ModelVersionStatus.AVAILABLE)
+    assert json_format.Parse(rest("").text, get_model_status_pb2.GetModelStatusResponse()) == response
+    spec.version.value = 7
+    answer = refused(models.GetModelStatus, get_model_status_pb2.GetModelStatusRequest(model_spec=spec))
+    assert answer == ("NOT_FOUND", "Could not find version 7 of model toy")
+    assert refused(models.GetModelStatus, get_model_status_pb2.GetModelStatusRequest())[0] == "INVALID_ARGUMENT"
+
+
+def test_metadata(prediction, rest):
+    def about(*fields):
+        spec = model_pb2.ModelSpec(name="toy")
+        return get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=fields)
+
+    response = prediction.GetModelMetadata(about("signature_def"))
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures)
+    assert set(signatures.signature_def["tokens"].inputs) == {"ids", "length"}
+    assert response.model_spec.version.value == 1
+    same = json.dumps(rest("/metadata").json()["metadata"]["signature_def"])
+    assert json_format.Parse(same, get_model_metadata_pb2.SignatureDefMap()) == signatures
+    assert refused(prediction.GetModelMetadata, about())[0] == "INVALID_ARGUMENT"
+    assert refused(prediction.GetModelMetadata, about("weights"))[0] == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancelled"])
+def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, how):
+    def metric(name):
+        text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics").text
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name} "))
+
+    def wait_until(true):
+        end = time.monotonic() + 20
+        while not true():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    gate, batches, waiting = tmp_path / "open", "t2t_serving_batch_sentences_count", "t2t_serving_queue_sentences"
+    before = metric(batches)
+    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=30) for _ in range(2)]
+    wait_until(lambda: metric(batches) == before + 2)
+    given_up = prediction.Predict.future(request(text=["a"] * 3), timeout=1 if how == "deadline" else 30)
+    wait_until(lambda: metric(waiting) == 3)
+    if how == "cancelled":
+        given_up.cancel()
+    wait_until(lambda: metric(waiting) == 0)
+    gate.write_text("")
+    assert all(call.result(30).outputs for call in held)
+    assert metric(batches) == before + 2
+    if how == "deadline":
+        assert given_up.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_a_full_queue(server, prediction, tmp_path):
+    gate = tmp_path / "open"
+    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=30) for _ in range(27)]
+    codes = set()
+    end = time.monotonic() + 20
+    while "RESOURCE_EXHAUSTED" not in codes and time.monotonic() < end:
+        call = prediction.Predict.future(request(text=["a"]), timeout=0.2)
+        codes.add(call.code().name)
+    gate.write_text("")
+    assert all(call.result(30).outputs for call in held)
+    assert codes <= {"RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"} and "RESOURCE_EXHAUSTED" in codes
+
+
+def test_many_calls_at_once_get_their_own_answers(prediction):
+    answers = {}
+
+    def client(number):
+        for round_ in range(10):
+            texts = [f"n{number} r{round_} {index}" for index in range(number % 4 + 1)]
+            found = arrays(prediction.Predict(request(text=texts), timeout=30))["translation"]
+            answers[number, round_] = found == [text.upper()[::-1].encode() for text in texts]
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(answers) == 160 and all(answers.values())

@@ -1,0 +1,384 @@
+"""The page at "/", in a real browser, with a real server behind it."""
+
+import contextlib
+import pathlib
+import shutil
+import sys
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import page_model
+import toy
+
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
+# Nothing but the page and its server: no first run, no updates, no connections of the browser's own.
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# What the page asks is written down in `asked`; `meddle(url, body)`, where a test sets it, may answer instead.
+WATCH = """
+window.asked = [];
+window.meddle = null;
+const real = window.fetch;
+window.fetch = async (url, options = {}) => {
+  const body = options.body ? JSON.parse(options.body) : null;
+  window.asked.push(body);
+  const answer = window.meddle && (await window.meddle(url, body, () => real(url, {...options, signal: undefined})));
+  return answer || real(url, options);
+};
+"""
+
+
+@contextlib.contextmanager
+def running(export_dir: pathlib.Path, rest_port: int = 0):
+    server = Server(ServingOptions(str(export_dir), name="shouting", rest_port=rest_port, grpc_port=0, grace_seconds=5))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def export_dir(tmp_path_factory):
+    return page_model.save(tmp_path_factory.mktemp("shouting"))
+
+
+@pytest.fixture(scope="module")
+def server(export_dir):
+    with running(export_dir) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in [*ARGUMENTS, "--window-size=1200,900", f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    browser.execute_cdp_cmd("Page.enable", {})
+    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+    yield browser
+    browser.quit()
+
+
+class Page:
+    """What a reader does with the page and sees of it."""
+
+    def __init__(self, browser: webdriver.Chrome, address: str) -> None:
+        self.browser = browser
+        browser.get_log("browser")
+        browser.get(f"http://{address}/")
+        self.wait(lambda: self.shown("model-name") or self.shown("problem-text"))
+
+    def wait(self, condition, seconds: float = 20):
+        return WebDriverWait(self.browser, seconds, poll_frequency=0.05).until(lambda _: condition())
+
+    def run(self, script: str, *arguments):
+        return self.browser.execute_script(script, *arguments)
+
+    def meddle(self, body: str) -> None:
+        self.run(f"window.meddle = async (url, body, really) => {{ {body} }}")
+
+    def element(self, name: str):
+        return self.browser.find_element(By.ID, name)
+
+    def shown(self, name: str) -> str:
+        return self.element(name).text
+
+    def type(self, text: str) -> None:
+        self.element("source").send_keys(text)
+
+    def paste(self, text: str) -> None:
+        """All at once, in the place of what was there."""
+        event = "source.dispatchEvent(new Event('input', {bubbles: true}))"
+        self.run(f"const source = document.getElementById('source'); source.value = arguments[0]; {event}", text)
+
+    def lines(self) -> list[str]:
+        """The translations that are not waiting, line by line."""
+        spans = "[...document.querySelectorAll('#target span')]"
+        return self.run(f"return {spans}.map((s) => s.classList.contains('waiting') ? '…' : s.textContent)")
+
+    def shows(self, *lines: str) -> None:
+        self.wait(lambda: self.lines() == list(lines))
+
+    def pieces(self, side: str) -> list:
+        return self.browser.find_elements(By.CSS_SELECTOR, f"#{side}-pieces .piece")
+
+    def shows_pieces(self, *pieces: str) -> None:
+        self.wait(lambda: [piece.text for piece in self.pieces("target")] == list(pieces))
+
+    def weights(self, side: str) -> list[float]:
+        """How strongly each piece of a side is lit."""
+        query = f"[...document.querySelectorAll('#{side}-pieces .piece')]"
+        return self.run(f"return {query}.map((piece) => Number(piece.style.getPropertyValue('--weight')))")
+
+    def point_at(self, element) -> None:
+        ActionChains(self.browser).move_to_element(element).perform()
+
+    def errors(self) -> list[str]:
+        return [entry["message"] for entry in self.browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@pytest.fixture
+def page(browser, server):
+    return Page(browser, server.rest_address)
+
+
+def test_a_text_is_translated_as_it_is_typed(page):
+    page.type("one")
+    page.shows("ONE")
+    page.type(" two")
+    page.shows("ONE TWO")
+    page.shows_pieces("ONE", "TWO")
+    page.wait(lambda: page.element("details").get_attribute("aria-busy") == "false")
+    page.meddle("return body ? new Promise(() => {}) : null")
+    page.type(" three")
+    page.wait(lambda: page.lines() == ["…"] and page.element("details").get_attribute("aria-busy") == "true")
+    page.run("window.meddle = null")
+    page.type(Keys.BACKSPACE * len(" three"))
+    page.shows("ONE TWO")
+    assert page.element("details").get_attribute("aria-busy") == "false"
+    assert page.shown("heading") == "English to German"
+    assert page.shown("model-name") == "shouting, version 1"
+    assert page.element("target").get_attribute("aria-live") == "polite"
+    page.element("clear").click()
+    page.shows()
+    assert not page.element("details").is_displayed()
+    assert page.errors() == []
+
+
+def test_an_example_is_a_text_too(page):
+    page.browser.find_elements(By.CSS_SELECTOR, "#examples button")[1].click()
+    page.shows("TWO DOGS PLAY IN THE SNOW.")
+    assert not page.element("examples").is_displayed()
+
+
+def test_each_line_is_a_sentence_and_only_what_changes_is_asked_for(page):
+    page.paste("one\n\n  two  \none")
+    page.shows("ONE", "", "TWO", "ONE")
+    page.run("window.asked.length = 0")
+    page.type("!")
+    page.shows("ONE", "", "TWO", "ONE!")
+    asked = page.run("return window.asked.filter((body) => body.signature_name === 'serving_default')")
+    assert [body["inputs"]["text"] for body in asked] == [["one!"]]
+
+
+def test_the_alternatives_come_with_their_scores_and_differences(page):
+    page.type("one two")
+    page.wait(lambda: page.shown("alternatives-list"))
+    rows = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list li")
+    assert [row.text.splitlines() for row in rows] == [["ONE TWO", "−0.50"], ["ONE TWO TOO", "−1.25"]]
+    marks = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list mark")
+    assert [mark.text for mark in marks] == ["TOO"]
+
+
+def test_a_piece_that_is_pointed_at_lights_what_it_goes_with(page):
+    page.type("a b c")
+    page.shows_pieces("A", "B", "C")
+    assert [piece.text for piece in page.pieces("source")] == ["a", "b", "c"]
+    page.point_at(page.pieces("target")[0])
+    assert page.weights("source") == [0.25, 0, 0.75] and page.weights("target") == [0, 0, 0]
+    assert page.shown("reading") == "A looked at c 75 %, a 25 %"
+    page.point_at(page.pieces("source")[0])
+    assert page.weights("target") == [0.25, 0.25, 1] and page.weights("source") == [0, 0, 0]
+    assert page.shown("reading") == "a was looked at by C 100 %, A 25 %, B 25 %"
+    page.point_at(page.element("heading"))
+    assert page.weights("source") == page.weights("target") == [0, 0, 0] and page.shown("reading") == ""
+
+
+def test_what_is_clicked_stays_lit(page):
+    page.type("a b c")
+    page.shows_pieces("A", "B", "C")
+    page.pieces("target")[0].click()
+    page.element("source").click()
+    page.point_at(page.element("heading"))
+    assert page.weights("source") == [0.25, 0, 0.75]
+
+
+def test_the_heat_map_answers_too(page):
+    page.type("a b c")
+    page.shows_pieces("A", "B", "C")
+    cells = page.browser.find_elements(By.CSS_SELECTOR, "#map tbody td")
+    shades = page.run("return arguments[0].map((cell) => cell.style.getPropertyValue('--weight'))", cells)
+    assert [float(shade) for shade in shades] == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0]
+    page.point_at(cells[4])
+    assert page.shown("reading") == "B looked at b 75 %"
+    page.point_at(page.browser.find_elements(By.CSS_SELECTOR, "#map thead th")[2])
+    assert page.shown("reading") == "c was looked at by A 75 %"
+
+
+def test_the_picture_is_reached_by_the_keyboard(page):
+    page.type("a b c")
+    page.shows_pieces("A", "B", "C")
+    page.run("arguments[0].focus()", page.pieces("target")[0])
+    for key, reading in (
+        (Keys.ARROW_RIGHT, "B looked at b 75 %, a 25 %"),
+        (Keys.END, "C looked at a 100 %"),
+        (Keys.ARROW_UP, "a was looked at by C 100 %, A 25 %, B 25 %"),
+        (Keys.ARROW_DOWN, "C looked at a 100 %"),
+        (Keys.HOME, "A looked at c 75 %, a 25 %"),
+        (Keys.ESCAPE, ""),
+    ):
+        page.browser.switch_to.active_element.send_keys(key)
+        assert page.shown("reading") == reading
+    stops = page.run(
+        "return [...document.querySelectorAll('.pieces')].map((p) => p.querySelectorAll('[tabindex=\"0\"]').length)"
+    )
+    assert stops == [1, 1]
+
+
+def test_the_line_of_the_caret_is_the_one_in_detail(page):
+    page.paste("one\ntwo")
+    page.shows_pieces("TWO")
+    page.element("source").send_keys(Keys.ARROW_UP)
+    page.shows_pieces("ONE")
+    page.browser.find_element(By.CSS_SELECTOR, "[aria-label='Line 2 in detail']").click()
+    page.shows_pieces("TWO")
+
+
+def test_an_answer_that_comes_late_never_stands_beside_another_text(page):
+    page.meddle("""
+      if (!body || !body.inputs.text.includes("first")) return null;
+      const answer = await really();
+      await new Promise((resolve) => setTimeout(resolve, 800));
+      window.late = true;
+      return answer;
+    """)
+    page.paste("first")
+    page.wait(lambda: page.run("return window.asked.some((body) => body && body.inputs.text.includes('first'))"))
+    page.paste("second")
+    page.shows("SECOND")
+    seen = set()
+    page.wait(lambda: seen.add(tuple(page.lines())) or page.run("return window.late"))
+    page.run("return new Promise((resolve) => setTimeout(resolve, 100))")
+    seen.add(tuple(page.lines()))
+    assert seen == {("SECOND",)}
+    page.shows_pieces("SECOND")
+
+
+def test_a_busy_server_is_asked_again(page):
+    page.meddle('return body ? new Response(\'{"error": "full"}\', {status: 503}) : null')
+    page.type("one")
+    page.wait(lambda: page.shown("problem-text").startswith("The server is busy. Trying again in"))
+    assert page.element("problem").get_attribute("role") == "alert"
+    page.run("window.meddle = null")
+    page.shows("ONE")
+    assert not page.element("problem").is_displayed()
+
+
+def test_a_server_that_is_away_is_said_to_be_and_asked_again(browser, export_dir):
+    with running(export_dir) as first:
+        page = Page(browser, first.rest_address)
+        page.type("one")
+        page.shows("ONE")
+    page.type(" two")
+    page.wait(lambda: page.shown("problem-text").startswith("The server does not answer."))
+    assert page.lines() == ["…"]
+    with running(export_dir, rest_port=int(first.rest_address.rpartition(":")[2])):
+        page.element("again").click()
+        page.shows("ONE TWO")
+        assert not page.element("problem").is_displayed()
+
+
+def test_a_sentence_that_is_refused_says_why_and_spares_the_others(page):
+    page.paste("one\nbad\ntwo")
+    page.wait(lambda: "…" not in page.lines() and len(page.lines()) == 3)
+    first, second, third = page.lines()
+    assert (first, third) == ("ONE", "TWO") and "no such word" in second
+    assert [span.text for span in page.browser.find_elements(By.CSS_SELECTOR, "#target .refused")] == [second]
+    page.paste("x" * 5000)
+    page.wait(lambda: page.lines() and "max_sentence_bytes" in page.lines()[0])
+
+
+def test_the_translation_is_copied(page):
+    page.browser.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    page.paste("one\n\ntwo")
+    page.shows("ONE", "", "TWO")
+    page.element("copy").click()
+    page.wait(lambda: page.shown("copy") == "Copied")
+    assert page.run("return navigator.clipboard.readText()") == "ONE\n\nTWO"
+
+
+def test_what_a_model_does_not_have_is_said_and_not_asked_for(browser, tmp_path):
+    with running(page_model.save(tmp_path, "align")) as server:
+        page = Page(browser, server.rest_address)
+        page.type("one")
+        page.wait(lambda: page.shown("alternatives-list"))
+        assert page.shown("attention-none") == "This model does not tell where it looked."
+        assert not page.element("map").is_displayed() and not page.element("ribbons").is_displayed()
+        assert page.run("return window.asked.every((body) => !body || body.signature_name !== 'align')")
+
+
+def test_any_model_that_takes_text_and_gives_text_is_shown(browser, tmp_path):
+    toy.save(tmp_path, 3)
+    with running(tmp_path) as server:
+        page = Page(browser, server.rest_address)
+        page.type("abc")
+        page.shows("CBA")
+        assert page.shown("heading") == "Translation"
+        assert not page.element("details").is_displayed()
+
+
+def test_the_page_fits_a_phone_and_both_schemes(page):
+    page.paste("a rather long sentence of quite a few words that has to be broken\nsecond")
+    page.browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    )
+    backgrounds = []
+    try:
+        page.wait(lambda: page.shown("alternatives-list"))
+        assert page.run("return document.documentElement.scrollWidth") == 360
+        for scheme in ("light", "dark"):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+            backgrounds.append(page.run("return getComputedStyle(document.body).backgroundColor"))
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    brightness = [sum(int(part) for part in color.strip("rgb()").split(",")) for color in backgrounds]
+    assert brightness[0] > 600 > 200 > brightness[1]
+
+
+def test_text_runs_in_its_own_direction(page):
+    page.paste("שלום עולם\nhello")
+    page.shows("שלום עולם", "HELLO")
+    spans = page.browser.find_elements(By.CSS_SELECTOR, "#target span")
+    assert [span.value_of_css_property("direction") for span in spans] == ["rtl", "ltr"]
+    assert page.element("source").value_of_css_property("direction") == "rtl"
+
+
+def test_nothing_comes_from_elsewhere_and_nothing_is_inline(page, server):
+    page.type("one")
+    page.shows_pieces("ONE")
+    urls = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert len(urls) > 5 and all(url.startswith(f"http://{server.rest_address}/") for url in urls)
+    page.run("const s = document.createElement('script'); s.textContent = 'window.inline = 1'; document.body.append(s)")
+    assert page.run("return window.inline") is None
+    (refused,) = page.errors()
+    assert "Content Security Policy" in refused
+    folder = pathlib.Path(sys.modules["t2t_keras.serving.rest"].__file__).parent / "page"
+    for path in folder.iterdir():
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "http:" not in text and "https:" not in text and "//cdn" not in text, path.name

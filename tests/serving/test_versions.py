@@ -1,0 +1,265 @@
+"""Versions that come, go, are half-written or broken; a swap under load."""
+
+import gc
+import logging
+import os
+import pathlib
+import shutil
+import threading
+import time
+import weakref
+
+import httpx
+import pytest
+
+from t2t_keras.serving import versions as module
+from t2t_keras.serving.core import Core
+from t2t_keras.serving.errors import Code, ServingError
+from t2t_keras.serving.models import Model
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+from t2t_keras.serving.versions import Versions
+
+
+class Light:
+    """A stand-in for a model, of which the directory holds a file that says whether it can be loaded."""
+
+    def __init__(self, path, version):
+        if (path / "model").read_text() != "good":
+            raise ValueError("not\n good")
+        self.version = version
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "mine"
+
+
+def write(folder, version, content="good"):
+    path = folder / str(version)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "model").write_text(content)
+
+
+def states(versions):
+    return {status.version: status.state for status in versions.statuses()}
+
+
+def following(folder):
+    folder.mkdir(exist_ok=True)
+    versions = Versions(folder, "mine", Light)
+    versions.poll()
+    return versions
+
+
+def test_the_latest_number_is_served(folder):
+    for version in (3, 20, 100):
+        write(folder, version)
+    for other in ("v200", ".300.tmp", "12a", "²", "-5", str(1 << 63)):
+        write(folder, other)
+    (folder / "400").write_text("no directory")
+    versions = following(folder)
+    assert versions.served == 100 and states(versions) == {100: "AVAILABLE"}
+    write(folder, "0101")
+    versions.poll()
+    assert versions.served == 101 and states(versions) == {101: "AVAILABLE", 100: "END"}
+    assert [status.version for status in versions.statuses()] == [101, 100]
+
+
+def test_waits_for_a_first_version(folder, caplog):
+    versions = following(folder)
+    versions.poll()
+    assert versions.served is None and versions.statuses() == []
+    assert caplog.text.count("no version") == 1
+    with pytest.raises(ServingError, match=r"Latest\(mine\)") as caught, versions.lend():
+        pass
+    assert caught.value.code is Code.NOT_FOUND
+    write(folder, 1)
+    versions.poll()
+    with versions.lend() as model:
+        assert model.version == 1
+
+
+def test_what_cannot_be_loaded_is_reported_and_tried_again_when_it_changes(folder, caplog):
+    write(folder, 1)
+    versions = following(folder)
+    write(folder, 2, "half")
+    versions.poll()
+    versions.poll()
+    assert versions.served == 1 and states(versions) == {1: "AVAILABLE", 2: "END"}
+    (status, _) = versions.statuses()
+    assert (status.error.code, status.error.message) == (Code.INTERNAL, "ValueError: not good")
+    assert caplog.text.count("version 2 of mine cannot be loaded") == 1
+    write(folder, 2, "half-and-more")
+    versions.poll()
+    assert caplog.text.count("cannot be loaded") == 2
+    write(folder, 2)
+    versions.poll()
+    assert versions.served == 2 and states(versions) == {2: "AVAILABLE", 1: "END"}
+
+
+def test_an_older_version_serves_if_the_latest_is_broken_from_the_start(folder):
+    write(folder, 1)
+    write(folder, 2, "bad")
+    (folder / "3").mkdir()
+    assert following(folder).served == 1
+
+
+def test_taking_a_version_away_goes_back(folder):
+    write(folder, 1)
+    write(folder, 2)
+    versions = following(folder)
+    shutil.rmtree(folder / "2")
+    versions.poll()
+    assert versions.served == 1
+    versions.poll()
+    assert states(versions) == {1: "AVAILABLE"}
+    # The last one stays, whatever becomes of its files, and of the directory.
+    shutil.rmtree(folder / "1")
+    versions.poll()
+    shutil.rmtree(folder)
+    versions.poll()
+    assert versions.served == 1 and states(versions) == {1: "AVAILABLE"}
+
+
+def test_a_version_in_use_outlives_its_successor(folder):
+    write(folder, 1)
+    versions = following(folder)
+    with versions.lend() as model:
+        versions.keep(model)
+        write(folder, 2)
+        versions.poll()
+        assert states(versions) == {2: "AVAILABLE", 1: "UNLOADING"}
+        with pytest.raises(ServingError, match=r"Specific\(mine, 1\)"), versions.lend(1):
+            pass
+        with versions.lend(2) as later:
+            assert later.version == 2
+    assert states(versions)[1] == "UNLOADING"
+    versions.release(model)
+    assert states(versions)[1] == "END"
+    gone = weakref.ref(model)
+    del model
+    assert gone() is None
+
+
+def test_a_failing_look_does_not_end_the_looking(folder, monkeypatch, caplog):
+    write(folder, 1)
+    versions = Versions(folder, "mine", Light)
+    versions.start(0.01)
+    failed = threading.Event()
+
+    def fail(path):
+        failed.set()
+        raise RuntimeError("lost")
+
+    try:
+        monkeypatch.setattr(module, "_found", fail)
+        assert failed.wait(20)
+        monkeypatch.undo()
+        write(folder, 2)
+        wait_until(lambda: versions.served == 2)
+    finally:
+        versions.stop()
+    assert "lost" in caplog.text
+
+
+def wait_until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def cut(path: pathlib.Path, size):
+    os.truncate(path, size)
+
+
+BREAK = {
+    "no graph": lambda path: (path / "saved_model.pb").unlink(),
+    "empty graph": lambda path: cut(path / "saved_model.pb", 0),
+    "half a graph": lambda path: cut(path / "saved_model.pb", 2000),
+    "no graph at all": lambda path: (path / "saved_model.pb").write_bytes(os.urandom(2000)),
+    "no variables": lambda path: shutil.rmtree(path / "variables"),
+    "no index": lambda path: (path / "variables" / "variables.index").unlink(),
+    "no data": lambda path: (path / "variables" / "variables.data-00000-of-00001").unlink(),
+    "half the data": lambda path: cut(path / "variables" / "variables.data-00000-of-00001", 2),
+    "damaged data": lambda path: (path / "variables" / "variables.data-00000-of-00001").write_bytes(
+        bytes(byte ^ 255 for byte in (path / "variables" / "variables.data-00000-of-00001").read_bytes())
+    ),
+    "damaged warm-up": lambda path: cut(path / "assets.extra" / "tf_serving_warmup_requests", 40),
+}
+
+
+@pytest.mark.parametrize("how", BREAK)
+def test_a_broken_saved_model_is_never_served(versions_1_and_2, export_dir, how):
+    core = Core(ServingOptions(str(export_dir)))
+    core.versions.poll()
+    shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
+    BREAK[how](export_dir / "2")
+    core.versions.poll()
+    assert core.versions.served == 1
+    response = core.status("toy", 2)
+    (status,) = response.model_version_status
+    assert status.state == 50 and status.status.error_code != 0 and status.status.error_message
+    # Whole again, it is served.
+    shutil.rmtree(export_dir / "2")
+    shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
+    core.versions.poll()
+    assert core.versions.served == 2
+    assert core.close(20)
+
+
+def test_a_version_whose_warm_up_fails_is_not_served(export_dir, tmp_path):
+    import toy
+
+    toy.save(export_dir, 2, ["good", "bad"])
+    core = Core(ServingOptions(str(export_dir)))
+    core.versions.poll()
+    assert core.versions.served == 1
+    (status,) = core.status("toy", 2).model_version_status
+    assert "no such word" in status.status.error_message
+    assert core.close(20)
+
+
+def test_a_model_is_freed(export_dir):
+    model = Model(export_dir / "1", 1)
+    assert model.warm_up(export_dir / "1") == 2
+    gone = weakref.ref(model._loaded.number)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_swap_under_load_drops_nothing(versions_1_and_2, export_dir, caplog):
+    """Every answer is of one version, first of the old, then of the new, and none is missing."""
+    caplog.set_level(logging.INFO, "t2t_keras.serving")
+    options = ServingOptions(str(export_dir), rest_port=0, grpc_port=0, num_streams=2, poll_seconds=0.05)
+    server = Server(options)
+    server.start()
+    done, answers = threading.Event(), [[] for _ in range(8)]
+
+    def client(own):
+        with httpx.Client(timeout=30) as http:
+            while not done.is_set():
+                body = {"signature_name": "single", "inputs": ["a", "b"]}
+                answer = http.post(f"http://{server.rest_address}/v1/models/toy:predict", json=body)
+                own.append((answer.status_code, answer.json().get("outputs")))
+
+    threads = [threading.Thread(target=client, args=(own,)) for own in answers]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: all(len(own) > 10 for own in answers))
+    shutil.copytree(versions_1_and_2 / "2", export_dir / ".2.tmp")
+    (export_dir / ".2.tmp").rename(export_dir / "2")
+    wait_until(lambda: server.core.versions.served == 2)
+    before = [len(own) for own in answers]
+    wait_until(lambda: all(len(own) > size + 10 for own, size in zip(answers, before, strict=True)))
+    done.set()
+    for thread in threads:
+        thread.join(30)
+    assert server.stop()
+    for own in answers:
+        found = [version for _, version in own]
+        assert {status for status, _ in own} == {200}
+        assert found == sorted(found) and found[0] == [1, 1] and found[-1] == [2, 2]
+    assert "version 1 of toy is unloaded" in caplog.text

@@ -1,0 +1,100 @@
+"""A small SavedModel with signatures of every kind that the server must tell apart."""
+
+import pathlib
+
+import tensorflow as tf
+from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
+
+GATE_SECONDS = 20.0
+TEXT = tf.TensorSpec([None], tf.string, "text")
+
+
+class Toy(tf.Module):
+    """Reverses and upper-cases; `number` tells one version from another."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = tf.Variable(number, dtype=tf.int32)
+
+    @tf.function(input_signature=[TEXT])
+    def translate(self, text):
+        translation = tf.strings.reduce_join(
+            tf.reverse(tf.strings.unicode_split(tf.strings.upper(text, "utf-8"), "UTF-8").to_tensor(""), [1]), axis=1
+        )
+        return {"translation": translation, "score": -0.1 * tf.cast(tf.strings.length(text), tf.float32)}
+
+    @tf.function(input_signature=[TEXT])
+    def single(self, text):
+        return {"version": tf.fill(tf.shape(text), self.number)}
+
+    @tf.function(input_signature=[TEXT])
+    def nbest(self, text):
+        return {"translations": tf.stack([text, tf.strings.upper(text)], axis=1)}  # --> [batch, 2]
+
+    @tf.function(input_signature=[TEXT])
+    def picky(self, text):
+        bad = tf.reduce_any(tf.equal(text, "bad"))
+        with tf.control_dependencies([tf.debugging.Assert(~bad, ["no such word"])]):
+            return {"translation": tf.identity(text)}
+
+    @tf.function(input_signature=[TEXT])
+    def gate(self, text):
+        """Waits until there is a file of one of these names, at most some seconds."""
+        end = tf.timestamp() + GATE_SECONDS
+
+        def shut(rounds):
+            del rounds
+            return (tf.size(tf.io.matching_files(text)) == 0) & (tf.timestamp() < end)
+
+        rounds = tf.while_loop(shut, lambda rounds: [rounds + 1], [tf.zeros([], tf.int32)], parallel_iterations=1)[0]
+        return {"rounds": tf.fill(tf.shape(text), rounds)}
+
+    @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.int64, "seed")])
+    def sample(self, text, seed):
+        return {"translation": tf.strings.join([text, tf.strings.as_string(seed)], "#")}
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None], tf.int32, "ids"), tf.TensorSpec([None], tf.int32, "length")]
+    )
+    def tokens(self, ids, length):
+        return {"reversed": tf.reverse_sequence(ids, length, seq_axis=1), "sum": tf.reduce_sum(ids, axis=1)}
+
+    @tf.function(input_signature=[TEXT])
+    def pieces(self, text):
+        """With a second dimension of any size: pieces [batch, length]."""
+        return {"pieces": tf.strings.unicode_split(text, "UTF-8").to_tensor("")}
+
+    @tf.function(input_signature=[TEXT])
+    def total(self, text):
+        """One number for all: no row for a row."""
+        return {"total": tf.reduce_sum(tf.strings.length(text))}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.float32, "number"),
+            tf.TensorSpec([None], tf.bool, "flag"),
+            tf.TensorSpec([None], tf.string, "raw"),
+        ]
+    )
+    def kinds(self, number, flag, raw):
+        return {"number": number, "flag": flag, "raw_bytes": raw, "int64": tf.cast(flag, tf.int64)}
+
+
+def save(export_dir: pathlib.Path, version: int, warm_up: list[str] | None = None) -> pathlib.Path:
+    """Writes a version, with a warm-up request for each of some texts."""
+    path = pathlib.Path(export_dir) / str(version)
+    toy = Toy(version)
+    names = ["single", "nbest", "picky", "gate", "sample", "tokens", "pieces", "total", "kinds"]
+    signatures = {"serving_default": toy.translate, **{name: getattr(toy, name) for name in names}}
+    temporary = path.with_name(f".{version}.tmp")
+    tf.saved_model.save(toy, str(temporary), signatures=signatures)
+    if warm_up:
+        (temporary / "assets.extra").mkdir()
+        with tf.io.TFRecordWriter(str(temporary / "assets.extra" / "tf_serving_warmup_requests")) as writer:
+            for text in warm_up:
+                request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(signature_name="picky"))
+                request.inputs["text"].CopyFrom(tf.make_tensor_proto([text]))
+                log = prediction_log_pb2.PredictLog(request=request)
+                writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())
+    temporary.rename(path)
+    return path
