@@ -1,4 +1,4 @@
-# make quickstart   sets up .venv, then trains and scores a small translation model on real text (about 10 minutes)
+# make quickstart   sets up .venv, then trains, scores, exports and serves a small translation model (about 10 minutes)
 # make test         sets up .venv, then runs the tests
 # PYTHON=python3.12 chooses the interpreter that .venv is made with; it must be 3.11 to 3.13.
 
@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 
 help:
 	@echo "make venv                    the virtual environment in $(VENV), with everything installed"
-	@echo "make quickstart [MINUTES=5]  train on real text, score, translate"
+	@echo "make quickstart [MINUTES=5]  train on real text, score, translate, export, serve"
 	@echo "make test                    the tests"
 	@echo "make slow                    the tests that take minutes"
 	@echo "make lint                    style and common mistakes; make format puts the style right"
@@ -27,7 +27,7 @@ $(INSTALLED): setup.py pyproject.toml
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] <= (3, 13) or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is " + sys.version.split()[0] + ": set PYTHON=")'
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 	else $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; fi
-	$(BIN)/python -m pip install --editable '.[dev]'
+	$(BIN)/python -m pip install --editable '.[dev,serve]'
 	@touch $@
 
 quickstart: $(INSTALLED)

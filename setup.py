@@ -13,6 +13,8 @@ COMMANDS = {
     "t2t-translate": "translate",
     "t2t-score": "score",
     "t2t-average": "average_checkpoints",
+    "t2t-export": "export",
+    "t2t-serve": "serve",
     "t2t-describe": "describe",
     "t2t-quickstart": "quickstart",
 }
@@ -54,7 +56,9 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
-        "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.12"],
+        # Exporting writes TensorFlow Serving's warm-up requests, and launch.serve has its interfaces.
+        "serve": ["tensorflow-serving-api>=2.21,<2.22", "starlette>=0.46", "uvicorn>=0.40", "prometheus-client>=0.20"],
+        "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.12", "httpx>=0.28", "selenium>=4.20"],
         # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],
     },

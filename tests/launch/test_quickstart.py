@@ -65,7 +65,9 @@ def test_scores_with_signatures_and_translates_five_sentences(runs: tuple[Path, 
         assert 0 <= float(line.split()[1]) <= 100
         assert "nrefs:1|" in line and "|version:" in line
     assert "20 sentences, beam 4" in lines
-    own = lines[lines.index("4. Translations of sentences of our own") + 2 : lines.index("What next") - 1]
+    own = lines[
+        lines.index("4. Translations of sentences of our own") + 2 : lines.index("5. The same through a server") - 1
+    ]
     sources, translations = own[::2], own[1::2]
     assert len(sources) == len(translations) == 5
     assert all(line.startswith("  ") and not line.startswith("   ") for line in sources)
@@ -92,6 +94,16 @@ def test_more_minutes_train_on_from_where_it_stopped(runs: tuple[Path, list[str]
     ends = [int(re.search(r"^step (\d+): reached", output, re.MULTILINE)[1]) for output in (first, third)]
     assert 0 < ends[0] < ends[1]
     assert steps(folder) == ends
+
+
+def test_exports_what_it_trained_and_translates_through_a_server(runs: tuple[Path, list[str]]) -> None:
+    folder, outputs = runs
+    for output in outputs:
+        assert re.search(r"POST http://127\.0\.0\.1:\d+/v1/models/quickstart:predict", output)
+        assert "5 of 5 translations are those above" in output
+    said = [re.search(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[1] for output in outputs]
+    assert [path.removeprefix("saved_models/") for path in said] == [f"quickstart/{n}" for n in (1, 1, 2)]
+    assert sorted(path.name for path in (folder / "saved_models/quickstart").iterdir()) == ["1", "2"]
 
 
 def test_says_how_to_go_on_with_these_folders(runs: tuple[Path, list[str]]) -> None:
