@@ -9,10 +9,11 @@ import pytest
 
 from t2t_keras.export.writing import export_translator
 
-HERE = pathlib.Path(__file__).parent
-sys.path.append(str(HERE))
+sys.path.append(str(pathlib.Path(__file__).parent))
 
 import exporting
+
+HERE = pathlib.Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
