@@ -48,13 +48,14 @@ def main(argv: list[str]) -> None:
     if _AVERAGE_LAST.value and decoding_flags.CHECKPOINT.value:
         raise InputError("give either --checkpoint or --average_last, not both")
     run = Run(decoding_flags.MODEL_DIR.value)
+    config = run.config
     paths = _chosen(run)
     translator = decoding_flags.load_translator()
     if _AVERAGE_LAST.value:
         assign_weights(translator.model, checkpoints.average([checkpoints.load(path, True) for path in paths]))
     start = time.monotonic()
     with quiet_tensorflow.without_notices():
-        path = export_translator(translator, run.config, _EXPORT_DIR.value, _WEIGHTS.value, _origin(run, paths))
+        path = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, _origin(run, paths))
     print(_summary(translator, paths, path, time.monotonic() - start))
 
 
@@ -65,7 +66,6 @@ def _chosen(run: Run) -> list[pathlib.Path]:
             raise InputError(f"--average_last: {run.path} is an exported model, it has no checkpoints to average")
         return []
     if not _AVERAGE_LAST.value:
-        run.config  # says what is wrong with the run before anybody looks for its checkpoints
         return [checkpoints.resolve(run.checkpoints_path, decoding_flags.CHECKPOINT.value)]
     steps = checkpoints.steps(run.checkpoints_path)[-_AVERAGE_LAST.value :]
     if len(steps) < _AVERAGE_LAST.value:

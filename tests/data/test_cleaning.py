@@ -1,6 +1,17 @@
+import sys
+
 import pytest
 
-from t2t_keras.data.cleaning import REASONS, Cleaner, HeldOut, comparison_key, is_damaged, length_reason, repair
+from t2t_keras.data.cleaning import (
+    REASONS,
+    Cleaner,
+    HeldOut,
+    comparison_key,
+    is_damaged,
+    length_reason,
+    lowercased,
+    repair,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +91,15 @@ def test_evaluation_pairs_are_repaired_but_never_dropped():
     kept = list(cleaner.for_evaluation(pairs))
     assert kept == [("", ""), ("same", "same"), ("x" * 100_000, "broken\ufffd"), ("a b", "c d"), ("same", "same")]
     assert cleaner.counts == {"read": 5, "kept": 5, "repaired": 2}
+
+
+def test_lowercasing_is_that_of_each_character_by_itself():
+    characters = [chr(code) for code in range(sys.maxunicode + 1)]
+    text = "".join(characters) + "ΟΔΟΣ ΣΑΣ. İI"
+    assert lowercased(text) == "".join(character.lower() for character in text)
+    assert lowercased("ΟΔΟΣ") == "οδοσ", "the word's last letter is no exception, as it is to str.lower"
+    cleaner = Cleaner(lowercase=True)
+    assert list(cleaner.for_evaluation([("ΟΔΟΣ", "A")])) == [("οδοσ", "a")]
 
 
 def test_lowercasing_comes_first():

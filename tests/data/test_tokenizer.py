@@ -5,6 +5,7 @@ import pytest
 from hypothesis import strategies
 
 from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.data.cleaning import lowercased
 from t2t_keras.data.tokenizer import MAX_PIECE_CHARACTERS, Tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
 
@@ -86,8 +87,8 @@ def test_the_same_text_gives_the_same_file(tmp_path, lowercase):
 def test_lowercasing_happens_in_the_model_and_in_the_graph(tmp_path):
     lowered = [sentence.lower() for sentence in some_sentences()]
     tokenizer = train_tokenizer(lowered, 340, tmp_path / "vocab.model", lowercase=True)
-    sentences = [*some_sentences(), "ÄÖÜ ẞ İstanbul ½ DŽ"]
-    assert tokenizer.decode_batch(tokenizer.encode_batch(sentences)) == [text.lower() for text in sentences]
+    sentences = [*some_sentences(), "ÄÖÜ ẞ İstanbul ½ DŽ", "ΟΔΟΣ ΣΑΣ."]
+    assert tokenizer.decode_batch(tokenizer.encode_batch(sentences)) == [lowercased(text) for text in sentences]
     assert tokenizer.graph_tokenizer().tokenize(sentences).to_list() == tokenizer.encode_batch(sentences)
 
 

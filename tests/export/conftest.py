@@ -1,4 +1,4 @@
-"""One exported model for all tests of this folder."""
+"""One exported model for all tests of this folder, written by the program and served by one process."""
 
 import pathlib
 import pickle
@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from t2t_keras.export.writing import export_translator
+sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "launch")]
+
+import drive
+import exporting
 
 HERE = pathlib.Path(__file__).parent
-sys.path.append(str(HERE))
-
-import exporting
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +21,38 @@ def translator():
 
 
 @pytest.fixture(scope="session")
-def version(translator, tmp_path_factory) -> pathlib.Path:
+def folder(tmp_path_factory) -> pathlib.Path:
+    """Where the run is, and what is exported from it."""
+    folder = tmp_path_factory.mktemp("export")
+    exporting.make_run(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def program_results(folder) -> dict[str, tuple[int, str, str]]:
+    """What the program does with several sets of flags, the first of which exports: status, output, errors."""
+    base = [f"--model_dir={folder / 'run'}", f"--export_dir={folder / 'saved_models' / 'tiny'}"]
+    exported = [f"--model_dir={folder / 'saved_models' / 'tiny'}", base[1]]
+    cases = {
+        "average": [*base, "--average_last=2"],
+        "too_many": [*base, "--average_last=3"],
+        "both": [*base, "--average_last=2", "--checkpoint=1"],
+        "no_checkpoint": [*base, "--checkpoint=77"],
+        "ensemble": [*base, f"--ensemble={folder / 'run'}@1"],
+        "no_run": [f"--model_dir={folder / 'nothing'}", base[1]],
+        "beam": [*base, "--beam_size=1000"],
+        "average_of_export": [*exported, "--average_last=2"],
+        "checkpoint_of_export": [*exported, "--checkpoint=1"],
+    }
+    found = drive.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, found, strict=True))
+
+
+@pytest.fixture(scope="session")
+def version(folder, program_results) -> pathlib.Path:
     """The directory of the exported model's only version."""
-    export_dir = tmp_path_factory.mktemp("saved_models") / "tiny"
-    return export_translator(translator, exporting.config_of(translator), export_dir, origin={"checkpoint": "none"})
+    assert program_results["average"][0] == 0, program_results["average"]
+    return folder / "saved_models" / "tiny" / "1"
 
 
 @pytest.fixture(scope="session")
@@ -37,18 +65,23 @@ def op_library() -> str:
 
 
 @pytest.fixture(scope="session")
-def serve(version, op_library, tmp_path_factory):
-    """A function that runs requests, pairs of signature and inputs, in another process."""
+def sources(translator) -> list[tuple[int, ...]]:
+    """The token ids of all lines, or of their first parts; one line is blank."""
+    return [t.source_ids[0] if t.num_parts else () for t in translator.translate(exporting.LINES)]
 
-    def served(requests: list, path: pathlib.Path = version) -> list:
-        folder = tmp_path_factory.mktemp("requests")
-        files = [folder / "requests", folder / "results"]
-        files[0].write_bytes(pickle.dumps(requests))
-        command = [sys.executable, HERE / "serve_v1.py", op_library, path, *files]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
-        results, modules = pickle.loads(files[1].read_bytes())
-        assert modules == [], "the process that serves must not know of these"
-        return results
 
-    return served
+@pytest.fixture(scope="session")
+def served(translator, version, op_library, sources, tmp_path_factory) -> dict:
+    """The outputs of all requests, by their names and those of the outputs, from a process that knows no Keras."""
+    requests = {**exporting.requests(sources), "warmup": exporting.warmup_requests(version)}
+    flat = [request for value in requests.values() for request in (value if isinstance(value, list) else [value])]
+    folder = tmp_path_factory.mktemp("requests")
+    files = [folder / "requests", folder / "results"]
+    files[0].write_bytes(pickle.dumps(flat))
+    command = [sys.executable, HERE / "serve_v1.py", op_library, version, *files]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    flat_results, modules = pickle.loads(files[1].read_bytes())
+    assert modules == [], "the process that serves must not know of these"
+    results = iter(flat_results)
+    return {n: [next(results) for _ in v] if isinstance(v, list) else next(results) for n, v in requests.items()}

@@ -5,14 +5,21 @@ import sys
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "decoding"))
 
+import numpy as np
+import tensorflow as tf
 import tiny
+from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
+from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.model import Transformer
+from t2t_keras.run import Run, weight_names
+from t2t_keras.training import checkpoints
 
 # So small that odd texts are cut into parts, and that a request runs in several batches.
 MAX_LENGTH = 24
+FACTORS = (2.5, 0.875)  # of the weights of two checkpoints
 DECODE = DecodeConfig(beam_size=3, max_length_offset=8, tokens_per_batch=150)
 
 TEXTS = [
@@ -36,22 +43,84 @@ TEXTS = [
 ]
 
 
-def transformer() -> Transformer:
-    """An untrained model that is sure of what it says: its weights are larger than those that training begins with."""
+def translator(config: DecodeConfig = DECODE, **arguments) -> Translator:
+    """Of an untrained model that is sure of what it says: its weights are larger than those that training begins with.
+
+    They are the mean of those of `make_run`.
+    """
     model = Transformer(tiny.transformer().config)
     model.build()
-    model.set_weights([1.7 * weight for weight in tiny.transformer().get_weights()])
-    return model
-
-
-def translator(config: DecodeConfig = DECODE, **arguments) -> Translator:
-    return Translator(tiny.tokenizer(), transformer(), config, max_source_length=MAX_LENGTH, **arguments)
+    model.set_weights([sum(factor * weight for factor in FACTORS) / 2 for weight in tiny.transformer().get_weights()])
+    return Translator(tiny.tokenizer(), model, config, max_source_length=MAX_LENGTH, **arguments)
 
 
 def config_of(translator: Translator) -> Config:
+    """Of its run."""
     data = DataConfig(vocab_size=tiny.tokenizer().vocab_size, max_length=MAX_LENGTH, lowercase=translator.lowercase)
-    return Config(model=translator.model.config, data=data)
+    return Config(model=translator.model.config, data=data, decode=translator.config)
+
+
+def make_run(folder: pathlib.Path) -> pathlib.Path:
+    """A run with two checkpoints."""
+    vocab_path = folder / "vocab.model"
+    vocab_path.write_bytes(tiny.tokenizer().serialized)
+    the_run = Run(folder / "run")
+    the_run.start(config_of(translator()), folder / "data", vocab_path)
+    names, values = weight_names(tiny.transformer()), tiny.transformer().get_weights()
+    for step, factor in enumerate(FACTORS, start=1):
+        weights = {name: factor * value for name, value in zip(names, values, strict=True)}
+        checkpoints.save(the_run.checkpoints_path, step, weights, {}, {})
+    return the_run.path
 
 
 # What a `Translator` is given in place of the bytes.
 LINES = [text.decode("utf-8", "replace") for text in TEXTS]
+TARGETS = [TEXTS[(index * 3 + 1) % 9] for index in range(len(TEXTS))]
+SEEDS = [7, -(2**62) + 3] * len(TEXTS)
+TOO_LONG = b"dog. " * 1200
+
+
+def array(texts: list[bytes]) -> np.ndarray:
+    return np.array(texts, dtype=object)
+
+
+def token_request(sources: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Garbage stands behind the ends: the lengths alone count."""
+    ids = padded(sources)
+    lengths = np.array([len(source) for source in sources], np.int32)
+    return {"source_ids": np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, 9), "source_length": lengths}
+
+
+def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
+    """Requests, or lists of them, by the names that the tests know them by: pairs of a signature and its inputs."""
+    text, seeds = {"text": array(TEXTS)}, np.array(SEEDS[: len(TEXTS)], np.int64)
+    return {
+        "serving_default": ("serving_default", text),
+        "nbest": ("nbest", text),
+        "sample": ("sample", {**text, "seed": seeds}),
+        "score": ("score", {**text, "target": array(TARGETS)}),
+        "tokens": ("tokens", token_request(sources)),
+        "align": ("align", text),
+        "one_by_one": [("serving_default", {"text": array([text])}) for text in TEXTS],
+        "samples_one_by_one": [("sample", {"text": array([t]), "seed": seeds[i : i + 1]}) for i, t in enumerate(TEXTS)],
+        "aligned_one_by_one": [("align", {"text": array([text])}) for text in TEXTS],
+        "nothing": [(name, {"text": array([])}) for name in ("serving_default", "nbest", "align")],
+        "no_pairs": ("score", {"text": array([]), "target": array([])}),
+        "too_long_to_score": ("score", {"text": array([b"A", TOO_LONG]), "target": array([b"B", b"C"])}),
+        "too_long_to_align": ("align", {"text": array([b"A", TOO_LONG])}),
+        "one_more_target": ("score", {"text": array([b"A"]), "target": array([b"B", b"C"])}),
+        "no_such_token": ("tokens", token_request([(5, 10**6, 1)])),
+        "after_errors": ("serving_default", {"text": array(TEXTS[:1])}),
+    }
+
+
+def warmup_requests(version: pathlib.Path) -> list[tuple[str, dict[str, np.ndarray]]]:
+    """What a server runs before it answers."""
+    records = tf.data.TFRecordDataset(str(version / "assets.extra" / "tf_serving_warmup_requests"))
+    found = []
+    for record in records.as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        assert request.model_spec.name == "tiny"
+        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        found.append((request.model_spec.signature_name, inputs))
+    return found

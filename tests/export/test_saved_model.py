@@ -1,5 +1,6 @@
 """What an export consists of: operations, signatures, weights once, assets, warm-up requests, versions."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
-from tensorflow_serving.apis import prediction_log_pb2
 
+from t2t_keras.config import Config
+from t2t_keras.export.weights import Weights
 from t2t_keras.export.writing import export_translator
+from t2t_keras.model import Transformer
+from t2t_keras.run import load_model
 
 SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
 
@@ -80,16 +84,32 @@ def bytes_of_weights(version: pathlib.Path) -> int:
     return sum(path.stat().st_size for path in (version / "variables").iterdir())
 
 
-def test_weights_are_there_once_under_their_names(translator, version):
+def test_weights_are_there_once_and_under_their_names(translator, version):
     reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
     shapes = {key: shape for key, shape in reader.get_variable_to_shape_map().items() if key.startswith("weights/")}
     assert len(shapes) == len(translator.model.trainable_variables)
     assert "weights/decoder.Slayer_1.Sfeed_forward.Sinner_kernel/.ATTRIBUTES/VARIABLE_VALUE" in shapes
     assert sum(int(np.prod(shape)) for shape in shapes.values()) == translator.model.count_params()
-    assert set(reader.get_variable_to_shape_map()) - set(shapes) <= {
-        "_CHECKPOINTABLE_OBJECT_GRAPH",
-        "save_counter/.ATTRIBUTES/VARIABLE_VALUE",
-    }
+    others = {key.partition("/")[0] for key in reader.get_variable_to_shape_map()} - {"weights"}
+    assert others <= {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
+
+
+@pytest.mark.parametrize("storage, bytes_each", [("float32", 4), ("bfloat16", 2)])
+def test_bytes_on_disk_and_back(tmp_path, storage, bytes_each):
+    """Of a model that is large enough for the names of its weights not to count."""
+    config = dataclasses.replace(exporting.tiny.transformer().config, d_model=128, d_ff=256)
+    model = Transformer(config)
+    model.build()
+    module = tf.Module()
+    module.weights = Weights(model, storage).variables
+    tf.saved_model.save(module, str(tmp_path / "1"))
+    assert bytes_of_weights(tmp_path / "1") == pytest.approx(bytes_each * model.count_params(), rel=0.05)
+    extra = tmp_path / "1" / "assets.extra"
+    extra.mkdir()
+    (extra / "config.json").write_text(json.dumps(Config(model=config).to_dict()))
+    loaded, *_ = load_model(tmp_path)
+    for before, after in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(tf.cast(tf.cast(before, storage), tf.float32), after)
 
 
 def test_files_beside_it(translator, version):
@@ -97,20 +117,15 @@ def test_files_beside_it(translator, version):
     assert (version / "assets" / "vocab.model").read_bytes() == translator.tokenizer.serialized
     document = json.loads((version / "assets.extra" / "config.json").read_text())
     assert document["decode"]["beam_size"] == 3
-    assert document["export"] == {"weights": "float32", "excluded": [], "checkpoint": "none"}
+    checkpoints = ["step_00000001", "step_00000002"]
+    assert document["export"] == {"weights": "float32", "excluded": [], "run": "run", "checkpoints": checkpoints}
     assert "data_dir" not in document
 
 
-def test_warm_up_requests_run(serve, version, meta_graph):
-    records = tf.data.TFRecordDataset(str(version / "assets.extra" / "tf_serving_warmup_requests"))
-    requests = []
-    for record in records.as_numpy_iterator():
-        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        assert request.model_spec.name == "tiny"
-        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
-        requests.append((request.model_spec.signature_name, inputs))
+def test_warm_up_requests_run(served, version, meta_graph):
+    requests = exporting.warmup_requests(version)
     assert {name for name, _ in requests} == {n for n in meta_graph.signature_def if not n.startswith("__")}
-    for (name, inputs), outputs in zip(requests, serve(requests), strict=True):
+    for (name, inputs), outputs in zip(requests, served["warmup"], strict=True):
         assert isinstance(outputs, dict), f"{name}: {outputs}"
         (size,) = {len(value) for value in inputs.values()}
         assert {len(value) for value in outputs.values()} == {size}

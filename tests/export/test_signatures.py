@@ -6,62 +6,14 @@ import exporting
 import numpy as np
 import pytest
 import tensorflow as tf
-from exporting import LINES, TEXTS
+from exporting import LINES, SEEDS, TARGETS, TEXTS
 
-from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.pipeline import Pipeline
+from t2t_keras.export.signatures import signatures
+from t2t_keras.export.weights import Weights
 
 LOWEST = np.finfo(np.float32).min
-
-TARGETS = [TEXTS[(index * 3 + 1) % 9] for index in range(len(TEXTS))]
-SEEDS = [7, -(2**62), 2**40 + 7] * 9
-TOO_LONG = b"dog. " * 1200
-
-
-def array(texts: list[bytes]) -> np.ndarray:
-    return np.array(texts, dtype=object)
-
-
-def ids_request(sources: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Garbage stands behind the ends: the lengths alone count."""
-    ids = padded(sources)
-    lengths = np.array([len(source) for source in sources], np.int32)
-    ids = np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, 9)
-    return {"source_ids": ids, "source_length": lengths}
-
-
-@pytest.fixture(scope="module")
-def sources(translator) -> list[tuple[int, ...]]:
-    """Token ids, one of them of a blank line."""
-    return [t.source_ids[0] if t.num_parts else () for t in translator.translate(LINES)]
-
-
-@pytest.fixture(scope="module")
-def served(serve, sources):
-    """The results of all requests that the tests below look at, by name."""
-    seeds = np.array(SEEDS[: len(TEXTS)], np.int64)
-    pairs = {"text": array(TEXTS), "target": array(TARGETS)}
-    requests = {
-        "serving_default": ("serving_default", {"text": array(TEXTS)}),
-        "nbest": ("nbest", {"text": array(TEXTS)}),
-        "sample": ("sample", {"text": array(TEXTS), "seed": seeds}),
-        "score": ("score", pairs),
-        "tokens": ("tokens", ids_request(sources)),
-        "align": ("align", {"text": array(TEXTS)}),
-        "one_by_one": [("serving_default", {"text": array([text])}) for text in TEXTS],
-        "samples_one_by_one": [("sample", {"text": array([t]), "seed": seeds[i : i + 1]}) for i, t in enumerate(TEXTS)],
-        "aligned_one_by_one": [("align", {"text": array([text])}) for text in TEXTS],
-        "nothing": [(name, {"text": array([])}) for name in ("serving_default", "nbest", "align")],
-        "no_pairs": ("score", {"text": array([]), "target": array([])}),
-        "too_long_to_score": ("score", {"text": array([b"A", TOO_LONG]), "target": array([b"B", b"C"])}),
-        "too_long_to_align": ("align", {"text": array([b"A", TOO_LONG])}),
-        "one_more_target": ("score", {"text": array([b"A"]), "target": array([b"B", b"C"])}),
-        "no_such_token": ("tokens", ids_request([(5, 10**6, 1)])),
-        "after_errors": ("serving_default", {"text": array(TEXTS[:1])}),
-    }
-    flat = [request for value in requests.values() for request in (value if isinstance(value, list) else [value])]
-    results = iter(serve(flat))
-    return {n: [next(results) for _ in v] if isinstance(v, list) else next(results) for n, v in requests.items()}
 
 
 def decoded(texts: np.ndarray) -> list:
@@ -95,7 +47,7 @@ def test_nbest(translator, served):
 
 
 def test_samples(translator, served):
-    for seed in SEEDS[:3]:
+    for seed in set(SEEDS):
         config = dataclasses.replace(exporting.DECODE, sampling=True, beam_size=1, seed=seed)
         own = Translator(translator.tokenizer, translator.model, config, max_source_length=exporting.MAX_LENGTH)
         rows = [row for row in range(len(LINES)) if SEEDS[row] == seed]
@@ -162,25 +114,25 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
     assert served["after_errors"]["translation"][0] == served["serving_default"]["translation"][0]
 
 
-SETTINGS = {
-    "greedy": {"beam_size": 1},
-    "sampling": {"sampling": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9, "seed": 3},
-    "groups": {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "length_normalization": "average"},
-    "rules": {"no_repeat_ngram_size": 2, "coverage_penalty": 0.2, "min_length": 3, "patience": 1.0},
-}
+DRAWN = {"sampling": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9, "seed": 3}
+RULED = {"coverage_penalty": 0.2, "no_repeat_ngram_size": 2, "min_length": 3, "patience": 1.0}
+GROUPED = {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "length_normalization": "average"}
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings_of_the_search(name):
+@pytest.mark.parametrize(
+    "settings, arguments, storage",
+    [
+        pytest.param(DRAWN, {"lowercase": True}, "bfloat16", id="samples"),
+        pytest.param({**RULED, **GROUPED}, {"excluded": ["Hunde", "dog"]}, "float32", id="rules"),
+        pytest.param({"beam_size": 1}, {}, "bfloat16", id="greedy", marks=pytest.mark.slow),
+    ],
+)
+def test_settings_of_the_search(settings, arguments, storage):
     """Not written to disk: what is written holds just these functions."""
-    from t2t_keras.export.pipeline import Pipeline
-    from t2t_keras.export.signatures import signatures
-    from t2t_keras.export.weights import Weights
-
-    arguments = {"excluded": ["Hunde", "dog"], "lowercase": True} if name == "rules" else {}
-    own = exporting.translator(dataclasses.replace(exporting.DECODE, **SETTINGS[name]), **arguments)
-    pipeline = Pipeline(own, Weights(own.model), own.tokenizer.graph_tokenizer())
+    own = exporting.translator(dataclasses.replace(exporting.DECODE, **settings), **arguments)
+    pipeline = Pipeline(own, Weights(own.model, storage), own.tokenizer.graph_tokenizer())
     found = signatures(pipeline)["nbest"](tf.constant(TEXTS))
+    own.model.set_weights([tf.cast(tf.cast(w, storage), tf.float32).numpy() for w in own.model.get_weights()])
     expected = own.translate_nbest(LINES, own.config.beam_size)
     assert found["translations"].shape == (len(LINES), own.config.beam_size)
     for row, hypotheses in enumerate(expected):

@@ -1,0 +1,51 @@
+"""The program that exports a run's model, and others with an export in place of a run."""
+
+import drive
+import pytest
+from exporting import LINES, TEXTS, tiny
+
+
+def test_it_exports(program_results, version):
+    status, output, error = program_results["average"]
+    assert (status, error) == (0, "")
+    assert [path.name for path in version.parent.iterdir()] == ["1"]
+    assert "weights of step_00000001, step_00000002: " in output
+    assert "beam 3, length penalty 0.6" in output
+    assert f"{version}: " in output
+
+
+@pytest.mark.parametrize(
+    "case, message",
+    [
+        ("too_many", "--average_last=3: {}/run/checkpoints has only 2 checkpoints"),
+        ("both", "give either --checkpoint or --average_last, not both"),
+        ("no_checkpoint", "no checkpoint '77' in {}/run/checkpoints; steps there: 1, 2; names there: none"),
+        ("ensemble", "--ensemble: an ensemble cannot be exported; average checkpoints of one run instead"),
+        ("no_run", "{}/nothing is not a run's directory: it has no config.json"),
+        ("beam", "decode.beam_size=1000 is more than the vocabulary's 350 entries"),
+        ("average_of_export", "--average_last: {}/saved_models/tiny is an exported model, it has no checkpoints"),
+        ("checkpoint_of_export", "{}/saved_models/tiny is an exported model: it has no checkpoint '1' to choose"),
+    ],
+)
+def test_errors_are_one_line(folder, program_results, case, message):
+    status, output, error = program_results[case]
+    assert (status, output) == (1, "")
+    assert error.startswith(f"error: {message.format(folder)}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_other_programs_take_an_export(translator, folder, version):
+    lines = [
+        line for line, text in zip(LINES, TEXTS, strict=True) if line.encode() == text and len(line.splitlines()) == 1
+    ]
+    (translated,) = drive.run_cases("launch.translate", [([f"--model_dir={version}"], "\n".join(lines).encode())])
+    assert translated[:2] == (0, "".join(f"{t.text}\n" for t in translator.translate(lines)))
+    (folder / "a.en").write_text("\n".join(tiny.SENTENCES))
+    pairs = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.en'}"]
+    cases = [([f"--model_dir={version}", *flags], b"") for flags in (pairs, ["--split=test"])]
+    no_place, no_data = drive.run_cases("launch.evaluate", cases)
+    message = f"error: --model_dir={version} is an exported model, which stays as it is: give --output_dir\n"
+    assert no_place == (1, "", message)
+    assert no_data[0] == 1
+    assert no_data[2].endswith("assets.extra/config.json does not say where the data was\n")
