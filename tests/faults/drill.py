@@ -39,6 +39,7 @@ SETTINGS = {
     "train.keep_checkpoints": 3,
     "train.steps_per_call": 4,
     "train.ema_decay": 0.9,
+    "train.max_minutes": 1000.0,
 }
 
 
