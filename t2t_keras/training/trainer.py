@@ -117,10 +117,12 @@ class Trainer:
         try:
             return self._loop(monitor)
         finally:
-            self.writer.close()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            monitor.close()
+            try:
+                self.writer.close()
+            finally:  # one more Ctrl-C does not wait for that either
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+                monitor.close()
 
     @contextlib.contextmanager
     def _run_locked(self) -> Iterator[None]:
