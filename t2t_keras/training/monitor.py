@@ -53,6 +53,7 @@ class Monitor:
         self._summaries = tf.summary.create_file_writer(str(run.tensorboard_path))
         for record in self._records if self._metrics.is_shorter else []:
             self._write_summaries(record)
+        self._metrics.open()  # last: if killed before, the next life finds again that there is something to drop
         self._bar = None
         if sys.stderr.isatty():
             self._bar = tqdm(

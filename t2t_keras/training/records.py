@@ -1,5 +1,6 @@
 """The file metrics.jsonl: one JSON object a line, each with "step" and "kind"."""
 
+import io
 import json
 import logging
 import math
@@ -16,33 +17,38 @@ class RecordFile:
     """Appends records, whole lines only; on a full disk they wait in memory until there is room.
 
     Args:
-        path: the file; made if missing.
-        last_step: records of steps after it are dropped, and lines that were not finished.
+        path: the file; it need not exist.
+        last_step: `open` drops records of steps after it, and lines that were not finished.
 
     Attributes:
-        kept: the records that were there before and stayed.
-        is_shorter: whether anything was dropped.
-
-    Raises:
-        OSError: the file cannot be written.
+        kept: the records that are there and stay.
+        is_shorter: whether anything is dropped.
     """
 
     def __init__(self, path: Path, last_step: int) -> None:
         self.kept = [record for record in read_metrics(path) if record["step"] <= last_step]
-        lines = "".join(map(_line, self.kept))
-        self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != lines
-        if self.is_shorter:
-            with replacing(path) as file:
-                file.write(lines)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lines = "".join(map(_line, self.kept))
+        self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != self._lines
         self._path = path
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed by close)
         self._waiting: list[bytes] = []
+        self._file: io.FileIO | None = None
+
+    def open(self) -> None:
+        """Drops what is to go, and is ready to append.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self.is_shorter:
+            with replacing(self._path) as file:
+                file.write(self._lines)
+        self._file = io.FileIO(self._path, "ab")
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._file.closed
+        """Whether `close` was called, or `open` never."""
+        return self._file is None or self._file.closed
 
     def append(self, record: Record) -> None:
         """Writes a record, and those that wait; a reader sees them at once."""

@@ -200,7 +200,7 @@ def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: in
         assert status == 128 + MEANS[means][0], death
         assert death.saved == int(stopped[1].replace(",", "")), f"{death}\n{text}"
         assert not death.half_written, death
-    elif means in ("SIGTERM", "SIGINT") and place == "step":
+    elif means in ("SIGTERM", "SIGINT") and place != "start":
         raise AssertionError(f"{death}: did not stop in good order\n{text}")
     return death
 

@@ -31,13 +31,19 @@ def record(step: int) -> dict:
     return {"step": step, "kind": "train", "loss": 0.5 * step}
 
 
+def opened(path, last_step: int) -> RecordFile:
+    file = RecordFile(path, last_step)
+    file.open()
+    return file
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "run" / "metrics.jsonl"
 
 
 def test_lines_wait_for_room(path, caplog):
-    file = RecordFile(path, 0)
+    file = opened(path, 0)
     file.append(record(1))
     line = len(path.read_bytes())
     disk = file._file = FullDisk(file._file, room=line + line // 2)
@@ -56,7 +62,7 @@ def test_lines_wait_for_room(path, caplog):
 
 
 def test_other_errors_are_errors(path):
-    file = RecordFile(path, 0)
+    file = opened(path, 0)
     file._file = FullDisk(file._file, room=0, error=errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         file.append(record(1))
@@ -68,10 +74,12 @@ def test_what_will_happen_again_is_dropped(path):
     path.write_text("".join(json.dumps(record(step)) + "\n" for step in (1, 2, 3)) + '{"step": 4, "ki')
     file = RecordFile(path, 2)
     assert (file.kept, file.is_shorter) == ([record(1), record(2)], True)
+    assert file.is_closed and len(path.read_text()) > 100  # nothing has happened yet
+    file.open()
     file.append(record(3))
     file.close()
     assert file.is_closed
     assert read_metrics(path) == [record(1), record(2), record(3)]
-    again = RecordFile(path, 3)
+    again = opened(path, 3)
     assert (again.kept, again.is_shorter) == ([record(1), record(2), record(3)], False)
     again.close()
