@@ -18,6 +18,9 @@ from t2t_keras.data.writing import is_full, replacing
 from t2t_keras.run import Run
 from t2t_keras.training.records import RecordFile
 
+# What TensorFlow makes of the system's errors: no space or quota left, and a file that may not grow.
+_FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
+
 # Title and logarithmic or not, then the curves of each panel: (kind, number, label).
 _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
     ("loss a token", False, [("train", "loss", "training"), ("valid", "loss", "validation")]),
@@ -48,11 +51,9 @@ class Monitor:
         self._ends_at = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
         self._metrics = RecordFile(run.metrics_path, start_step)
         self._records = list(self._metrics.kept)
-        for events in run.tensorboard_path.glob("events.out.tfevents.*") if self._metrics.is_shorter else []:
-            events.unlink()
-        self._summaries = tf.summary.create_file_writer(str(run.tensorboard_path))
-        for record in self._records if self._metrics.is_shorter else []:
-            self._write_summaries(record)
+        self._summaries: tf.summary.SummaryWriter | None = None
+        self._summaries_are_whole = not self._metrics.is_shorter
+        self._write_summaries()
         self._metrics.open()  # last: if killed before, the next life finds again that there is something to drop
         self._bar = None
         if sys.stderr.isatty():
@@ -153,7 +154,9 @@ class Monitor:
             return
         self.draw_curves()
         self._metrics.close()
-        self._summaries.close()
+        self._write_summaries()
+        if self._summaries is not None:
+            self._summaries.close()
         if self._bar is not None:
             self._bar.close()
 
@@ -165,12 +168,22 @@ class Monitor:
         self._metrics.append(record)
         self._write_summaries(record)
 
-    def _write_summaries(self, record: dict[str, Any]) -> None:
-        with self._summaries.as_default():
-            for name, value in record.items():
-                if name not in ("step", "kind") and value is not None:
-                    tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
-        self._summaries.flush()
+    def _write_summaries(self, *records: dict[str, Any]) -> None:
+        """Writes records as scalars, or all of them anew if the files hold others or end where the disk was full."""
+        try:
+            if not self._summaries_are_whole:
+                for events in self._run.tensorboard_path.glob("events.out.tfevents.*"):
+                    events.unlink()
+                self._summaries, records = None, self._records
+            if self._summaries is None:
+                self._summaries = tf.summary.create_file_writer(str(self._run.tensorboard_path))
+            with self._summaries.as_default():
+                for record in records:
+                    _write_scalars(record)
+            self._summaries.flush()
+            self._summaries_are_whole = True
+        except _FULL_DISK:
+            self._summaries, self._summaries_are_whole = None, False
 
     def _seconds_left(self, steps_per_second: float) -> float:
         by_steps = (self._total_steps - self._last_step) / steps_per_second if steps_per_second else math.inf
@@ -200,6 +213,12 @@ class SilentMonitor:
 
     def close(self) -> None:
         """Does nothing."""
+
+
+def _write_scalars(record: dict[str, Any]) -> None:
+    for name, value in record.items():
+        if name not in ("step", "kind") and value is not None:
+            tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
 
 
 def _draw(records: list[dict[str, Any]], path: Path) -> None:

@@ -31,6 +31,7 @@ class RecordFile:
         self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != self._lines
         self._path = path
         self._waiting: list[bytes] = []
+        self._is_full = False
         self._file: io.FileIO | None = None
 
     def open(self) -> None:
@@ -53,6 +54,19 @@ class RecordFile:
     def append(self, record: Record) -> None:
         """Writes a record, and those that wait; a reader sees them at once."""
         self._waiting.append(_line(record).encode())
+        self._write()
+
+    def sync(self) -> None:
+        """Makes what was appended survive a power cut, as far as there is room for it."""
+        self._write()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Writes what waits, if there is room by now, and closes the file."""
+        self._write()
+        self._file.close()
+
+    def _write(self) -> None:
         size = os.fstat(self._file.fileno()).st_size
         left = b"".join(self._waiting)
         try:
@@ -62,18 +76,12 @@ class RecordFile:
             if not is_full(error):
                 raise
             self._file.truncate(size)  # half a line is worse than none
-            if len(self._waiting) == 1:
+            if not self._is_full:
                 logging.getLogger(__name__).warning("%s: %s; its lines wait in memory", self._path, error.strerror)
+            self._is_full = True
             return
+        self._is_full = False
         self._waiting.clear()
-
-    def sync(self) -> None:
-        """Makes what was appended survive a power cut, as far as there was room for it."""
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
 
 
 def read_metrics(path: str | Path) -> list[Record]:
