@@ -63,8 +63,10 @@ class RecordFile:
 
     def close(self) -> None:
         """Writes what waits, if there is room by now, and closes the file."""
-        self._write()
-        self._file.close()
+        try:
+            self._write()
+        finally:
+            self._file.close()
 
     def _write(self) -> None:
         size = os.fstat(self._file.fileno()).st_size

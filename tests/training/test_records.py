@@ -66,7 +66,9 @@ def test_other_errors_are_errors(path):
     file._file = FullDisk(file._file, room=0, error=errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         file.append(record(1))
-    file.close()
+    with pytest.raises(OSError, match="Input/output error"):
+        file.close()
+    assert file.is_closed
 
 
 def test_what_will_happen_again_is_dropped(path):
