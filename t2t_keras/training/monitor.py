@@ -4,7 +4,6 @@
 and the numbers. The TensorBoard scalars and the picture show the same numbers.
 """
 
-import json
 import math
 import sys
 import time
@@ -15,8 +14,12 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from t2t_keras.data.writing import replacing
+from t2t_keras.data.writing import is_full, replacing
 from t2t_keras.run import Run
+from t2t_keras.training.records import RecordFile
+
+# What TensorFlow makes of the system's errors: no space or quota left, and a file that may not grow.
+_FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
 
 # Title and logarithmic or not, then the curves of each panel: (kind, number, label).
 _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
@@ -46,17 +49,12 @@ class Monitor:
         self._total_steps = total_steps
         self._last_step = start_step
         self._ends_at = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
-        self._records, is_shorter = _records_until(run.metrics_path, start_step)
-        if is_shorter:
-            with replacing(run.metrics_path) as file:
-                file.writelines(_line(record) for record in self._records)
-            for events in run.tensorboard_path.glob("events.out.tfevents.*"):
-                events.unlink()
-        run.metrics_path.parent.mkdir(parents=True, exist_ok=True)
-        self._metrics = open(run.metrics_path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
-        self._summaries = tf.summary.create_file_writer(str(run.tensorboard_path))
-        for record in self._records if is_shorter else []:
-            self._write_summaries(record)
+        self._metrics = RecordFile(run.metrics_path, start_step)
+        self._records = list(self._metrics.kept)
+        self._summaries: tf.summary.SummaryWriter | None = None
+        self._summaries_are_whole = not self._metrics.is_shorter
+        self._write_summaries()
+        self._metrics.open()  # last: if killed before, the next life finds again that there is something to drop
         self._bar = None
         if sys.stderr.isatty():
             self._bar = tqdm(
@@ -139,16 +137,26 @@ class Monitor:
             self._bar.write(text, file=sys.stderr)
 
     def draw_curves(self) -> None:
-        """Writes curves.png from all that is recorded."""
-        _draw(self._records, self._run.curves_path)
+        """Writes curves.png from all that is recorded, if there is room for it."""
+        try:
+            _draw(self._records, self._run.curves_path)
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+    def sync(self) -> None:
+        """Makes the lines so far survive a power cut: they belong to the checkpoint that comes next."""
+        self._metrics.sync()
 
     def close(self) -> None:
         """Draws the curves, closes the records and leaves the bar as it is."""
-        if self._metrics.closed:
+        if self._metrics.is_closed:
             return
         self.draw_curves()
         self._metrics.close()
-        self._summaries.close()
+        self._write_summaries()
+        if self._summaries is not None:
+            self._summaries.close()
         if self._bar is not None:
             self._bar.close()
 
@@ -157,16 +165,25 @@ class Monitor:
         plain = {name: value if isinstance(value, int) else float(value) for name, value in numbers.items()}
         record = {"step": int(step), "kind": kind, **plain}
         self._records.append(record)
-        self._metrics.write(_line(record))
-        self._metrics.flush()
+        self._metrics.append(record)
         self._write_summaries(record)
 
-    def _write_summaries(self, record: dict[str, Any]) -> None:
-        with self._summaries.as_default():
-            for name, value in record.items():
-                if name not in ("step", "kind") and value is not None:
-                    tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
-        self._summaries.flush()
+    def _write_summaries(self, *records: dict[str, Any]) -> None:
+        """Writes records as scalars, or all of them anew if the files hold others or end where the disk was full."""
+        try:
+            if not self._summaries_are_whole:
+                for events in self._run.tensorboard_path.glob("events.out.tfevents.*"):
+                    events.unlink()
+                self._summaries, records = None, self._records
+            if self._summaries is None:
+                self._summaries = tf.summary.create_file_writer(str(self._run.tensorboard_path))
+            with self._summaries.as_default():
+                for record in records:
+                    _write_scalars(record)
+            self._summaries.flush()
+            self._summaries_are_whole = True
+        except _FULL_DISK:
+            self._summaries, self._summaries_are_whole = None, False
 
     def _seconds_left(self, steps_per_second: float) -> float:
         by_steps = (self._total_steps - self._last_step) / steps_per_second if steps_per_second else math.inf
@@ -191,41 +208,17 @@ class SilentMonitor:
     def draw_curves(self) -> None:
         """Does nothing."""
 
+    def sync(self) -> None:
+        """Does nothing."""
+
     def close(self) -> None:
         """Does nothing."""
 
 
-def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl; lines that an interruption left unfinished are passed over.
-
-    Args:
-        path: the file; it need not exist.
-
-    Returns:
-        One dictionary a line, each with "step" and "kind".
-    """
-    path = Path(path)
-    records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(record, dict) and "step" in record and "kind" in record:
-            records.append(record)
-    return records
-
-
-def _records_until(path: Path, step: int) -> tuple[list[dict[str, Any]], bool]:
-    """The records up to a step, and whether the file holds anything besides them."""
-    kept = [record for record in read_metrics(path) if record["step"] <= step]
-    return kept, path.exists() and path.read_text(encoding="utf-8", errors="replace") != "".join(map(_line, kept))
-
-
-def _line(record: dict[str, Any]) -> str:
-    """A record as a line of JSON, which has no NaN and no infinity: they become null."""
-    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-    return json.dumps(finite) + "\n"
+def _write_scalars(record: dict[str, Any]) -> None:
+    for name, value in record.items():
+        if name not in ("step", "kind") and value is not None:
+            tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
 
 
 def _draw(records: list[dict[str, Any]], path: Path) -> None:

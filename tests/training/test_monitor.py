@@ -1,5 +1,6 @@
 """The monitor: each step once in the records, also after a resumption."""
 
+import contextlib
 import io
 import json
 import sys
@@ -8,7 +9,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from t2t_keras.run import Run
-from t2t_keras.training.monitor import Monitor, SilentMonitor, read_metrics
+from t2t_keras.training.monitor import Monitor, SilentMonitor
+from t2t_keras.training.records import RecordFile, read_metrics
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -78,6 +80,22 @@ def test_resuming_drops_what_will_happen_again(tmp_path):
     assert read_metrics(run.metrics_path)[-1]["steps_per_second"] == 2.0
     assert scalar_steps(run, "train/loss") == [10, 20, 30]
     assert scalar_steps(run, "valid/bleu") == [20]
+
+
+def test_killed_while_resuming(tmp_path, monkeypatch):
+    """The scalars are made anew before the lines are dropped, so that the next life does it all again."""
+    run = Run(tmp_path)
+    monitor = Monitor(run, total_steps=100)
+    for step in (10, 20, 30):
+        log(monitor, step)
+    monitor.close()
+    for name in ("open", None):
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) if name else contextlib.nullcontext():
+            if name:
+                patch.setattr(RecordFile, name, lambda self: sys.exit(1))
+            Monitor(run, total_steps=100, start_step=20).close()
+    assert steps_and_kinds(run) == [(10, "train"), (20, "train")]
+    assert scalar_steps(run, "train/loss") == [10, 20]
 
 
 def test_resuming_where_it_stopped_keeps_everything(tmp_path):
