@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help venv quickstart test slow lint format clean
+.PHONY: help venv quickstart test slow faults lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make quickstart [MINUTES=5]  train on real text, score, translate, export, serve"
 	@echo "make test                    the tests"
 	@echo "make slow                    the tests that take minutes"
+	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style and common mistakes; make format puts the style right"
 	@echo "make clean                   removes $(VENV) and what building and testing leave behind"
 
@@ -38,6 +39,9 @@ test: $(INSTALLED)
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
+
+faults: $(INSTALLED)
+	$(BIN)/python -m pytest -m faults tests/faults
 
 lint: $(INSTALLED)
 	$(BIN)/python -m ruff check .

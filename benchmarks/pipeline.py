@@ -15,7 +15,7 @@ from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
 from t2t_keras.run import Run
-from t2t_keras.training.monitor import read_metrics
+from t2t_keras.training.records import read_metrics
 
 _WARM_UP_BATCHES = 10
 

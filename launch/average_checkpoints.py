@@ -3,14 +3,17 @@
 python -m launch.average_checkpoints --model_dir=runs/mine --last=10
 """
 
+import itertools
 import pathlib
+import statistics
+import sys
 
 from absl import flags
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.training import averaging, checkpoints
 
 from . import program
 
@@ -31,15 +34,16 @@ def main(argv: list[str]) -> None:
     config = run.config
     paths = _chosen(run, _CHECKPOINTS.value, _LAST.value)
     for path in paths:
-        _check_same_model(config, path)
+        _check_fits(run, config, path)
     chosen = [checkpoints.load(path, weights_only=True) for path in paths]
+    _warn_of_crowded_steps(run, config, chosen)
     default_name = f"averaged_{len(paths)}_chosen" if _CHECKPOINTS.value else f"averaged_last{_LAST.value}"
     averaged = checkpoints.save_weights(
         run.checkpoints_path,
         _OUTPUT.value or default_name,
         max(checkpoint.step for checkpoint in chosen),
-        checkpoints.average(chosen),
-        {"averaged": [str(path) for path in paths]},
+        averaging.average(chosen),
+        {"averaged": [str(path) for path in paths], "config": config.to_dict()},
     )
     print(f"averaged {len(chosen)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in chosen)}")
     print(averaged)
@@ -60,12 +64,33 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
     return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
 
 
-def _check_same_model(config: Config, path: pathlib.Path) -> None:
-    """Refuses a checkpoint of another run with another model: equal shapes do not make equal models."""
+def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
+    """Refuses a checkpoint of a run with another model or vocabulary: equal shapes do not make equal models."""
     other = Run(path.resolve().parents[1])
-    changed = differences(config, other.config) if other.exists else []
-    if changed := [change for change in changed if change.startswith("model.")]:
+    if not other.exists:
+        return
+    if changed := [change for change in differences(config, other.config) if change.startswith("model.")]:
         raise InputError(f"{path} is of another model than that of --model_dir: {'; '.join(changed)}")
+    if other.vocab_path.read_bytes() != run.vocab_path.read_bytes():
+        raise InputError(f"{path} has another vocabulary than that of --model_dir: {other.vocab_path}")
+
+
+def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Checkpoint]) -> None:
+    """Says where this run's checkpoints lie closer together than it saves them: that place counts more than others."""
+    here = run.checkpoints_path.resolve()
+    steps = sorted(checkpoint.step for checkpoint in chosen if checkpoint.path.resolve().parent == here)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
+    interval, reason = config.train.checkpoint_steps, f"train.checkpoint_steps={config.train.checkpoint_steps}"
+    if config.train.checkpoint_minutes and gaps:
+        # By the clock no two intervals have the same number of steps.
+        interval, reason = statistics.median(gaps) / 2, "half of what is usual in this run"
+    if pairs := averaging.crowded(steps, interval):
+        places = ", ".join(f"{first} and {second}" for first, second in pairs)
+        print(
+            f"warning: steps {places} lie closer together than {reason} (a signal or the end of training saves one "
+            "more), so that the average leans to that place; --checkpoints chooses others",
+            file=sys.stderr,
+        )
 
 
 def run() -> None:

@@ -7,14 +7,20 @@
     metrics.jsonl  one JSON object a line
     curves.png     the same as a picture
 
+    .lock          held by the process that trains the run
+
 It is all that translating needs. An exported model (`t2t_keras.export`) holds as much, in other places, and
 is read like a run; it cannot be trained.
 """
 
+import contextlib
+import fcntl
 import json
+import logging
 import os
 import pathlib
-import shutil
+import socket
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t2t_keras.config import Config, differences
@@ -120,13 +126,49 @@ class Run:
             if self.vocab_path.read_bytes() != pathlib.Path(vocab_path).read_bytes():
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
         self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.vocab_path.with_suffix(".tmp")
-        shutil.copyfile(vocab_path, temporary)
-        os.replace(temporary, self.vocab_path)
-        temporary = self.config_path.with_suffix(".tmp")
+        _write(self.vocab_path, pathlib.Path(vocab_path).read_bytes())
         values = {**config.to_dict(), "data_dir": os.path.abspath(data_dir)}
-        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, self.config_path)
+        _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps every other training out of the directory, which is made if missing, as long as the context lasts.
+
+        The operating system lets go of the lock when the process dies, however
+        that happens: nothing has to be cleaned up by hand.
+
+        Raises:
+            InputError: another process trains the run, or nothing can be written there.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise InputError(f"cannot train in {self.path}: {error.strerror}") from error
+        try:
+            self._take_lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def remove_leftovers(self) -> None:
+        """Removes the temporary files of a process that was killed; only for whoever holds the lock."""
+        for path in self.path.glob(".*.tmp"):
+            path.unlink()
+
+    def _take_lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
+            raise InputError(f"{self.path} is being trained already, by {holder}; use another --model_dir") from None
+        except OSError as error:
+            logging.getLogger(__name__).warning(
+                "%s cannot be locked (%s): do not train there twice at once", self.path, error.strerror
+            )
+        with contextlib.suppress(OSError):  # on a full disk the lock is as good without its holder's name
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def _read(self) -> dict:
         if not self.exists:
@@ -138,6 +180,21 @@ class Run:
         if not isinstance(values, dict):
             raise InputError(f"{self.config_path} holds no configuration but {type(values).__name__}")
         return values
+
+
+def _write(path: pathlib.Path, contents: bytes) -> None:
+    """Puts a file in place whole, unless it is there already."""
+    if path.exists() and path.read_bytes() == contents:
+        return
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def load_model(

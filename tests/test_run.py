@@ -1,7 +1,13 @@
 """A run's directory: what it refuses, and what comes back from it."""
 
 import dataclasses
+import errno
+import fcntl
 import json
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -140,3 +146,63 @@ def test_weights_of_another_model_are_refused_by_name(change):
     }
     with pytest.raises(InputError, match="encoder/layer_"):
         assign_weights(models[0], weights)
+
+
+# One training at a time.
+
+HOLDER = """
+import os, sys, time
+from t2t_keras.run import Run
+with Run(sys.argv[1]).lock():
+    if os.fork() == 0:  # what a process leaves behind when it dies does not hold the lock by its open files
+        os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(5)"])
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_lock_keeps_others_out_and_dies_with_its_process(tmp_path):
+    run = Run(tmp_path / "run")
+    command = [sys.executable, "-c", HOLDER, run.path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parents[1]) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=f"run is being trained already, by process {holder.pid} on "), run.lock():
+            pytest.fail("was held")
+        holder.kill()
+        holder.wait()
+        with run.lock(), pytest.raises(InputError, match="process"), run.lock():
+            pytest.fail("twice in one process")
+        with run.lock():
+            pass
+
+
+def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch, caplog):
+    def unsupported(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with Run(tmp_path).lock():
+        assert "cannot be locked (No locks available)" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot train in .*file"), Run(tmp_path / "file").lock():
+        pytest.fail("locked")
+
+
+def test_leftovers_go_and_nothing_else(tmp_path):
+    for name in (".metrics.jsonl.77.tmp", ".config.json.tmp", ".lock", "metrics.jsonl", "mine.tmp"):
+        (tmp_path / name).write_text("")
+    Run(tmp_path).remove_leftovers()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", "metrics.jsonl", "mine.tmp"]
+
+
+def test_starting_again_writes_nothing(tmp_path, vocab):
+    run = Run(tmp_path / "run")
+    run.start(CONFIG, tmp_path, vocab)
+    times = [path.stat().st_mtime_ns for path in (run.config_path, run.vocab_path)]
+    os.utime(run.path, (0, 0))
+    run.start(CONFIG, tmp_path, vocab)
+    assert [path.stat().st_mtime_ns for path in (run.config_path, run.vocab_path)] == times
+    assert run.path.stat().st_mtime == 0  # not even a temporary file

@@ -1,10 +1,14 @@
 """Files that are either whole or not there."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+
+# No space, no quota, a larger file than the process or the file system may have: there may be room later.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -41,3 +45,8 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error says that there is no room left for what was to be written."""
+    return isinstance(error, OSError) and error.errno in _FULL

@@ -1,4 +1,4 @@
-"""Checkpoints: saved whole or not at all, verified when read, averaged.
+"""Checkpoints: saved whole or not at all, verified when read.
 
 A checkpoint is one directory, `checkpoints/step_00001000`, that takes its name
 once everything in it is on the disk:
@@ -18,7 +18,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -249,12 +249,13 @@ def step_name(step: int) -> str:
     return f"step_{step:08d}"
 
 
-def prune(directory: str | Path, keep: int) -> list[int]:
+def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
     """Deletes all but the newest checkpoints and the best one.
 
     Args:
         directory: the run's `checkpoints` folder.
         keep: how many of the newest stay; at least 1.
+        newest: the step of the last good one; those after it are damaged, were passed over and go too.
 
     Returns:
         The steps that were deleted.
@@ -263,10 +264,24 @@ def prune(directory: str | Path, keep: int) -> list[int]:
         raise ValueError(f"keep must be at least 1, got {keep}")
     directory = Path(directory)
     pointer = best(directory)
-    deleted = [step for step in steps(directory)[:-keep] if pointer is None or step != pointer.step]
+    found = steps(directory)
+    kept = [step for step in found if newest is None or step <= newest][-keep:]
+    deleted = [step for step in found if step not in kept and (pointer is None or step != pointer.step)]
     for step in deleted:
         _discard(directory / step_name(step))
     return deleted
+
+
+def remove_leftovers(directory: str | Path) -> None:
+    """Removes what a trainer that was killed left half written or half deleted; only for whoever holds the run.
+
+    Args:
+        directory: the run's `checkpoints` folder; it need not exist.
+    """
+    for stale in Path(directory).glob(f"{_TEMPORARY}step_*"):
+        shutil.rmtree(stale)
+    for stale in Path(directory).glob(f".{_BEST}.*.tmp"):
+        stale.unlink()
 
 
 def set_best(directory: str | Path, step: int, metric: str, value: float) -> None:
@@ -291,34 +306,6 @@ def best(directory: str | Path) -> Best | None:
         return None
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error}; delete it to go on without a best checkpoint") from error
-
-
-def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
-    """The mean of several checkpoints' weights, summed in float64 (section 6.1: the last 5 or 20).
-
-    Args:
-        checkpoints: at least one; read one after another.
-
-    Returns:
-        Name -> array, in the type of the first checkpoint's.
-
-    Raises:
-        InputError: their weights differ in names or shapes.
-    """
-    if not checkpoints:
-        raise ValueError("checkpoints must not be empty")
-    first = checkpoints[0].weights
-    sums = {name: array.astype(np.float64) for name, array in first.items()}
-    for checkpoint in checkpoints[1:]:
-        weights = checkpoint.weights
-        where = f"{checkpoint.path} does not fit {checkpoints[0].path}"
-        if odd := sorted(sums.keys() ^ weights.keys()):
-            raise InputError(f"{where}: only one of them has {', '.join(odd[:5])}{' ...' * (len(odd) > 5)}")
-        for name, array in weights.items():
-            if array.shape != sums[name].shape:
-                raise InputError(f"{where}: {name} has shape {array.shape} and {sums[name].shape}")
-            sums[name] += array
-    return {name: (total / len(checkpoints)).astype(first[name].dtype) for name, total in sums.items()}
 
 
 def _latest_path(directory: Path) -> Path | None:

@@ -4,7 +4,6 @@
 and the numbers. The TensorBoard scalars and the picture show the same numbers.
 """
 
-import json
 import math
 import sys
 import time
@@ -15,8 +14,9 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from t2t_keras.data.writing import replacing
+from t2t_keras.data.writing import is_full, replacing
 from t2t_keras.run import Run
+from t2t_keras.training.records import RecordFile
 
 # Title and logarithmic or not, then the curves of each panel: (kind, number, label).
 _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
@@ -46,16 +46,12 @@ class Monitor:
         self._total_steps = total_steps
         self._last_step = start_step
         self._ends_at = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
-        self._records, is_shorter = _records_until(run.metrics_path, start_step)
-        if is_shorter:
-            with replacing(run.metrics_path) as file:
-                file.writelines(_line(record) for record in self._records)
-            for events in run.tensorboard_path.glob("events.out.tfevents.*"):
-                events.unlink()
-        run.metrics_path.parent.mkdir(parents=True, exist_ok=True)
-        self._metrics = open(run.metrics_path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._metrics = RecordFile(run.metrics_path, start_step)
+        self._records = list(self._metrics.kept)
+        for events in run.tensorboard_path.glob("events.out.tfevents.*") if self._metrics.is_shorter else []:
+            events.unlink()
         self._summaries = tf.summary.create_file_writer(str(run.tensorboard_path))
-        for record in self._records if is_shorter else []:
+        for record in self._records if self._metrics.is_shorter else []:
             self._write_summaries(record)
         self._bar = None
         if sys.stderr.isatty():
@@ -139,12 +135,20 @@ class Monitor:
             self._bar.write(text, file=sys.stderr)
 
     def draw_curves(self) -> None:
-        """Writes curves.png from all that is recorded."""
-        _draw(self._records, self._run.curves_path)
+        """Writes curves.png from all that is recorded, if there is room for it."""
+        try:
+            _draw(self._records, self._run.curves_path)
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+    def sync(self) -> None:
+        """Makes the lines so far survive a power cut: they belong to the checkpoint that comes next."""
+        self._metrics.sync()
 
     def close(self) -> None:
         """Draws the curves, closes the records and leaves the bar as it is."""
-        if self._metrics.closed:
+        if self._metrics.is_closed:
             return
         self.draw_curves()
         self._metrics.close()
@@ -157,8 +161,7 @@ class Monitor:
         plain = {name: value if isinstance(value, int) else float(value) for name, value in numbers.items()}
         record = {"step": int(step), "kind": kind, **plain}
         self._records.append(record)
-        self._metrics.write(_line(record))
-        self._metrics.flush()
+        self._metrics.append(record)
         self._write_summaries(record)
 
     def _write_summaries(self, record: dict[str, Any]) -> None:
@@ -191,41 +194,11 @@ class SilentMonitor:
     def draw_curves(self) -> None:
         """Does nothing."""
 
-    def close(self) -> None:
+    def sync(self) -> None:
         """Does nothing."""
 
-
-def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl; lines that an interruption left unfinished are passed over.
-
-    Args:
-        path: the file; it need not exist.
-
-    Returns:
-        One dictionary a line, each with "step" and "kind".
-    """
-    path = Path(path)
-    records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(record, dict) and "step" in record and "kind" in record:
-            records.append(record)
-    return records
-
-
-def _records_until(path: Path, step: int) -> tuple[list[dict[str, Any]], bool]:
-    """The records up to a step, and whether the file holds anything besides them."""
-    kept = [record for record in read_metrics(path) if record["step"] <= step]
-    return kept, path.exists() and path.read_text(encoding="utf-8", errors="replace") != "".join(map(_line, kept))
-
-
-def _line(record: dict[str, Any]) -> str:
-    """A record as a line of JSON, which has no NaN and no infinity: they become null."""
-    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-    return json.dumps(finite) + "\n"
+    def close(self) -> None:
+        """Does nothing."""
 
 
 def _draw(records: list[dict[str, Any]], path: Path) -> None:

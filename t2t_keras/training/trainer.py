@@ -1,8 +1,10 @@
 """The training loop."""
 
+import contextlib
 import itertools
 import signal
 import time
+from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.model import Transformer
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
+from t2t_keras.training.background import CheckpointWriter
 from t2t_keras.training.monitor import Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validator
@@ -48,17 +51,21 @@ class Trainer:
         strategy: the replicas.
 
     Raises:
-        InputError: the run was begun with other settings, or its checkpoints are of another model.
+        InputError: the run was begun with other settings, or another process trains it.
     """
 
     def __init__(self, run: Run, config: Config, data: PreparedData, strategy: tf.distribute.Strategy) -> None:
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.is_chief = _is_chief(strategy)
         if self.is_chief:
-            if not checkpoints.steps(run.checkpoints_path):
-                # Nothing was trained yet: whoever was told to lower a setting may do so.
-                run.config_path.unlink(missing_ok=True)
-            run.start(config, data.directory, data.vocab_path)
+            with run.lock():
+                run.remove_leftovers()
+                checkpoints.remove_leftovers(run.checkpoints_path)
+                if not checkpoints.steps(run.checkpoints_path):
+                    # Nothing was trained yet: whoever was told to lower a setting may do so.
+                    run.config_path.unlink(missing_ok=True)
+                run.start(config, data.directory, data.vocab_path)
+        self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
         self.corpus = data.split("train")
         self.plans = EpochPlans(
             self.corpus.source_lengths,
@@ -90,8 +97,13 @@ class Trainer:
         """Runs until a limit, a signal or a lack of progress ends it; the last step is saved.
 
         Raises:
-            InputError: memory ran out on the largest batch, or the loss is no longer a number.
+            InputError: memory ran out on the largest batch, the loss is no longer a number, a checkpoint cannot be
+                saved, or another process trains the run.
         """
+        with self._run_locked():
+            return self._train()
+
+    def _train(self) -> Outcome:
         self._restore()
         done = self.step >= self.config.train.max_steps
         if reason := "had reached train.max_steps before" if done else self._lack_of_progress():
@@ -105,9 +117,22 @@ class Trainer:
         try:
             return self._loop(monitor)
         finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            monitor.close()
+            try:
+                self.writer.close()
+            finally:  # one more Ctrl-C does not wait for that either
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+                monitor.close()
+
+    @contextlib.contextmanager
+    def _run_locked(self) -> Iterator[None]:
+        """The run is this trainer's alone, and of its configuration, as long as the context lasts."""
+        if not self.is_chief:
+            yield
+            return
+        with self.run.lock():
+            self.run.start(self.config, self.data.directory, self.data.vocab_path)
+            yield
 
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
         train = self.config.train
@@ -137,9 +162,12 @@ class Trainer:
             validation_due = self.step % train.validation_steps == 0 if train.validation_steps else checkpoint_due
             if checkpoint_due or validation_due or (reason and self.step != last_saved):
                 is_validated = validation_due or bool(reason and not self._signal)
-                self._save(improved=is_validated and self._validate(monitor))
+                improved = is_validated and self._validate(monitor)
+                monitor.sync()
+                self._save(improved)
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()
+        self.writer.finish(is_in_a_hurry=lambda: bool(self._signal))
         return Outcome(self.step, reason, self._signal)
 
     def _steps_to_next_event(self) -> int:
@@ -181,9 +209,9 @@ class Trainer:
     def _save(self, improved: bool) -> None:
         if not self.is_chief:
             return
+        self.writer.wait()  # before everything is copied once more
         state = self.training.read()
-        checkpoints.save(
-            self.run.checkpoints_path,
+        self.writer.save(
             self.step,
             state["weights"],
             {f"{part}/{name}": array for part in _MOMENTS for name, array in state[part].items()},
@@ -198,14 +226,8 @@ class Trainer:
                 "config": self.config.to_dict(),
             },
             state.get("ema"),
+            checkpoints.Best(self.step, self.config.train.best_metric, abs(self.best)) if improved else None,
         )
-        if improved:
-            self._set_best()
-        checkpoints.prune(self.run.checkpoints_path, self.config.train.keep_checkpoints)
-
-    def _set_best(self) -> None:
-        """Notes that the checkpoint of this step is the best."""
-        checkpoints.set_best(self.run.checkpoints_path, self.step, self.config.train.best_metric, abs(self.best))
 
     def _restore(self) -> None:
         """Takes up the newest checkpoint that is whole, if there is one."""
@@ -225,7 +247,8 @@ class Trainer:
         self.best = saved.state["best"]
         self.validations_without_gain = saved.state["validations_without_gain"]
         if self.is_chief and saved.state.get("improved"):
-            self._set_best()  # again, for it may have been killed in between
+            # Again, for it may have been killed in between.
+            checkpoints.set_best(self.run.checkpoints_path, self.step, self.config.train.best_metric, abs(self.best))
 
     def _try_largest_batch(self) -> None:
         """Runs one step on the largest batch and takes it back: memory runs out now or not at all."""
@@ -287,6 +310,7 @@ class Trainer:
         )
 
     def _divergence(self, step: int, position: Position, numbers: str) -> InputError:
+        self.writer.join()
         saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
         return InputError(
             f"training diverged at step {step}: {numbers}, epoch {position.epoch}, batch {position.batch}; "

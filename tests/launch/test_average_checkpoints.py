@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from t2t_keras.config import Config, ModelConfig
+from t2t_keras.config import Config, ModelConfig, TrainConfig
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
 
@@ -23,11 +23,15 @@ def average(*flags: str) -> subprocess.CompletedProcess:
 def make_run(tmp_path):
     """Makes a run with checkpoints at the given steps, each full of its step's number."""
 
-    def make(name: str, steps: list[int], **model) -> Run:
+    def make(name: str, steps: list[int], vocabulary: bytes = b"vocabulary", train=None, **model) -> Run:
         vocab = tmp_path / "some.model"
-        vocab.write_bytes(b"vocabulary")
+        vocab.write_bytes(vocabulary)
         run = Run(tmp_path / name)
-        run.start(Config(model=ModelConfig(**model)), tmp_path, vocab)
+        run.start(
+            Config(model=ModelConfig(**model), train=TrainConfig(**{"checkpoint_steps": 10, **(train or {})})),
+            tmp_path,
+            vocab,
+        )
         for step in steps:
             weights = {"w": np.full((2, 3), step, np.float32)}
             checkpoints.save(run.checkpoints_path, step, weights, {"m": np.zeros(2)}, {"epoch": 0})
@@ -65,6 +69,18 @@ def test_fewer_than_asked_for_is_said(make_run):
     assert (run.checkpoints_path / "averaged_last10").is_dir()
 
 
+def test_steps_that_lie_close_are_warned_of(make_run):
+    run = make_run("run", [10, 20, 27, 30])
+    done = average(f"--model_dir={run.path}", "--last=4")
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: steps 20 and 27, 27 and 30 lie closer together than train.checkpoint_steps=10")
+    by_minutes = make_run("by_minutes", [102, 199, 203, 301, 403], train={"checkpoint_minutes": 5.0})
+    done = average(f"--model_dir={by_minutes.path}", "--last=5")
+    assert done.returncode == 0
+    assert "steps 199 and 203 lie closer" in done.stderr and "101" not in done.stderr
+
+
 def check_refused(done: subprocess.CompletedProcess, *words: str):
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -82,6 +98,9 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     other = make_run("other", [60], num_heads=4)  # the same shapes, another model
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
     check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
+    foreign = make_run("foreign", [70], b"other words")
+    chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
+    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
     check_refused(average(flag, "--last=2"), "weights.npz is damaged")
     assert checkpoints.steps(run.checkpoints_path) == [10, 20]

@@ -17,7 +17,7 @@ from drive import run_cases
 
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
-from t2t_keras.training.monitor import read_metrics
+from t2t_keras.training.records import read_metrics
 
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 200

@@ -1,5 +1,6 @@
 """The loop: what it leaves behind, how it ends, and that an interruption changes nothing."""
 
+import errno
 import itertools
 import json
 import os
@@ -7,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -378,6 +380,88 @@ def test_best_by_bleu(monkeypatch, tmp_path, data, scripted):
     assert [line["bleu"] for line in records(tmp_path, "valid")] == [10.0, 30.0, 20.0]
     last = json.loads((Run(tmp_path).checkpoints_path / "step_00000012" / "state.json").read_text(encoding="utf-8"))
     assert last["state"]["validations_without_gain"] == 1
+
+
+def test_a_checkpoint_is_of_its_step_however_late_it_is_written(monkeypatch, tmp_path, data, uninterrupted):
+    """The arrays are copies: the steps that are made while the writer dawdles do not reach them."""
+    trainer = make_trainer(tmp_path, data, **SETTINGS)
+    save, late = checkpoints.save, []
+
+    def dawdle(directory, step, *arguments):
+        deadline = time.monotonic() + 60
+        while trainer.step == step < 12 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        late.append(trainer.step - step)
+        return save(directory, step, *arguments)
+
+    monkeypatch.setattr(checkpoints, "save", dawdle)
+    assert trainer.train().step == 12
+    assert late[0] > 0 and late[1] > 0
+    for step in (4, 8, 12):
+        expected = tiny_training.state(uninterrupted, step)
+        for name, array in tiny_training.state(tmp_path, step).items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=f"{name} of step {step}")
+
+
+def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
+    del scripted
+    save = checkpoints.write_arrays
+
+    def write(path, arrays):
+        if "step_00000008" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return save(path, arrays)
+
+    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    assert train(tmp_path, data).step == 12
+    assert saved_steps(tmp_path) == [4, 12]
+    assert "step_00000008: No space left on device; the earlier ones" in caplog.text
+    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
+
+
+def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    save = checkpoints.write_arrays
+
+    def write(path, arrays):
+        if "step_00000004" in str(path):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return save(path, arrays)
+
+    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    with pytest.raises(InputError, match="step_00000004: Input/output error"):
+        train(tmp_path, data)
+    assert saved_steps(tmp_path) == []
+
+
+def test_one_training_at_a_time(tmp_path, data, scripted):
+    del scripted
+    trainer = make_trainer(tmp_path, data)
+    with Run(tmp_path).lock():
+        with pytest.raises(InputError, match="is being trained already"):
+            make_trainer(tmp_path, data)
+        with pytest.raises(InputError, match="is being trained already"):
+            trainer.train()
+    assert trainer.train().step == 12
+
+
+def test_another_configuration_that_came_in_between(tmp_path, data, scripted):
+    del scripted
+    trainer = make_trainer(tmp_path, data)
+    make_trainer(tmp_path, data, warmup_steps=7)  # nothing was trained yet, so it may
+    with pytest.raises(InputError, match="train.warmup_steps: 7 -> 20"):
+        trainer.train()
+
+
+def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scripted):
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    half = Run(tmp_path).checkpoints_path / ".tmp_step_00000008"
+    half.mkdir()
+    for path in (tmp_path / ".curves.png.77.tmp", half / "weights.npz"):
+        path.write_text("")
+    train(tmp_path, data, max_steps=4)  # has nothing to save
+    assert not half.exists() and not (tmp_path / ".curves.png.77.tmp").exists()
 
 
 # Learning.

@@ -11,7 +11,7 @@ from t2t_keras.data import corpora
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
-from t2t_keras.training.monitor import read_metrics
+from t2t_keras.training.records import read_metrics
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
 

@@ -1,0 +1,112 @@
+"""How long training stands still when it saves: in the foreground, and with a thread that writes.
+
+    python -m benchmarks.checkpoint_stall [--preset=base] [--tokens=512] [--rounds=3] [--directory=.]
+
+Steps of a small batch run one after another; after some of them all of the
+state is saved. What is printed is the time from the end of one step to the end
+of the next with a save in between, less that of the steps far from any save.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras import presets
+from t2t_keras.model import Transformer
+from t2t_keras.training import checkpoints
+from t2t_keras.training.background import CheckpointWriter
+from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.strategy import make_strategy
+
+_ROW_TOKENS = 32
+_STEPS_AFTER_A_SAVE = 12
+
+
+def main() -> None:
+    """Measures both ways in turn and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", default=".", help="where checkpoints are written for the time being")
+    args = parser.parse_args()
+    training, batches = _training(args.preset, args.tokens)
+    training.run(batches, 2)
+    with tempfile.TemporaryDirectory(dir=args.directory) as directory:
+        writer = CheckpointWriter(directory, keep=1)
+        ways: dict[str, Callable[[int], None]] = {
+            "in the foreground": lambda step: _save(training, directory, step),
+            "in the background": lambda step: _save_behind(training, writer, step),
+        }
+        stalls: dict[str, list[float]] = {name: [] for name in ways}
+        others: dict[str, list[float]] = {name: [] for name in ways}
+        for step in range(args.rounds):
+            for name, save in ways.items():
+                first, *rest = _gaps(training, batches, lambda save=save, step=step: save(2 * step))
+                writer.finish(lambda: False)
+                usual = statistics.median(rest[-4:])
+                stalls[name].append(first - usual)
+                others[name].append(sum(gap - usual for gap in rest))
+        size = sum(path.stat().st_size for path in checkpoints.latest(directory).path.iterdir())
+    print(f"{args.preset}, {args.tokens} tokens a step of {usual:.2f} s, checkpoints of {size / 2**20:.0f} MiB")
+    for name in ways:
+        print(
+            f"saving {name}: training stands still for {statistics.median(stalls[name]):.2f} s, and the "
+            f"{_STEPS_AFTER_A_SAVE - 1} steps after it take {statistics.median(others[name]):.2f} s longer in all"
+        )
+
+
+def _training(preset: str, tokens: int) -> tuple[TrainingStep, Iterator[dict[str, tf.Tensor]]]:
+    config = presets.preset(preset)
+    strategy = make_strategy("cpu")
+    with strategy.scope():
+        model = Transformer(config.model)
+        model.build()
+    ids = np.random.default_rng(1).integers(3, config.model.vocab_size, (tokens // _ROW_TOKENS, _ROW_TOKENS), np.int32)
+    batch = {"source": ids, "target": ids}
+    dataset = tf.data.Dataset.from_tensors(batch).repeat()
+    return TrainingStep(model, config.train, strategy), iter(
+        strategy.distribute_datasets_from_function(lambda _: dataset)
+    )
+
+
+def _gaps(training: TrainingStep, batches: Iterator, save: Callable[[], None]) -> list[float]:
+    """Seconds from one step's end to the next one's, of which the first has a save before it."""
+    gaps = []
+    training.run(batches, 1)
+    end = time.monotonic()
+    save()
+    for _ in range(_STEPS_AFTER_A_SAVE):
+        training.run(batches, 1)
+        gaps.append(time.monotonic() - end)
+        end = time.monotonic()
+    return gaps
+
+
+def _save(training: TrainingStep, directory: str, step: int) -> None:
+    weights, optimizer = _read(training)
+    checkpoints.save(directory, step, weights, optimizer, {})
+    checkpoints.prune(directory, 1)
+
+
+def _save_behind(training: TrainingStep, writer: CheckpointWriter, step: int) -> None:
+    writer.save(step + 1, *_read(training), {})
+
+
+def _read(training: TrainingStep) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    state = training.read()
+    return state["weights"], {
+        f"{part}/{name}": array for part in ("first_moments", "second_moments") for name, array in state[part].items()
+    }
+
+
+if __name__ == "__main__":
+    main()

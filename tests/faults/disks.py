@@ -1,0 +1,89 @@
+"""Disks that can be filled and emptied while a training writes to them."""
+
+import contextlib
+import os
+import pathlib
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+
+class SmallDisk:
+    """A file system of its own in memory; needs the right to mount one."""
+
+    def __init__(self, folder: pathlib.Path, size: str = "16m") -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.geteuid():
+            pytest.skip("only root may mount a small file system; the limit on the size of files is tried instead")
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+
+    def watch(self, life) -> None:
+        """Nothing to do: the disk is the folder's, not the process's."""
+
+    def fill(self) -> None:
+        with open(self.folder / "ballast", "ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+    def empty(self) -> None:
+        (self.folder / "ballast").unlink()
+
+    def close(self) -> None:
+        subprocess.run(["umount", "--lazy", self.folder], check=True)
+
+
+class LimitedFiles:
+    """An ordinary folder, and a process whose files may for a while not grow: what every user can have."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._process = 0
+
+    def watch(self, life) -> None:
+        self._process = life.process.pid
+
+    def fill(self) -> None:
+        self._limit(1)
+
+    def empty(self) -> None:
+        self._limit(resource.RLIM_INFINITY)
+
+    def close(self) -> None:
+        """Nothing to do: the limit ends with the process."""
+
+    def _limit(self, size: int) -> None:
+        _, hard = resource.prlimit(self._process, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._process, resource.RLIMIT_FSIZE, (size, hard))
+
+
+@contextlib.contextmanager
+def opened(kind: str, folder: pathlib.Path) -> Iterator[SmallDisk | LimitedFiles]:
+    """A disk of either kind, until the context ends."""
+    disk = {"small disk": SmallDisk, "limited files": LimitedFiles}[kind](folder)
+    try:
+        yield disk
+    finally:
+        disk.close()
+
+
+def without_overruling_permissions() -> Callable[[], None] | None:
+    """For a child of root: takes away its right to write where permissions forbid it."""
+    if os.geteuid():
+        return None
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def drop() -> None:
+        drop_from_bounding_set, override_permissions = 24, 1  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+        if libc.prctl(drop_from_bounding_set, override_permissions, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+
+    return drop

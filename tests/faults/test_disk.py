@@ -1,0 +1,160 @@
+"""Full disks, folders that cannot be written, checkpoints that were damaged."""
+
+import os
+import re
+import shutil
+import signal
+
+import disks
+import drill
+import pytest
+
+from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
+
+pytestmark = pytest.mark.faults
+every_disk = pytest.mark.parametrize("kind", ["small disk", "limited files"])
+
+
+@every_disk
+def test_a_disk_that_is_full_for_a_while(tmp_path, uninterrupted, kind):
+    """Training goes on and says what it could not save; nothing is missing in the end."""
+    setup, expected = uninterrupted()
+    with disks.opened(kind, tmp_path / "disk") as disk:
+        model_dir = disk.folder / "run"
+        life = drill.Life(setup.command(model_dir))
+        disk.watch(life)
+        life.wait_for_step(60)
+        disk.fill()
+        life.wait_for_text("cannot save checkpoint")
+        last_good = drill.newest(model_dir)
+        life.wait_for_text("metrics.jsonl: ")  # the rest of its last page may have held some lines
+        life.wait_for_step(life.step + 20)  # it goes on
+        assert drill.newest(model_dir) == last_good
+        disk.empty()
+        status, text = life.end()
+        assert status == 0, text
+        warnings = [line for line in life.lines if "cannot save checkpoint" in line]
+        assert re.search(r"step_\d+: .+; the earlier ones are as they were \(the newest is of step \d+\)", warnings[0])
+        assert f"of step {last_good})" in warnings[-1], text
+        assert "Traceback" not in text
+        drill.assert_same_run(model_dir, expected, setup.max_steps)
+
+
+@every_disk
+def test_a_disk_that_stays_full(tmp_path, uninterrupted, kind):
+    """The end waits for room; a signal gives up, and the last good checkpoint goes on from there."""
+    setup, expected = uninterrupted()
+    with disks.opened(kind, tmp_path / "disk") as disk:
+        model_dir = disk.folder / "run"
+        life = drill.Life(setup.command(model_dir))
+        disk.watch(life)
+        life.wait_for_step(60)
+        disk.fill()
+        life.wait_for_text("waiting for room")
+        assert not life.is_over
+        last_good = drill.newest(model_dir)
+        assert 0 < last_good < setup.max_steps
+        life.send(signal.SIGTERM)
+        status, text = life.end()
+        assert status == 1
+        assert re.match(r"error: cannot save checkpoint .*; the earlier ones are as they were", text.splitlines()[-1])
+        assert "Traceback" not in text
+        assert drill.newest(model_dir) == last_good
+        assert not drill.unfinished(model_dir)
+        if kind == "small disk":  # the other one ended with its process
+            again = drill.Life(setup.command(model_dir))
+            status, text = again.end()
+            assert (status, len(text.splitlines())) == (1, 1), text
+            assert text.startswith("error: ") and "No space left on device" in text
+            disk.empty()
+        drill.run_to_end(setup, model_dir)
+        drill.assert_same_run(model_dir, expected, setup.max_steps)
+
+
+def test_a_folder_that_is_read_only(tmp_path, uninterrupted):
+    setup, _ = uninterrupted()
+    model_dir = tmp_path / "run"
+    model_dir.mkdir(mode=0o555)
+    status, text = drill.Life(setup.command(model_dir), before=disks.without_overruling_permissions()).end()
+    assert (status, text) == (1, f"error: cannot train in {model_dir}: Permission denied")
+    assert list(model_dir.iterdir()) == []
+
+
+def test_a_folder_that_becomes_read_only(tmp_path, uninterrupted):
+    """No room may come back by itself, permissions do not: training stops with the last good checkpoint."""
+    setup, expected = uninterrupted()
+    model_dir = tmp_path / "run"
+    life = drill.Life(setup.command(model_dir), before=disks.without_overruling_permissions())
+    life.wait_for_step(60)
+    folder = Run(model_dir).checkpoints_path
+    folder.chmod(0o555)
+    status, text = life.end()
+    folder.chmod(0o755)
+    assert status == 1
+    assert "Permission denied" in text.splitlines()[-1] and "Traceback" not in text
+    assert 0 < drill.newest(model_dir) < setup.max_steps
+    drill.run_to_end(setup, model_dir)
+    drill.assert_same_run(model_dir, expected, setup.max_steps)
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory, uninterrupted):
+    """A run that was killed when it had several checkpoints."""
+    setup, _ = uninterrupted()
+    model_dir = tmp_path_factory.mktemp("halfway") / "run"
+    life = drill.Life(setup.command(model_dir))
+    life.wait_for_step(setup.max_steps // 2)
+    life.send(signal.SIGKILL)
+    life.end()
+    assert len(checkpoints.steps(Run(model_dir).checkpoints_path)) >= 3
+    return model_dir
+
+
+def truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip_a_bit(path):
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(bytes(contents))
+
+
+def delete(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    "name, damage",
+    [("weights.npz", truncate), ("optimizer.npz", flip_a_bit), ("ema.npz", delete), ("state.json", delete)],
+)
+def test_a_damaged_checkpoint(tmp_path, uninterrupted, halfway, name, damage):
+    setup, expected = uninterrupted()
+    model_dir = tmp_path / "run"
+    shutil.copytree(halfway, model_dir)
+    folder = Run(model_dir).checkpoints_path
+    *_, before, last = checkpoints.steps(folder)
+    damage(folder / checkpoints.step_name(last) / name)
+    lines = drill.run_to_end(setup, model_dir).lines
+    (warning,) = [line for line in lines if "instead" in line]
+    assert str(folder / checkpoints.step_name(last)) in warning
+    assert warning.endswith(f"using {folder / checkpoints.step_name(before)} instead")
+    drill.assert_same_run(model_dir, expected, setup.max_steps)
+
+
+def test_all_checkpoints_damaged(tmp_path, uninterrupted, halfway):
+    """Nothing is begun anew over what might be rescued."""
+    setup, _ = uninterrupted()
+    model_dir = tmp_path / "run"
+    shutil.copytree(halfway, model_dir)
+    folder = Run(model_dir).checkpoints_path
+    for step in checkpoints.steps(folder):
+        truncate(folder / checkpoints.step_name(step) / "weights.npz")
+    before = drill.names(model_dir), sorted(path.name for path in folder.iterdir())
+    status, text = drill.Life(setup.command(model_dir)).end()
+    assert (status, len(text.splitlines())) == (1, 1)
+    assert text.startswith(f"error: no checkpoint in {folder} can be used: ")
+    for step in checkpoints.steps(folder):
+        assert checkpoints.step_name(step) in text
+    assert (drill.names(model_dir), sorted(path.name for path in folder.iterdir())) == before

@@ -1,0 +1,30 @@
+"""Trainings killed at random points and started again: nothing tells them from one that was left alone."""
+
+import random
+
+import drill
+import pytest
+
+pytestmark = pytest.mark.faults
+
+# Seed, kills and replicas of each run; 50 kills in all.
+CHAINS = [(1, 9, 1), (2, 9, 1), (3, 9, 1), (4, 9, 1), (5, 9, 2), (6, 5, 8)]
+
+
+@pytest.mark.parametrize("seed, kills, replicas", CHAINS)
+def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path, uninterrupted, deaths, seed, kills, replicas):
+    setup, expected = uninterrupted(replicas)
+    chance = random.Random(seed)
+    for place, means, step in drill.plan(seed, kills, setup.max_steps):
+        deaths.append(drill.kill(setup, tmp_path / "run", place, means, step, chance))
+        print(deaths[-1])
+    drill.run_to_end(setup, tmp_path / "run")
+    drill.assert_same_run(tmp_path / "run", expected, setup.max_steps)
+
+
+def test_there_are_fifty():
+    assert sum(kills for _, kills, _ in CHAINS) == 50
+    plans = [place for seed, kills, _ in CHAINS for place, *_ in drill.plan(seed, kills, 400)]
+    assert plans.count("write") >= 15
+    means = [means for seed, kills, _ in CHAINS for _, means, _ in drill.plan(seed, kills, 400)]
+    assert set(means) == set(drill.MEANS)
