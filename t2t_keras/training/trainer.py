@@ -64,8 +64,9 @@ class Trainer:
         self.workers = Workers(strategy)
         self.corpus = data.split("train")
         with self.workers.watched():
+            first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.alike():
-                self._check_settings(self.workers.gather(json.dumps(config.to_dict()).encode())[0])
+                self._check_settings(first)
             self.workers.check_same("data", _checksum(self.corpus))
             with self.workers.alike():
                 self._begin()
@@ -79,10 +80,11 @@ class Trainer:
         )
         keras.utils.set_random_seed(config.train.seed)
         keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
-        with strategy.scope():
-            model = Transformer(config.model)
-            model.build()
-        self.training = TrainingStep(model, config.train, strategy)
+        with self.workers.watched():
+            with strategy.scope():
+                model = Transformer(config.model)
+                model.build()
+            self.training = TrainingStep(model, config.train, strategy)
         self.validator = Validator(
             self.training,
             config,
