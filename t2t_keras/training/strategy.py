@@ -90,6 +90,7 @@ def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
     if replicas == 1:
         share_out_cores(_CPU_STREAMS)
         return tf.distribute.OneDeviceStrategy("/cpu:0")
+    share_out_cores(replicas)  # else each device would have a pool of threads as large as the machine
     cpu = tf.config.list_physical_devices("CPU")[0]
     wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
     if len(tf.config.get_logical_device_configuration(cpu) or []) < replicas:
