@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).parent))
 
@@ -17,9 +18,12 @@ import worker_processes
 from tiny_training import assert_same_end, records
 from worker_processes import running
 
+from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
+from t2t_keras.training.cluster import WorkerLostError
 from t2t_keras.training.records import read_metrics
+from t2t_keras.training.workers import Workers
 
 STEPS = 300
 SIZES = {"max_steps": STEPS, "checkpoint_steps": 20, "validation_steps": 100, "keep_checkpoints": 3}
@@ -75,6 +79,25 @@ def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tol
         assert expected
         for line, wanted in zip(lines, expected, strict=True):
             assert line == pytest.approx(wanted, rel=tolerance), line["step"]
+
+
+def test_one_process_talks_to_nobody():
+    workers = Workers(tf.distribute.get_strategy())
+    assert (workers.count, workers.index, workers.is_chief, list(workers.replica_ids)) == (1, 0, True, [0])
+    assert workers.sum([3, 4]).tolist() == [3, 4]
+    assert workers.gather("ä".encode()) == ["ä".encode()]
+    workers.check_same("things", "any")
+    with pytest.raises(InputError, match="its own"), workers.alike():
+        raise InputError("its own")
+    lost = tf.errors.UnavailableError(None, None, "connection reset")
+    with pytest.raises(tf.errors.UnavailableError), workers.watched():
+        raise lost
+    workers.count = 2
+    with pytest.raises(WorkerLostError, match=r"worker 0 of 2 stops: another worker .*connection reset"):
+        with workers.watched():
+            raise lost
+    with pytest.raises(tf.errors.ResourceExhaustedError), workers.watched():  # that is this worker's own trouble
+        raise tf.errors.ResourceExhaustedError(None, None, "no memory left")
 
 
 def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags):
