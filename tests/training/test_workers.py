@@ -93,9 +93,9 @@ def test_one_process_talks_to_nobody():
     with pytest.raises(tf.errors.UnavailableError), workers.watched():
         raise lost
     workers.count = 2
-    with pytest.raises(WorkerLostError, match=r"worker 0 of 2 stops: another worker .*connection reset"):
-        with workers.watched():
-            raise lost
+    words = r"worker 0 of 2 stops: another worker .*connection reset"
+    with pytest.raises(WorkerLostError, match=words), workers.watched():
+        raise lost
     with pytest.raises(tf.errors.ResourceExhaustedError), workers.watched():  # that is this worker's own trouble
         raise tf.errors.ResourceExhaustedError(None, None, "no memory left")
 
