@@ -5,6 +5,7 @@ Example:
 """
 
 import dataclasses
+import os
 import sys
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
@@ -17,15 +18,22 @@ from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
+from t2t_keras.training import cluster
+from t2t_keras.training.cluster import WorkerLostError
 from t2t_keras.training.strategy import NAMES, make_strategy
-from t2t_keras.training.trainer import Trainer
+from t2t_keras.training.trainer import Outcome, Trainer
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
 _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times; sections: model, train, decode.")
 _STRATEGY = flags.DEFINE_enum("strategy", "auto", NAMES, "The devices to train on.")
+_CLUSTER = flags.DEFINE_enum(
+    "cluster", "auto", cluster.NAMES, "Where the workers of a training on several machines are read from."
+)
 _REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a CPU: that many logical devices.")
+
+_WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
 
 
 def main(argv: list[str]) -> None:
@@ -35,14 +43,20 @@ def main(argv: list[str]) -> None:
         InputError: the flags, the data or the run are at fault, or training diverged.
     """
     del argv  # every setting is a flag
-    run = Run(_MODEL_DIR.value)
-    strategy = make_strategy(_STRATEGY.value, _REPLICAS.value)
-    data = PreparedData.open(_data_dir(run))
-    trainer = Trainer(run, _config(run, data), data, strategy)
-    outcome = trainer.train()
+    try:
+        outcome = _train(Run(_MODEL_DIR.value))
+    except WorkerLostError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(_WORKER_LOST)  # an orderly end would wait for whoever is gone
     print(f"step {outcome.step:,}: {outcome.reason}", file=sys.stderr)
     if outcome.signal:
         sys.exit(128 + outcome.signal)
+
+
+def _train(run: Run) -> Outcome:
+    strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
+    data = PreparedData.open(_data_dir(run))
+    return Trainer(run, _config(run, data), data, strategy).train()
 
 
 def _data_dir(run: Run) -> str:

@@ -1,12 +1,12 @@
 """A name -> tf.distribute.Strategy."""
 
-import json
 import os
 
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.streams import share_out_cores
+from t2t_keras.training.cluster import Cluster, WorkerLostError, find_cluster
 
 NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
@@ -15,34 +15,41 @@ NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 _CPU_STREAMS = 2
 
 
-def make_strategy(name: str = "auto", replicas: int = 0) -> tf.distribute.Strategy:
+def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> tf.distribute.Strategy:
     """The devices that training runs on; call it before anything else of TensorFlow.
 
     Args:
-        name: "auto" takes a TPU if one answers to TPU_NAME, the workers of TF_CONFIG
-            if that is set, else all GPUs, else the CPU; the others are what they say.
+        name: "auto" takes a TPU if one answers to TPU_NAME, the workers of a cluster
+            if there is one, else all GPUs, else the CPU; the others are what they say.
         replicas: 0 for one a device. On a CPU, that many logical devices are made,
-            to try many replicas anywhere; on GPUs, the first so many are used.
+            to try many replicas anywhere; on GPUs, the first so many of each worker are used.
+        cluster: where the workers are read from; see `find_cluster`.
 
     Returns:
-        A strategy.
+        A strategy. With several workers it returns once all of them are there.
 
     Raises:
-        InputError: an unknown name, more replicas than there are devices, or a TF_CONFIG that is no JSON.
+        InputError: an unknown name, more replicas than there are devices, or an environment that describes no cluster.
+        WorkerLostError: the workers of the cluster do not meet.
     """
     if name not in NAMES:
         raise InputError(f"unknown strategy {name!r}; valid: {', '.join(NAMES)}")
     if replicas < 0:
         raise InputError(f"--replicas must not be negative, got {replicas}")
-    if name == "auto":
-        name = _best_available()
+    if name == "auto" and os.environ.get("TPU_NAME"):
+        name = "tpu"
     if name == "tpu":
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
-    if name == "multiworker":
-        return tf.distribute.MultiWorkerMirroredStrategy()
+    if name in ("auto", "multiworker"):
+        workers = find_cluster(cluster)
+        if name == "multiworker" and workers is None:
+            raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
+        if workers and len(workers.addresses) > 1:
+            return _workers_strategy(workers, replicas)
+        name = "auto"  # one worker is a machine on its own
     gpus = [] if name == "cpu" else [device.name for device in tf.config.list_logical_devices("GPU")]
     if name == "mirrored" and not gpus and not replicas:
         raise InputError("--strategy=mirrored found no GPU; to try it on a CPU add --replicas=N")
@@ -58,10 +65,32 @@ def num_streams(strategy: tf.distribute.Strategy) -> int:
     return _CPU_STREAMS if isinstance(strategy, tf.distribute.OneDeviceStrategy) else 1
 
 
+def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
+    """One replica for each GPU of each worker, or one for the CPU of each."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if replicas > max(gpus, 1):
+        raise InputError(f"--replicas={replicas}, but this worker has {gpus or 'no'} GPUs")
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": cluster.addresses}),
+        task_type="worker",
+        task_id=cluster.index,
+        num_accelerators={"GPU": min(replicas or gpus, gpus)},
+        rpc_layer="grpc",
+    )
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    except tf.errors.OpError as error:
+        raise WorkerLostError(
+            f"worker {cluster.index} did not meet the others ({', '.join(cluster.addresses)}): "
+            f"{error.message.splitlines()[0][:200]}"
+        ) from error
+
+
 def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
     if replicas == 1:
         share_out_cores(_CPU_STREAMS)
         return tf.distribute.OneDeviceStrategy("/cpu:0")
+    share_out_cores(replicas)  # else each device would have a pool of threads as large as the machine
     cpu = tf.config.list_physical_devices("CPU")[0]
     wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
     if len(tf.config.get_logical_device_configuration(cpu) or []) < replicas:
@@ -72,20 +101,3 @@ def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
                 f"make_strategy(replicas={replicas}) must run before TensorFlow is used: {error}"
             ) from None
     return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
-
-
-def _best_available() -> str:
-    if os.environ.get("TPU_NAME"):
-        return "tpu"
-    if _workers() > 1:
-        return "multiworker"
-    return "mirrored" if tf.config.list_physical_devices("GPU") else "cpu"
-
-
-def _workers() -> int:
-    """How many workers TF_CONFIG names."""
-    text = os.environ.get("TF_CONFIG") or "{}"
-    try:
-        return len(json.loads(text).get("cluster", {}).get("worker", []))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise InputError(f"the environment's TF_CONFIG={text!r} is not the JSON of a cluster: {error}") from None

@@ -2,8 +2,10 @@
 
 import contextlib
 import itertools
+import json
 import signal
 import time
+import zlib
 from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
@@ -12,9 +14,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import Config
+from t2t_keras.config import Config, differences
 from t2t_keras.data.batching import EpochPlans, Position
-from t2t_keras.data.pipeline import share_shape, training_dataset
+from t2t_keras.data.pipeline import Corpus, share_shape, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
@@ -22,9 +24,11 @@ from t2t_keras.model import Transformer
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
 from t2t_keras.training.background import CheckpointWriter
+from t2t_keras.training.interval import Interval
 from t2t_keras.training.monitor import Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validator
+from t2t_keras.training.workers import Workers
 
 
 class Outcome(NamedTuple):
@@ -51,22 +55,22 @@ class Trainer:
         strategy: the replicas.
 
     Raises:
-        InputError: the run was begun with other settings, or another process trains it.
+        InputError: the run was begun with other settings, another process trains it, or the workers have different
+            settings or data.
     """
 
     def __init__(self, run: Run, config: Config, data: PreparedData, strategy: tf.distribute.Strategy) -> None:
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
-        self.is_chief = _is_chief(strategy)
-        if self.is_chief:
-            with run.lock():
-                run.remove_leftovers()
-                checkpoints.remove_leftovers(run.checkpoints_path)
-                if not checkpoints.steps(run.checkpoints_path):
-                    # Nothing was trained yet: whoever was told to lower a setting may do so.
-                    run.config_path.unlink(missing_ok=True)
-                run.start(config, data.directory, data.vocab_path)
-        self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
+        self.workers = Workers(strategy)
         self.corpus = data.split("train")
+        with self.workers.watched():
+            first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
+            with self.workers.alike():
+                self._check_settings(first)
+            self.workers.check_same("data", _checksum(self.corpus))
+            with self.workers.alike():
+                self._begin()
+        self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
         self.plans = EpochPlans(
             self.corpus.source_lengths,
             self.corpus.target_lengths,
@@ -76,19 +80,20 @@ class Trainer:
         )
         keras.utils.set_random_seed(config.train.seed)
         keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
-        with strategy.scope():
-            model = Transformer(config.model)
-            model.build()
-        self.training = TrainingStep(model, config.train, strategy)
+        with self.workers.watched():
+            with strategy.scope():
+                model = Transformer(config.model)
+                model.build()
+            self.training = TrainingStep(model, config.train, strategy)
         self.validator = Validator(
             self.training,
             config,
             data.split("valid"),
             data.text("valid"),
             Translator(data.tokenizer, model, config.decode, config.data.lowercase),
-            self._replica_ids(),
+            self.workers,
         )
-        self.step, self.position, self.interval = 0, Position(), _Interval()
+        self.step, self.position, self.interval = 0, Position(), Interval()
         self.best: float | None = None
         self.validations_without_gain = 0
         self._signal = 0
@@ -98,10 +103,28 @@ class Trainer:
 
         Raises:
             InputError: memory ran out on the largest batch, the loss is no longer a number, a checkpoint cannot be
-                saved, or another process trains the run.
+                saved, another process trains the run, or the workers see different checkpoints.
+            WorkerLostError: another worker is gone.
         """
-        with self._run_locked():
+        with self.workers.watched(), self._run_locked():
             return self._train()
+
+    def _check_settings(self, first: bytes) -> None:
+        """Compares this worker's with the first one's."""
+        if changed := differences(Config.from_dict(json.loads(first)), self.config):
+            raise InputError(f"worker {self.workers.index} has other settings than worker 0: {'; '.join(changed)}")
+
+    def _begin(self) -> None:
+        """Writes what a run begins with, if this is the worker to do so."""
+        if not self.workers.is_chief:
+            return
+        with self.run.lock():
+            self.run.remove_leftovers()
+            checkpoints.remove_leftovers(self.run.checkpoints_path)
+            if not checkpoints.steps(self.run.checkpoints_path):
+                # Nothing was trained yet: whoever was told to lower a setting may do so.
+                self.run.config_path.unlink(missing_ok=True)
+            self.run.start(self.config, self.data.directory, self.data.vocab_path)
 
     def _train(self) -> Outcome:
         self._restore()
@@ -110,10 +133,10 @@ class Trainer:
             return Outcome(self.step, reason, 0)
         self._try_largest_batch()
         monitor = SilentMonitor()
-        if self.is_chief:
+        if self.workers.is_chief:
             train = self.config.train
             monitor = Monitor(self.run, train.max_steps, self.step, train.max_minutes)
-        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
         try:
             return self._loop(monitor)
         finally:
@@ -127,11 +150,11 @@ class Trainer:
     @contextlib.contextmanager
     def _run_locked(self) -> Iterator[None]:
         """The run is this trainer's alone, and of its configuration, as long as the context lasts."""
-        if not self.is_chief:
-            yield
-            return
-        with self.run.lock():
-            self.run.start(self.config, self.data.directory, self.data.vocab_path)
+        with contextlib.ExitStack() as stack:
+            with self.workers.alike():
+                if self.workers.is_chief:
+                    stack.enter_context(self.run.lock())
+                    self.run.start(self.config, self.data.directory, self.data.vocab_path)
             yield
 
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
@@ -152,23 +175,24 @@ class Trainer:
             monitor.progress(self.step)
             if self.step % train.log_steps == 0:
                 monitor.log_training(self.step, **self.interval.summary())
-                self.interval = _Interval()
-            reason = self._reason_to_stop((now - begun) / 60)
+                self.interval = Interval()
+            decided = self._decide((now - begun) / 60, (now - saved) / 60)
+            reason = self._reason_to_stop(decided)
             checkpoint_due = (
-                now - saved >= train.checkpoint_minutes * 60
-                if train.checkpoint_minutes
-                else self.step % train.checkpoint_steps == 0
+                decided.is_checkpoint_due if train.checkpoint_minutes else self.step % train.checkpoint_steps == 0
             )
             validation_due = self.step % train.validation_steps == 0 if train.validation_steps else checkpoint_due
             if checkpoint_due or validation_due or (reason and self.step != last_saved):
-                is_validated = validation_due or bool(reason and not self._signal)
+                is_validated = validation_due or bool(reason and not decided.signal)
                 improved = is_validated and self._validate(monitor)
                 monitor.sync()
-                self._save(improved)
+                with self.workers.alike():
+                    self._save(improved)
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()
-        self.writer.finish(is_in_a_hurry=lambda: bool(self._signal))
-        return Outcome(self.step, reason, self._signal)
+        with self.workers.alike():  # nobody leaves before all is written
+            self.writer.finish(is_in_a_hurry=lambda: bool(self._signal))
+        return Outcome(self.step, reason, decided.signal)
 
     def _steps_to_next_event(self) -> int:
         """Steps until something has to be done in Python, at most `steps_per_call`."""
@@ -177,13 +201,29 @@ class Trainer:
         waits = [period - self.step % period for period in periods if period]
         return min(train.steps_per_call, train.max_steps - self.step, *waits)
 
-    def _reason_to_stop(self, minutes: float) -> str:
+    def _decide(self, minutes: float, minutes_since_saved: float) -> "_Decision":
+        """What all workers do alike although they cannot know it alike: any one's signal counts, and the chief's clock.
+
+        Args:
+            minutes: of training, on this worker's clock.
+            minutes_since_saved: likewise.
+        """
         train = self.config.train
-        if self._signal:
-            return f"stopped by {signal.Signals(self._signal).name}; the same command goes on from here"
+        is_over = bool(train.max_minutes) and minutes >= train.max_minutes
+        is_due = bool(train.checkpoint_minutes) and minutes_since_saved >= train.checkpoint_minutes
+        flags = [self._signal == number for number in _SIGNALS]
+        flags += [flag and self.workers.is_chief for flag in (is_over, is_due)]
+        *signals, is_over, is_due = self.workers.sum(flags).tolist()
+        stopped_by = next((number for number, asked in zip(_SIGNALS, signals, strict=True) if asked), 0)
+        return _Decision(stopped_by, bool(is_over), bool(is_due))
+
+    def _reason_to_stop(self, decided: "_Decision") -> str:
+        train = self.config.train
+        if decided.signal:
+            return f"stopped by {signal.Signals(decided.signal).name}; the same command goes on from here"
         if self.step >= train.max_steps:
             return "reached train.max_steps"
-        if train.max_minutes and minutes >= train.max_minutes:
+        if decided.is_time_over:
             return "reached train.max_minutes"
         return ""
 
@@ -207,7 +247,7 @@ class Trainer:
         return improved
 
     def _save(self, improved: bool) -> None:
-        if not self.is_chief:
+        if not self.workers.is_chief:
             return
         self.writer.wait()  # before everything is copied once more
         state = self.training.read()
@@ -231,7 +271,10 @@ class Trainer:
 
     def _restore(self) -> None:
         """Takes up the newest checkpoint that is whole, if there is one."""
-        saved = checkpoints.latest(self.run.checkpoints_path)
+        with self.workers.alike():
+            saved = checkpoints.latest(self.run.checkpoints_path)
+        newest = f"sees step {saved.step:,}" if saved else "sees none"
+        self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
         if saved is None:
             return
         arrays = {"weights": saved.weights, **{part: {} for part in _MOMENTS}}
@@ -243,10 +286,10 @@ class Trainer:
         self.training.write(arrays, saved.step)
         self.step = saved.step
         self.position = Position(saved.state["epoch"], saved.state["batch"])
-        self.interval = _Interval(*saved.state.get("interval", []))
+        self.interval = Interval(*saved.state.get("interval", []))
         self.best = saved.state["best"]
         self.validations_without_gain = saved.state["validations_without_gain"]
-        if self.is_chief and saved.state.get("improved"):
+        if self.workers.is_chief and saved.state.get("improved"):
             # Again, for it may have been killed in between.
             checkpoints.set_best(self.run.checkpoints_path, self.step, self.config.train.best_metric, abs(self.best))
 
@@ -278,7 +321,7 @@ class Trainer:
                 self.plans,
                 self.position,
                 self.strategy.num_replicas_in_sync,
-                self._replica_ids(),
+                self.workers.replica_ids,
                 self.config.train.accumulation_steps,
             )
         )
@@ -286,16 +329,6 @@ class Trainer:
     def _distributed(self, dataset: tf.data.Dataset) -> tf.distribute.DistributedIterator:
         """Consecutive elements to consecutive local replicas."""
         return iter(self.strategy.distribute_datasets_from_function(lambda _: dataset))
-
-    def _replica_ids(self) -> range:
-        """This worker's replicas among all."""
-        resolver = self.strategy.cluster_resolver
-        replicas = self.strategy.num_replicas_in_sync
-        if not isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver.task_id is None:
-            return range(replicas)
-        workers = len(resolver.cluster_spec().as_dict()["worker"])
-        local = replicas // workers
-        return range(resolver.task_id * local, (resolver.task_id + 1) * local)
 
     def _check_finite(self, metrics: StepMetrics) -> None:
         finite = np.isfinite(metrics.loss) & np.isfinite(metrics.gradient_norm)
@@ -325,36 +358,15 @@ class Trainer:
 
 
 _MOMENTS = ("first_moments", "second_moments")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class _Interval:
-    """Metrics summed up since the last line of the log; goes into checkpoints, so that no line covers less."""
+class _Decision(NamedTuple):
+    """What the workers agreed on after a call of steps."""
 
-    def __init__(self, loss_sum: float = 0.0, tokens: float = 0.0, seconds: float = 0.0) -> None:
-        self.loss_sum, self.tokens, self.seconds = loss_sum, tokens, seconds
-        self.learning_rate = self.gradient_norm = 0.0
-
-    def add(self, metrics: StepMetrics, seconds: float) -> None:
-        # One after another: the sums must not depend on how many steps a call had.
-        for loss, tokens in zip(metrics.loss.tolist(), metrics.tokens.tolist(), strict=True):
-            self.loss_sum += loss * tokens
-            self.tokens += tokens
-        self.seconds += seconds  # of training alone, without validations
-        self.learning_rate = float(metrics.learning_rate[-1])
-        self.gradient_norm = float(metrics.gradient_norm[-1])
-
-    def sums(self) -> list[float]:
-        """The arguments that make this interval again, as far as steps to come need it."""
-        return [self.loss_sum, self.tokens, self.seconds]
-
-    def summary(self) -> dict[str, float]:
-        return {
-            "loss": self.loss_sum / self.tokens,
-            "tokens": int(self.tokens),
-            "learning_rate": self.learning_rate,
-            "gradient_norm": self.gradient_norm,
-            "seconds": self.seconds,
-        }
+    signal: int  # that any of them got, or 0
+    is_time_over: bool
+    is_checkpoint_due: bool
 
 
 def _repeated(element: dict[str, np.ndarray]) -> tf.data.Dataset:
@@ -365,6 +377,7 @@ def _repeated(element: dict[str, np.ndarray]) -> tf.data.Dataset:
     )
 
 
-def _is_chief(strategy: tf.distribute.Strategy) -> bool:
-    resolver = strategy.cluster_resolver
-    return resolver is None or not resolver.task_id
+def _checksum(corpus: Corpus) -> str:
+    """Tells one corpus from another, as far as the plan of its batches is concerned."""
+    lengths = (corpus.source_lengths, corpus.target_lengths)
+    return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side.tobytes()):08x}' for side in lengths)})"

@@ -1,5 +1,6 @@
 """What a model in training is judged by: loss and BLEU on the validation set."""
 
+import json
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from t2t_keras.config import Config
 from t2t_keras.data.pipeline import Corpus, validation_batches
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.workers import Workers
 
 
 class Validation(NamedTuple):
@@ -28,7 +30,7 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Validates a model in training, on all its replicas.
+    """Validates a model in training, on all its replicas; each worker translates its share of the sentences.
 
     Args:
         step: holds the model.
@@ -36,7 +38,7 @@ class Validator:
         corpus: the encoded validation pairs.
         texts: the sources and the references of the same.
         translator: of the model, for BLEU.
-        replica_ids: this worker's.
+        workers: who train together.
     """
 
     def __init__(
@@ -46,9 +48,9 @@ class Validator:
         corpus: Corpus,
         texts: tuple[Sequence[str], Sequence[str]],
         translator: Translator,
-        replica_ids: Sequence[int],
+        workers: Workers,
     ) -> None:
-        self._step, self._translator = step, translator
+        self._step, self._translator, self._workers = step, translator, workers
         count = config.train.validation_sentences
         self._sources, self._references = (list(side[:count]) for side in texts)
         longest = int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
@@ -57,7 +59,7 @@ class Validator:
                 corpus,
                 max(config.train.tokens_per_batch, longest),
                 step.strategy.num_replicas_in_sync,
-                replica_ids,
+                workers.replica_ids,
                 static_shapes=config.train.static_shapes,
             )
         )
@@ -85,5 +87,11 @@ class Validator:
         return iter(self._step.strategy.distribute_datasets_from_function(dataset))
 
     def _bleu(self) -> float:
-        hypotheses = [translation.text for translation in self._translator.translate(self._sources)]
+        count = self._workers.count
+        mine = [
+            translation.text for translation in self._translator.translate(self._sources[self._workers.index :: count])
+        ]
+        hypotheses = [""] * len(self._sources)
+        for index, share in enumerate(self._workers.gather(json.dumps(mine).encode())):
+            hypotheses[index::count] = json.loads(share)
         return evaluation.bleu(hypotheses, self._references)

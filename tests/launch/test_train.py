@@ -207,5 +207,5 @@ def test_help_is_short():
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Trains a model on prepared data")
     assert len(lines) < 40
-    for flag in ("data_dir", "model_dir", "preset", "set", "strategy", "replicas"):
+    for flag in ("data_dir", "model_dir", "preset", "set", "strategy", "cluster", "replicas"):
         assert any(line.strip().startswith(f"--{flag}:") for line in lines), flag

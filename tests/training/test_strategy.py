@@ -11,13 +11,15 @@ import tensorflow as tf
 sys.path.append(str(pathlib.Path(__file__).parent))
 
 from t2t_keras.errors import InputError
+from t2t_keras.training.cluster import WorkerLostError
 from t2t_keras.training.strategy import NAMES, make_strategy, num_streams
 
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
+    for name in ("TF_CONFIG", "SLURM_PROCID", "JOB_COMPLETION_INDEX"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -99,13 +101,41 @@ def test_logical_devices_come_too_late(no_gpus):
 
 
 def test_workers_of_the_environment(monkeypatch, no_gpus):
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "workers")
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: resolver)
     workers_in_environment(monkeypatch, 2)
-    assert make_strategy() == "workers"
-    assert make_strategy("multiworker") == "workers"
+    for resolver in (make_strategy(), make_strategy("multiworker", cluster="tf_config")):
+        assert resolver.cluster_spec().as_dict() == {"worker": ["host0:2222", "host1:2222"]}
+        assert (resolver.task_type, resolver.task_id, resolver.num_accelerators()) == ("worker", 0, {"GPU": 0})
+    with pytest.raises(InputError, match="--replicas=2, but this worker has no GPUs"):
+        make_strategy("multiworker", 2)
     assert isinstance(make_strategy("cpu"), tf.distribute.OneDeviceStrategy)
     workers_in_environment(monkeypatch, 1)
-    assert isinstance(make_strategy(), tf.distribute.OneDeviceStrategy)
+    for name in ("auto", "multiworker"):
+        assert isinstance(make_strategy(name), tf.distribute.OneDeviceStrategy)
+
+
+def test_workers_need_a_cluster(no_gpus):
+    with pytest.raises(InputError, match="found no TF_CONFIG, no step of SLURM"):
+        make_strategy("multiworker")
+
+
+def test_workers_that_do_not_meet(monkeypatch, no_gpus):
+    def fail(resolver):
+        raise tf.errors.DeadlineExceededError(None, None, "waited too long\nand a trace")
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+    workers_in_environment(monkeypatch, 2)
+    with pytest.raises(WorkerLostError, match="worker 0 did not meet the others .host0:2222, host1:2222.: waited too"):
+        make_strategy()
+
+
+def test_each_worker_with_its_gpus(monkeypatch, two_gpus):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: resolver)
+    workers_in_environment(monkeypatch, 2)
+    assert make_strategy().num_accelerators() == {"GPU": 2}
+    assert make_strategy(replicas=1).num_accelerators() == {"GPU": 1}
+    with pytest.raises(InputError, match="--replicas=3, but this worker has 2 GPUs"):
+        make_strategy(replicas=3)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"cluster": []}', '{"cluster": {"worker": 2}}'])
@@ -128,7 +158,8 @@ def test_a_tpu_that_the_environment_names(monkeypatch):
 
 
 def test_every_name_is_handled(monkeypatch, two_gpus):
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "workers")
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: "workers")
+    workers_in_environment(monkeypatch, 2)
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda: "resolver")
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)

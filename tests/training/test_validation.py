@@ -89,7 +89,9 @@ def test_sentences_longer_than_a_batch(tmp_path, data):
     trainer = make_trainer(tmp_path, data, tokens_per_batch=budget)
     source = (np.full(budget + 5, 5, np.uint16), np.array([0, budget + 5]))
     long = EncodedCorpus(source, (np.array([5, 1], np.uint16), np.array([0, 2])))
-    validator = Validator(trainer.training, trainer.config, long, ([], []), trainer.validator._translator, [0])
+    validator = Validator(
+        trainer.training, trainer.config, long, ([], []), trainer.validator._translator, trainer.workers
+    )
     assert validator.validate().loss == pytest.approx(plain_loss(trainer.training.model, long), rel=1e-5)
 
 

@@ -1,0 +1,163 @@
+"""What distribution costs: one global batch on one CPU device, on several logical ones, and by two processes.
+
+    python -m benchmarks.replicas --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
+
+All share the same cores, so that a training without any cost of distribution would take as long on each. One device
+computes two halves of its batch side by side (see t2t_keras/training/strategy.py), which is as much as two replicas
+can do. The two workers have half of the cores each, and talk through sockets of this machine.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from benchmarks.turns import Worker, serve, take_turns
+
+WORKERS = "2 workers"
+
+
+def main() -> None:
+    """Runs the engines turn by turn and prints the table; with --engine, is one of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
+    parser.add_argument("--preset", default="tiny", help="sizes")
+    parser.add_argument("--tokens_per_batch", type=int, default=4096, help="of the global batch")
+    parser.add_argument("--steps", type=int, default=8, help="a turn")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--replicas", default="1,2,4,8", help="numbers of logical devices, by commas")
+    parser.add_argument("--no_workers", action="store_true", help="leave out the two processes")
+    parser.add_argument("--output", help="also write the numbers to this JSON file")
+    parser.add_argument("--engine", help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.engine:
+        run_engine(flags)
+        return
+    names = [*flags.replicas.split(","), *([] if flags.no_workers else [WORKERS])]
+    with tempfile.TemporaryDirectory() as folder:
+        engines = []
+        for name in names:
+            command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], f"--engine={name}"]
+            engine = Worker(name, command, os.path.join(folder, f"{name}.log"))
+            if engine.failure:
+                sys.exit(f"{name}: {engine.failure}")
+            engines.append(engine)
+        take_turns(engines, flags.rounds)
+        report(engines, flags.steps, flags.output)
+        for engine in engines:
+            engine.close()
+
+
+def report(engines: list[Worker], steps: int, output: str | None) -> None:
+    """Prints the table."""
+    base = engines[0]
+    print("| global batch on | ms/step | of the first | CPU s/step | loss of the last step | quiet turns |")
+    print("|---|---|---|---|---|---|")
+    for engine in engines:
+        seconds, name = engine.median("seconds"), engine.name
+        what = name if name == WORKERS else f"{name} logical device{'s' * (name != '1')}"
+        print(
+            f"| {what} | {seconds / steps * 1e3:,.0f} | {seconds / base.median('seconds'):.3f} "
+            f"| {engine.median('cpu_seconds') / steps:.2f} | {engine.median('loss'):.5f} | {len(engine.turns)} |"
+        )
+    if output:
+        with open(output, "w") as file:
+            json.dump({engine.name: engine.turns or engine.noisy_turns for engine in engines}, file, indent=1)
+
+
+def run_engine(flags: argparse.Namespace) -> None:
+    """The engine's side: the same steps from the same weights' shapes, whenever it is told to."""
+    second = None
+    if flags.engine == WORKERS:
+        if "TF_CONFIG" not in os.environ:
+            second = start_second_worker()
+        share_cores(int(json.loads(os.environ["TF_CONFIG"])["task"]["index"]), 2)
+    work = make_work(flags)
+
+    def work_together() -> dict:
+        if second is None:
+            return work()
+        second.stdin.write("go\n")
+        second.stdin.flush()
+        before = os.times()
+        result = work()
+        after = os.times()
+        other = json.loads(second.stdout.readline())["done"]
+        own = after.user + after.system - before.user - before.system
+        return {**result, "cpu_seconds": own + other["cpu_seconds"]}
+
+    if second is not None:
+        second.stdout.readline()  # it is ready
+    serve(work_together, {})
+    if second is not None:
+        second.stdin.close()
+        second.wait()
+
+
+def start_second_worker() -> subprocess.Popen:
+    """This program once more as worker 1, with a cluster of both in the environment."""
+    ports = []
+    for _ in range(2):
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            ports.append(one.getsockname()[1])
+    for index in (1, 0):
+        cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        if index:
+            second = subprocess.Popen(
+                [sys.executable, *sys.argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+    return second
+
+
+def share_cores(index: int, count: int) -> None:
+    """This process stays on its share of the cores; before TensorFlow counts them."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[index::count])
+
+
+def make_work(flags: argparse.Namespace):
+    """A function that takes the first steps of an epoch, and says what the loss came to."""
+    import keras
+
+    from t2t_keras import presets
+    from t2t_keras.config import override
+    from t2t_keras.data.batching import EpochPlans, Position
+    from t2t_keras.data.pipeline import training_dataset
+    from t2t_keras.data.prepare import PreparedData
+    from t2t_keras.model import Transformer
+    from t2t_keras.training.step import TrainingStep
+    from t2t_keras.training.strategy import make_strategy
+    from t2t_keras.training.workers import Workers
+
+    is_many = flags.engine == WORKERS
+    strategy = make_strategy("multiworker") if is_many else make_strategy("cpu", int(flags.engine))
+    data = PreparedData.open(flags.data_dir)
+    corpus = data.split("train")
+    settings = [f"train.tokens_per_batch={flags.tokens_per_batch}", f"model.vocab_size={data.tokenizer.vocab_size}"]
+    config = override(presets.preset(flags.preset), settings)
+    plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, flags.tokens_per_batch, 1, False)
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = Transformer(config.model)
+        model.build()
+    step = TrainingStep(model, config.train, strategy)
+    replicas, mine = strategy.num_replicas_in_sync, Workers(strategy).replica_ids
+
+    def work() -> dict:
+        dataset = training_dataset(corpus, plans, Position(), replicas, mine)
+        batches = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+        return {"loss": float(step.run(batches, flags.steps).loss[-1])}
+
+    return work
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Which workers train together, as TF_CONFIG, SLURM or Kubernetes says.
+
+TensorFlow's own resolvers read the same places, but its SLURM one gives worker
+10 the address of worker 2 (it sorts hosts as strings, SLURM counts them in the
+order of its list) and fails on hosts without a GPU, and its Kubernetes one has
+to ask the cluster's API, with a package and a permission of their own.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from t2t_keras.errors import InputError
+
+NAMES = ("auto", "tf_config", "slurm", "kubernetes")
+
+_SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
+_KUBERNETES = ("JOB_COMPLETION_INDEX", "T2T_SERVICE", "T2T_WORKERS", "T2T_PORT")
+# Below the ports that systems hand out by themselves; jobs that share a node get different ones.
+_FIRST_PORT, _PORTS_A_JOB, _JOBS = 10_000, 10, 2_000
+
+
+class WorkerLostError(RuntimeError):
+    """Another worker of a training is gone, through no fault of this one; started again, all go on."""
+
+
+class Cluster(NamedTuple):
+    """The workers of one training.
+
+    Attributes:
+        addresses: host:port of each; the first worker writes the run.
+        index: which of them this process is.
+    """
+
+    addresses: tuple[str, ...]
+    index: int
+
+
+def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ) -> Cluster | None:
+    """The cluster that this process is a worker of.
+
+    Args:
+        name: "tf_config", "slurm" (a step of a job, started by srun) or "kubernetes" (a pod of an indexed Job with
+            T2T_SERVICE, T2T_WORKERS and T2T_PORT set); "auto" takes the first of these that the environment has.
+        environment: the environment's variables.
+
+    Returns:
+        The cluster; None if the environment has none and the name is "auto".
+
+    Raises:
+        InputError: an unknown name, a variable that is missing, or one that cannot be read.
+    """
+    if name not in NAMES:
+        raise InputError(f"unknown cluster {name!r}; valid: {', '.join(NAMES)}")
+    if name == "auto":
+        found = [other for other, variables in _VARIABLES.items() if all(environment.get(v) for v in variables)]
+        if not found:
+            return None
+        name = found[0]
+    missing = [variable for variable in _VARIABLES[name] if not environment.get(variable)]
+    if missing:
+        raise InputError(f"--cluster={name} needs {', '.join(missing)} in the environment")
+    cluster = _READERS[name](environment)
+    if not 0 <= cluster.index < len(cluster.addresses):
+        raise InputError(f"worker {cluster.index} is none of the {len(cluster.addresses)} workers of --cluster={name}")
+    return cluster
+
+
+def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
+    text = environment["TF_CONFIG"]
+    try:
+        config = json.loads(text)
+        jobs = {job: [str(address) for address in addresses] for job, addresses in config.get("cluster", {}).items()}
+        task = config.get("task", {"type": "worker", "index": 0})
+        kind, index = task["type"], int(task["index"])
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise InputError(f"the environment's TF_CONFIG={text!r} is not the JSON of a cluster: {error}") from None
+    chief, workers = jobs.pop("chief", []), jobs.pop("worker", [])
+    if jobs or kind not in ("chief", "worker"):
+        raise InputError(f"TF_CONFIG={text!r} names {', '.join(jobs) or kind}; there are only workers here")
+    if not chief and not workers:
+        return Cluster(("localhost:0",), 0)  # TF_CONFIG of a process on its own
+    return Cluster((*chief, *workers), index if kind == "chief" else len(chief) + index)
+
+
+def _from_slurm(environment: Mapping[str, str]) -> Cluster:
+    rank = _number(environment, "SLURM_PROCID")
+    hosts = expand_hosts(environment["SLURM_STEP_NODELIST"])
+    counts = _tasks_per_node(environment["SLURM_STEP_TASKS_PER_NODE"])
+    if len(counts) != len(hosts) or sum(counts) != _number(environment, "SLURM_STEP_NUM_TASKS"):
+        values = ", ".join(f"{name}={environment[name]}" for name in _SLURM[1:])
+        raise InputError(f"SLURM's variables do not fit together: {values}")
+    job = environment.get("SLURM_JOB_ID", "0")
+    first = _FIRST_PORT + (int(job) if job.isdecimal() else 0) % _JOBS * _PORTS_A_JOB
+    places = [(node, local) for node, count in enumerate(counts) for local in range(count)]
+    actual = (environment.get("SLURM_NODEID"), environment.get("SLURM_LOCALID"))
+    if None not in actual and rank < len(places) and actual != tuple(map(str, places[rank])):
+        raise InputError(
+            f"task {rank} runs as task {actual[1]} of node {actual[0]}: start it with srun --distribution=block"
+        )
+    return Cluster(tuple(f"{hosts[node]}:{first + local}" for node, local in places), rank)
+
+
+def _from_kubernetes(environment: Mapping[str, str]) -> Cluster:
+    """Pods of an indexed Job with a headless service of its name are called NAME-INDEX.NAME."""
+    service, count = environment["T2T_SERVICE"], _number(environment, "T2T_WORKERS")
+    port = _number(environment, "T2T_PORT")
+    addresses = tuple(f"{service}-{index}.{service}:{port}" for index in range(count))
+    return Cluster(addresses, _number(environment, "JOB_COMPLETION_INDEX"))
+
+
+def expand_hosts(text: str) -> list[str]:
+    """The hosts of SLURM's short form, in its order: "a[8-10,12],b" is a8, a9, a10, a12, b.
+
+    Raises:
+        InputError: the text is not of that form.
+    """
+    hosts = []
+    for name in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        expanded = [""]
+        for plain, ranges in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", name):
+            endings = [plain] if plain else [n for part in ranges.split(",") for n in _numbers(part, text)]
+            expanded = [host + ending for host in expanded for ending in endings]
+        hosts += expanded
+    if not hosts or any(re.search(r"[\[\]]", host) for host in hosts) or text.count("[") != text.count("]"):
+        raise InputError(f"SLURM_STEP_NODELIST={text!r} is no list of hosts")
+    return hosts
+
+
+def _numbers(part: str, text: str) -> list[str]:
+    """Those of "3" or "08-10", with as many digits as there are."""
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+    if not match:
+        raise InputError(f"SLURM_STEP_NODELIST={text!r} is no list of hosts")
+    first, last = match[1], match[2] or match[1]
+    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+
+
+def _tasks_per_node(text: str) -> list[int]:
+    """Those of SLURM's short form: "2(x3),1" is 2, 2, 2, 1."""
+    matches = [re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part) for part in text.split(",")]
+    if not all(matches):
+        raise InputError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is no list of numbers")
+    return [int(match[1]) for match in matches for _ in range(int(match[2] or 1))]
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environment[name])
+    except ValueError:
+        raise InputError(f"the environment's {name}={environment[name]!r} is no whole number") from None
+
+
+_VARIABLES = {"tf_config": ("TF_CONFIG",), "slurm": _SLURM, "kubernetes": _KUBERNETES}
+_READERS: dict[str, Any] = {"tf_config": _from_tf_config, "slurm": _from_slurm, "kubernetes": _from_kubernetes}

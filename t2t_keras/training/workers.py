@@ -1,0 +1,130 @@
+"""What the processes that train together tell each other, and what they do when one of them is gone.
+
+All of them run the same program; each call of a method here is made by all of
+them, at the same place of it. Where there is one process, nothing is sent.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.cluster import WorkerLostError
+
+# What an operation with other workers fails with that is not their absence.
+_OF_THIS_WORKER = (
+    tf.errors.ResourceExhaustedError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.UnimplementedError,
+    tf.errors.NotFoundError,
+    tf.errors.OutOfRangeError,
+)
+
+
+class Workers:
+    """The workers of a strategy, this process among them.
+
+    Args:
+        strategy: the replicas.
+
+    Attributes:
+        count: how many workers there are; 1 unless several processes train together.
+        index: which one this is.
+        is_chief: whether this is the one that writes the run.
+        replica_ids: this worker's replicas among all.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
+        resolver, replicas = strategy.cluster_resolver, strategy.num_replicas_in_sync
+        self.count, self.index = 1, 0
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and resolver.task_id is not None:
+            self.count, self.index = resolver.cluster_spec().num_tasks("worker"), resolver.task_id
+        local = replicas // self.count
+        self.is_chief = self.index == 0
+        self.replica_ids = range(self.index * local, (self.index + 1) * local)
+
+    def sum(self, values: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The sum over all workers, the same on each.
+
+        Args:
+            values: this worker's whole numbers below 2 ** 31; of one shape on all.
+
+        Returns:
+            int32 of that shape.
+        """
+        array = np.asarray(values, np.int32)
+        if self.count == 1:
+            return array
+        # A constant might be kept from before the cluster was there, on a device that is not in it.
+        total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(array), axis=None)
+        return total.numpy()
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What each worker gave, the first one's first; the same on each."""
+        if self.count == 1:
+            return [data]
+        lengths = np.zeros(self.count, np.int32)
+        lengths[self.index] = len(data)
+        lengths = self.sum(lengths)
+        table = np.zeros((self.count, max(int(lengths.max()), 1)), np.int32)  # --> [workers, longest]
+        table[self.index, : len(data)] = np.frombuffer(data, np.uint8)
+        table = self.sum(table).astype(np.uint8)
+        return [row[:length].tobytes() for row, length in zip(table, lengths, strict=True)]
+
+    def check_same(self, what: str, value: str) -> None:
+        """Makes sure that all workers have the same.
+
+        Args:
+            what: a name for it, in the plural.
+            value: this worker's.
+
+        Raises:
+            InputError: they have not; on every worker.
+        """
+        values = [other.decode() for other in self.gather(value.encode())]
+        odd = next((index for index, other in enumerate(values) if other != values[0]), None)
+        if odd is not None:
+            raise InputError(f"the workers have different {what}: worker 0 {values[0]}, worker {odd} {values[odd]}")
+
+    @contextlib.contextmanager
+    def alike(self) -> Iterator[None]:
+        """What fails inside on one worker, without having to do with the others, fails on all of them.
+
+        Raises:
+            InputError: inside, another worker failed.
+        """
+        if self.count == 1:
+            yield
+            return
+        error: Exception | None = None
+        try:
+            yield
+        except (InputError, OSError) as caught:
+            error = caught
+        failed = np.zeros(self.count, np.int32)
+        failed[self.index] = error is not None
+        failed = self.sum(failed)
+        if error is not None:
+            raise error
+        if failed.any():
+            raise InputError(f"worker {int(failed.argmax())} failed; its output says why")
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Says in one line when another worker is gone.
+
+        Raises:
+            WorkerLostError: it is.
+        """
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if self.count == 1 or isinstance(error, _OF_THIS_WORKER):
+                raise
+            raise WorkerLostError(
+                f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
+                f"command on all of them goes on from the last checkpoint ({error.message.splitlines()[0][:200]})"
+            ) from error

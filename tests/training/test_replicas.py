@@ -1,0 +1,103 @@
+"""Eight replicas over hundreds of steps, and checkpoints that go on with another number of them."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+import tiny_training
+from tiny_training import records
+from trajectories import TRAIN, random_corpus
+
+from t2t_keras.data.batching import EpochPlans, Position
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+STEPS = 200
+EXACT = 1e-5
+
+
+def run_program(*arguments: object) -> None:
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def long_trajectory(folder: pathlib.Path, replicas: int, **case: dict) -> dict[str, np.ndarray]:
+    """As `trajectories.trajectory`, in a program with so many logical devices."""
+    case = {"replicas": replicas, "steps": STEPS, "check_replicas": replicas > 1, **case}
+    cases, results = folder / f"{replicas}.json", folder / f"{replicas}.npz"
+    cases.write_text(json.dumps({"case": case}), encoding="utf-8")
+    run_program(HERE / "trajectories.py", cases, results)
+    return {name.removeprefix("case:"): array for name, array in np.load(results).items()}
+
+
+def test_the_steps_below_have_uneven_and_empty_shares_and_small_batches():
+    """What makes 200 of them worth their time."""
+    corpus = random_corpus()
+    plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, TRAIN["tokens_per_batch"], 1, False)
+    position, rows = Position(), []
+    for _ in range(STEPS):
+        rows.append(len(plans.plan(position.epoch).rows(position.batch)))
+        position = plans.advance(position, 1)
+    assert position.epoch > 5
+    assert min(rows) < 8
+    assert any(count % 8 for count in rows if count > 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "train, tolerance",
+    [
+        ({}, EXACT),
+        ({"accumulation_steps": 3}, EXACT),
+        ({"steps_per_call": 25}, EXACT),
+        ({"clip_norm": 0.5, "ema_decay": 0.9}, EXACT),
+        ({"mixed_bfloat16": True}, 2e-3),
+        ({"static_shapes": True, "jit_compile": True}, EXACT),
+    ],
+    ids=["plain", "accumulation", "steps_per_call", "clipping_and_average", "bfloat16", "compiled"],
+)
+def test_eight_replicas_stay_with_one(tmp_path, train, tolerance):
+    """The same losses in every step; that all replicas end with the same bits, `check_replicas` makes sure."""
+    one, eight = (long_trajectory(tmp_path, replicas, train=train) for replicas in (1, 8))
+    assert eight["loss"].shape == (STEPS,)
+    assert one["loss"][-20:].mean() < 0.9 * one["loss"][:20].mean()
+    np.testing.assert_array_equal(eight["tokens"], one["tokens"])
+    np.testing.assert_allclose(eight["loss"], one["loss"], rtol=tolerance)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_eight_replicas_goes_on_with_any_number(tmp_path):
+    """On one, two, four and eight: the same losses and validations, for the global batch is the same."""
+    data = tiny_training.make_data(tmp_path)
+
+    def train(name: str, replicas: int, max_steps: int) -> None:
+        settings = {f"model.{key}": value for key, value in tiny_training.MODEL.items()}
+        settings |= {f"train.{key}": value for key, value in tiny_training.TRAIN.items()}
+        settings |= {"model.dropout_rate": 0.0, "model.use_attention_bias": False, "train.max_steps": max_steps}
+        flags = [f"--data_dir={data.directory}", f"--model_dir={tmp_path / name}", "--preset=tiny"]
+        flags += [f"--set={key}={value}" for key, value in settings.items()]
+        run_program("-m", "launch.train", "--strategy=cpu", f"--replicas={replicas}", *flags)
+
+    train("half", 8, 12)
+    counts = (8, 1, 2, 4)
+    for replicas in counts:
+        shutil.copytree(tmp_path / "half", tmp_path / f"on_{replicas}")
+        train(f"on_{replicas}", replicas, 24)
+    for replicas in counts[1:]:
+        for kind in ("train", "valid"):
+            lines, expected = records(tmp_path / f"on_{replicas}", kind), records(tmp_path / "on_8", kind)
+            assert [line["step"] for line in lines] == [line["step"] for line in expected]
+            assert lines[-1]["step"] == 24
+            for line, wanted in zip(lines, expected, strict=True):
+                assert line == pytest.approx(wanted, rel=EXACT), f"{replicas} replicas, step {line['step']}"

@@ -1,0 +1,101 @@
+"""Trainings in several processes of launch.train, which find each other on this machine."""
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+ROOT = pathlib.Path(__file__).parents[2]
+PATIENCE = 600  # seconds that a busy machine may take for a start and some steps
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def tf_config(count: int) -> list[dict[str, str]]:
+    """The environment of each of so many workers on this machine."""
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
+    tasks = [{"type": "worker", "index": index} for index in range(count)]
+    return [{"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})} for task in tasks]
+
+
+class WorkerProcesses:
+    """A training of several processes.
+
+    Args:
+        flags: of launch.train, for each worker.
+        folder: for their outputs.
+        environments: what each worker finds its cluster in; as of `tf_config` if not given.
+    """
+
+    def __init__(
+        self, flags: list[list[str]], folder: pathlib.Path, environments: list[dict[str, str]] | None = None
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._logs = [folder / f"worker_{index}.log" for index in range(len(flags))]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "SLURM_"))}
+        self.processes = []
+        for own, environment, log in zip(flags, environments or tf_config(len(flags)), self._logs, strict=True):
+            with open(log, "w", encoding="utf-8") as file:
+                self.processes.append(
+                    subprocess.Popen(
+                        [sys.executable, "-m", "launch.train", "--strategy=multiworker", *own],
+                        cwd=ROOT,
+                        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+                        stdout=subprocess.DEVNULL,
+                        stderr=file,
+                    )
+                )
+
+    def output(self, worker: int) -> str:
+        """What a worker has written to its standard error."""
+        return self._logs[worker].read_text(encoding="utf-8")
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Returns once the condition holds; all workers must live until then."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            ended = [index for index, process in enumerate(self.processes) if process.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                raise AssertionError(f"workers {ended} ended early\n{self._outputs()}")
+            time.sleep(0.01)
+
+    def end(self, seconds: float = PATIENCE) -> list[int]:
+        """The exit status of each; a worker that takes longer than so many seconds is an error."""
+        deadline = time.monotonic() + seconds
+        try:
+            return [process.wait(max(deadline - time.monotonic(), 0.1)) for process in self.processes]
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"a worker hangs\n{self._outputs()}") from None
+
+    def kill(self) -> None:
+        """Leaves nothing running."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def _outputs(self) -> str:
+        return "\n".join(f"--- worker {index}\n{self.output(index)}" for index in range(len(self._logs)))
+
+
+@contextlib.contextmanager
+def running(
+    flags: list[list[str]], folder: pathlib.Path, environments: list[dict[str, str]] | None = None
+) -> Iterator[WorkerProcesses]:
+    """A training that is ended at the end of the context, whatever happens in it."""
+    workers = WorkerProcesses(flags, folder, environments)
+    try:
+        yield workers
+    finally:
+        workers.kill()
