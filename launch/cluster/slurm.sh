@@ -29,14 +29,23 @@ set -euo pipefail
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
+# A command in words that a shell takes as they are.
+show() {
+  local word
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9_./:=,@+-]+$ ]] || word="'${word//\'/\'\\\'\'}'"
+    printf '%s ' "$word"
+  done
+  printf '\n'
+}
+
 # The workers find each other through SLURM's variables: --cluster=slurm.
 worker=("$PYTHON" -m launch.train --strategy=multiworker --cluster=slurm "$@")
 # A worker that ends must not have the others killed while the first of them writes the checkpoint.
 step=(srun --kill-on-bad-exit=0 "--wait=$SAVING_SECONDS" "${worker[@]}")
 
 if [[ -n $DRY_RUN ]]; then
-  printf '%q ' "${step[@]}"
-  printf '\n'
+  show "${step[@]}"
   exit
 fi
 if [[ -z ${SLURM_JOB_ID:-} ]]; then

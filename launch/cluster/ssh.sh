@@ -23,33 +23,41 @@ read -ra hosts <<<"$HOSTS"
 read -ra ssh <<<"$SSH"
 addresses=$(printf '"%s:'"$PORT"'", ' "${hosts[@]}")
 addresses="[${addresses%, }]"
-# The worker's process id, so that it can be stopped: a signal to ssh here would not reach it.
+# On every host: the worker's process id, so that it can be stopped; a signal to ssh here would not reach it.
 pid_file="/tmp/t2t_worker_${PORT}_$$"
+
+# A command in words that a shell takes as they are.
+show() {
+  local word
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9_./:=,@+-]+$ ]] || word="'${word//\'/\'\\\'\'}'"
+    printf '%s ' "$word"
+  done
+  printf '\n'
+}
 
 # What host number $1 runs; the rest are the flags.
 worker_command() {
   local index=$1
   shift
   local config="{\"cluster\": {\"worker\": $addresses}, \"task\": {\"type\": \"worker\", \"index\": $index}}"
-  printf 'cd %q && echo $$ > %q && ' "$DIRECTORY" "$pid_file"
-  printf 'exec env TF_CONFIG=%q %q -m launch.train --strategy=multiworker --cluster=tf_config' "$config" "$PYTHON"
+  printf 'cd %q && echo $$ > %q && ' "$DIRECTORY" "${pid_file}_$index"
+  printf 'exec env TF_CONFIG='\''%s'\'' %q -m launch.train --strategy=multiworker --cluster=tf_config' "$config" "$PYTHON"
   (($# == 0)) || printf ' %q' "$@"
 }
 
 if [[ -n $DRY_RUN ]]; then
   for index in "${!hosts[@]}"; do
-    printf '%q ' "${ssh[@]}" "${hosts[index]}" "$(worker_command "$index" "$@")"
-    printf '\n'
+    show "${ssh[@]}" "${hosts[index]}" "$(worker_command "$index" "$@")"
   done
   exit
 fi
 
 stop_all() {
   echo "stopping all workers" >&2
-  local host
-  for host in "${hosts[@]}"; do
-    # shellcheck disable=SC2029  # the name of the file is known here
-    "${ssh[@]}" "$host" "kill -TERM \$(cat $pid_file) 2>/dev/null" </dev/null || true &
+  local index
+  for index in "${!hosts[@]}"; do
+    "${ssh[@]}" "${hosts[index]}" "kill -TERM \$(cat ${pid_file}_$index) 2>/dev/null" </dev/null || true &
   done
 }
 

@@ -34,10 +34,19 @@ usage() {
   exit 2
 }
 
+# A command in words that a shell takes as they are.
+show() {
+  local word
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9_./:=,@+-]+$ ]] || word="'${word//\'/\'\\\'\'}'"
+    printf '%s ' "$word"
+  done
+  printf '\n'
+}
+
 do_or_print() {
   if [[ -n $DRY_RUN ]]; then
-    printf '%q ' "$@"
-    printf '\n'
+    show "$@"
   else
     "$@"
   fi

@@ -29,31 +29,30 @@ def complaint(arguments: list[str]) -> str | None:
         if "set" in values:
             config.override(start, values["set"].value)
     except (flags.Error, InputError) as error:
-        return str(error)
+        # A document may leave out what every run needs.
+        return None if "must have a value other than None" in str(error) else str(error)
     return None
 
 
-def forget(modules: set[str], names: set[str]) -> None:
-    """Takes a program and its flags away again."""
-    for module in set(sys.modules) - modules:
-        if module == "launch" or module.startswith("launch."):
-            del sys.modules[module]
-    for name in set(flags.FLAGS) - names:
-        delattr(flags.FLAGS, name)
+def forget_programs() -> None:
+    """Takes whatever was imported of launch/ and its flags away again."""
+    for module in [name for name in sys.modules if name == "launch" or name.startswith("launch.")]:
+        for flag in flags.FLAGS.get_flags_for_module(sys.modules[module]):
+            delattr(flags.FLAGS, flag.name)
+        del sys.modules[module]
 
 
 def main() -> None:
     commands = json.load(sys.stdin)
     found: dict[int, str | None] = {}
     for program in sorted({program for program, _ in commands}):
-        modules, names = set(sys.modules), set(flags.FLAGS)
         importlib.import_module(f"launch.{program}")
         for number, (name, arguments) in enumerate(commands):
             if name == program:
                 for flag in flags.FLAGS:
                     flags.FLAGS[flag].unparse()
                 found[number] = complaint(arguments)
-        forget(modules, names)
+        forget_programs()
     print(json.dumps([found[number] for number in range(len(commands))]))
 
 
