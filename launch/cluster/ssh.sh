@@ -53,11 +53,14 @@ if [[ -n $DRY_RUN ]]; then
   exit
 fi
 
+# Whoever is only about to start has some seconds to do so: it would wait for the others in vain.
 stop_all() {
   echo "stopping all workers" >&2
-  local index
+  local index file
   for index in "${!hosts[@]}"; do
-    "${ssh[@]}" "${hosts[index]}" "kill -TERM \$(cat ${pid_file}_$index) 2>/dev/null" </dev/null || true &
+    file=${pid_file}_$index
+    "${ssh[@]}" "${hosts[index]}" "for i in 1 2 3 4 5; do test -e $file && break; sleep 1; done
+      kill -TERM \$(cat $file) 2>/dev/null; rm -f $file" </dev/null || true &
   done
 }
 
