@@ -52,8 +52,8 @@ def test_one_device_sends_nothing():
     assert step(Config(MODEL), dataclasses.replace(DEVICES, count=1), 10).sent == 0
 
 
-def test_the_papers_big_model_takes_what_the_paper_says_within_its_own_measure():
-    """Table 2's FLOPs are hours at a GPU's sustained rate; ours are of the products alone, so less and not much less."""
+def test_the_papers_models_take_a_part_of_what_the_paper_says():
+    """Table 2's FLOPs are hours at a GPU's sustained rate; ours are of the products alone: less, and not much less."""
     for name, paper in (("base", 3.3e18), ("big", 2.3e19)):
         config = presets.preset(name)
         flops = config.train.max_steps * step(config, DEVICES, 30).flops
