@@ -1,14 +1,20 @@
 """Prints a model as a table: sizes, parameters, training FLOPs a token, memory. Makes no model.
 
-Example:
+With --devices also what its training takes on so many of them: time, traffic, memory, disk.
+
+Examples:
     python -m launch.describe --preset=big --vocab_size=37000 --set model.tie_embeddings=false
+    python -m launch.describe --preset=big --devices=8 --device=h100 --pairs=4500000 --set train.mixed_bfloat16=true
 """
+
+import dataclasses
 
 from absl import flags
 
 from t2t_keras import config as configuration
 from t2t_keras import presets
 from t2t_keras.describe import describe
+from t2t_keras.forecast import KINDS, Devices, forecast
 from t2t_keras.run import Run
 
 from . import program
@@ -18,6 +24,14 @@ _MODEL_DIR = flags.DEFINE_string("model_dir", None, "A run's directory, whose mo
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: the preset's.")
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times.")
 _LENGTH = flags.DEFINE_integer("length", 32, "Tokens of a sentence, for the cost of attention.", lower_bound=1)
+_DEVICES = flags.DEFINE_integer("devices", 0, "Adds what the training takes on so many devices.", lower_bound=0)
+_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "Their kind; the flags below replace single numbers of it.")
+_UTILISATION = flags.DEFINE_float(
+    "utilisation", 0.4, "The share of a device's peak that a training reaches.", lower_bound=0.001, upper_bound=1.0
+)
+_PEAK_TFLOPS = flags.DEFINE_float("peak_tflops", None, "A device's peak, in TFLOP/s.", lower_bound=0.001)
+_LINK_GBYTES = flags.DEFINE_float("link_gbytes", None, "What a device sends to others, in GB/s.", lower_bound=0.001)
+_PAIRS = flags.DEFINE_integer("pairs", 0, "Pairs of the training data; 0 leaves the data out.", lower_bound=0)
 
 
 def main(argv: list[str]) -> None:
@@ -29,7 +43,20 @@ def main(argv: list[str]) -> None:
     del argv  # every setting is a flag
     config = Run(_MODEL_DIR.value).config if _MODEL_DIR.value else presets.preset(_PRESET.value)
     vocabulary = [] if _VOCAB_SIZE.value is None else [f"model.vocab_size={_VOCAB_SIZE.value}"]
-    print(describe(configuration.override(config, [*vocabulary, *_SET.value]), _LENGTH.value))
+    config = configuration.override(config, [*vocabulary, *_SET.value])
+    print(describe(config, _LENGTH.value))
+    if _DEVICES.value:
+        print()
+        print(forecast(config, _devices(), _LENGTH.value, _PAIRS.value))
+
+
+def _devices() -> Devices:
+    devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=_UTILISATION.value, **KINDS[_DEVICE.value])
+    if _PEAK_TFLOPS.value is not None:
+        devices = dataclasses.replace(devices, flops=_PEAK_TFLOPS.value * 1e12)
+    if _LINK_GBYTES.value is not None:
+        devices = dataclasses.replace(devices, link_rate=_LINK_GBYTES.value * 1e9)
+    return devices
 
 
 def run() -> None:

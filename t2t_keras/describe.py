@@ -94,11 +94,16 @@ def describe(config: Config, length: int) -> str:
             + [("total", f"{sum(memory.values()) / 2**20:,.1f} MiB")],
         ),
     ]
+    return table(sections)
+
+
+def table(sections: list[tuple[str, list[tuple[str, str]]]]) -> str:
+    """Lines of text: each section's title, and its names and values in two columns."""
     names = max(len(name) for _, rows in sections for name, _ in rows)
-    return "\n\n".join(_table(title, rows, names) for title, rows in sections)
+    return "\n\n".join(_section(title, rows, names) for title, rows in sections)
 
 
-def _table(title: str, rows: list[tuple[str, str]], name_width: int) -> str:
+def _section(title: str, rows: list[tuple[str, str]], name_width: int) -> str:
     """One section; its values end in one column."""
     values = max(len(value) for _, value in rows)
     return "\n".join([title, *(f"  {name:<{name_width}}  {value:>{values}}" for name, value in rows)])

@@ -6,7 +6,6 @@
     tensorboard/   scalars
     metrics.jsonl  one JSON object a line
     curves.png     the same as a picture
-
     .lock          held by the process that trains the run
 
 It is all that translating needs. An exported model (`t2t_keras.export`) holds as much, in other places, and

@@ -13,7 +13,7 @@ PROGRAMS = sorted((ROOT / "launch").rglob("*.py"))
 FILES = PACKAGE + PROGRAMS
 
 # Above the seam: Keras and NumPy alone, on any backend.
-ABOVE_THE_SEAM = ("layers", "model", "losses", "schedules", "config", "presets", "errors", "describe")
+ABOVE_THE_SEAM = ("layers", "model", "losses", "schedules", "config", "presets", "errors", "describe", "forecast")
 TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
 
 # What each part of the package may import besides itself. A part is the first name below t2t_keras.
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "schedules": CONFIG,
     "presets": CONFIG,
     "describe": CONFIG,
+    "forecast": CONFIG | {"describe"},
     "data": CONFIG,
     "run": CONFIG,
     "model": CONFIG | {"presets", "layers"},

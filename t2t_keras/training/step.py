@@ -14,15 +14,20 @@ import tensorflow as tf
 
 from t2t_keras import schedules
 from t2t_keras.config import TrainConfig
+from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.model import Transformer
 from t2t_keras.run import weight_names
 from t2t_keras.training.fused_loss import fused_loss
 from t2t_keras.training.optimizer import Adam
-from t2t_keras.training.strategy import num_streams
+from t2t_keras.training.strategy import is_tpu, num_streams
 
 Tensor = Any
 SUM = tf.distribute.ReduceOp.SUM
+
+# A batch's shape is one of the plan's, the same on all replicas. A TPU would else take every length that the graph
+# does not know for one that changes from replica to replica; so it compiles one program a shape.
+_SHAPES_AS_THEY_ARE = tf.distribute.RunOptions(experimental_enable_dynamic_batch_size=False)
 
 
 class StepMetrics(NamedTuple):
@@ -48,9 +53,14 @@ class TrainingStep:
         model: made and built inside the strategy's scope.
         config: of the training.
         strategy: the replicas.
+
+    Raises:
+        InputError: the replicas are of a TPU, and shapes are not static.
     """
 
     def __init__(self, model: Transformer, config: TrainConfig, strategy: tf.distribute.Strategy) -> None:
+        if is_tpu(strategy) and not config.static_shapes:
+            raise InputError("a TPU needs --set train.static_shapes=true")
         self.model, self.config, self.strategy = model, config, strategy
         self.names = weight_names(model)
         self.variables = [weight.value for weight in model.trainable_variables]
@@ -61,9 +71,11 @@ class TrainingStep:
             self.averages = [tf.Variable(tf.zeros(v.shape), trainable=False, name="average") for v in averaged]
         self.start_averages()
         self._run = tf.function(self._steps)
-        self._skip_padding = not config.jit_compile
+        self._skip_padding = not (config.jit_compile or is_tpu(strategy))
         gradients = self._loss_and_gradients
-        self._loss_gradients = tf.function(gradients, jit_compile=True) if config.jit_compile else gradients
+        # A TPU compiles the whole step, update and all.
+        is_compiled = config.jit_compile and not is_tpu(strategy)
+        self._loss_gradients = tf.function(gradients, jit_compile=True) if is_compiled else gradients
         self._streams = num_streams(strategy)
         self._validate = tf.function(self._validation_loss)
 
@@ -134,7 +146,7 @@ class TrainingStep:
     def _steps(self, batches: Iterator[Any], steps: Tensor) -> tuple[Tensor, ...]:
         arrays = tuple(tf.TensorArray(tf.float32, steps, element_shape=[]) for _ in StepMetrics._fields)
         for i in tf.range(steps):
-            replicated = self.strategy.run(self._replica_step, args=(next(batches),))
+            replicated = self.strategy.run(self._replica_step, args=(next(batches),), options=_SHAPES_AS_THEY_ARE)
             values = [self.strategy.experimental_local_results(value)[0] for value in replicated]
             arrays = tuple(array.write(i, value) for array, value in zip(arrays, values, strict=True))
         return tuple(array.stack() for array in arrays)  # --> [steps] each
@@ -219,7 +231,7 @@ class TrainingStep:
 
         loss, tokens = tf.constant(0.0), tf.constant(0.0)
         for _ in tf.range(count):
-            losses, counts = self.strategy.run(replica_loss, args=(next(batches),))
+            losses, counts = self.strategy.run(replica_loss, args=(next(batches),), options=_SHAPES_AS_THEY_ARE)
             loss += self.strategy.reduce(SUM, losses, axis=None)
             tokens += self.strategy.reduce(SUM, counts, axis=None)
         return loss, tokens

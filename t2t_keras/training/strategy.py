@@ -39,7 +39,8 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
     if name == "auto" and os.environ.get("TPU_NAME"):
         name = "tpu"
     if name == "tpu":
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        # "local" is the TPU of this very machine.
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(os.environ.get("TPU_NAME"))
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
@@ -58,6 +59,11 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
             raise InputError(f"--replicas={replicas}, but there are {len(gpus)} GPUs")
         return tf.distribute.MirroredStrategy(gpus[: replicas or len(gpus)])
     return _cpu_strategy(max(replicas, 1))
+
+
+def is_tpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the replicas are those of a TPU, which wants shapes that do not depend on the data."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def num_streams(strategy: tf.distribute.Strategy) -> int:

@@ -42,6 +42,15 @@ def test_a_run_is_described_from_its_directory(tmp_path):
     assert "1,234" in done.stdout
 
 
+def test_what_a_training_takes_on_devices():
+    flags = ["--preset=base", "--devices=8", "--device=h100", "--length=30", "--pairs=4500000"]
+    done = describe(*flags, "--utilisation=0.5", "--peak_tflops=100", "--link_gbytes=10")
+    assert done.returncode == 0, done.stderr
+    for text in ("63,082,496", "8 x h100 at 50% of 100 TFLOP/s", "442 MB a device      44.2 ms", "0.6 GB"):
+        assert text in done.stdout, text
+    assert "8 x" not in describe("--preset=base").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

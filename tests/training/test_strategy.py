@@ -149,18 +149,18 @@ def test_environment_that_is_no_cluster(monkeypatch, no_gpus, text):
 def test_a_tpu_that_the_environment_names(monkeypatch):
     calls = []
     monkeypatch.setenv("TPU_NAME", "mine")
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda: "resolver")
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: f"resolver of {name}")
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", calls.append)
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
-    assert make_strategy() == "strategy of resolver"
-    assert calls == ["resolver", "resolver"]
+    assert make_strategy() == "strategy of resolver of mine"
+    assert calls == ["resolver of mine", "resolver of mine"]
 
 
 def test_every_name_is_handled(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: "workers")
     workers_in_environment(monkeypatch, 2)
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda: "resolver")
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: "resolver")
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: "tpu")

@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Trains on Kubernetes, one worker a pod of an indexed Job: give it the flags of launch.train.
+#
+#   IMAGE=registry/t2t WORKERS=4 launch/cluster/kubernetes.sh --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 \
+#       --preset=big
+#   DRY_RUN=1 launch/cluster/kubernetes.sh ...      prints the manifests instead of applying them
+#
+# kubectl logs --follow job/t2t shows the first worker; kubectl delete job/t2t stops all of them, who save first. To
+# go on afterwards run the same command again.
+#
+# Kubernetes 1.31 or later (1.28 with the feature gate JobPodFailurePolicy, which is on by default there).
+set -euo pipefail
+
+# ---- settings: environment variables, with what they are if they are not set ----
+: "${NAME:=t2t}"                   # of the Job, its Service and its volume
+: "${IMAGE:=t2t_keras}"            # made with launch/cluster/Dockerfile
+: "${WORKERS:=2}"                  # pods, one a node
+: "${GPUS:=8}"                     # of each pod
+: "${CPUS:=32}"                    # of each pod
+: "${MEMORY:=128Gi}"               # of each pod
+: "${SHARED_MEMORY:=16Gi}"         # of each pod, for NCCL; a part of MEMORY
+: "${PORT:=2222}"                  # on which the workers talk
+: "${STORAGE:=500Gi}"              # of the volume, mounted at /t2t
+: "${STORAGE_CLASS:=}"             # must offer ReadWriteMany; empty: the cluster's default
+: "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
+: "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL: a checkpoint must be written in this time
+: "${FAILURES:=6}"                 # crashes before the Job is given up; preemptions do not count
+: "${DRY_RUN:=}"
+# ---------------------------------------------------------------------------------
+
+# A string as YAML reads it, whatever is in it: single quotes, doubled inside.
+quoted() {
+  local text=${1//\'/\'\'}
+  printf "'%s'" "$text"
+}
+
+arguments() {
+  local argument
+  for argument in -m launch.train --strategy=multiworker --cluster=kubernetes "$@"; do
+    printf '            - '
+    quoted "$argument"
+    printf '\n'
+  done
+}
+
+manifests() {
+  cat <<YAML
+# All workers see one folder for data and runs; the first of them writes the run.
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: $NAME
+  labels: {app.kubernetes.io/name: $NAME}
+spec:
+  accessModes: [ReadWriteMany]
+${STORAGE_CLASS:+  storageClassName: $STORAGE_CLASS
+}  resources:
+    requests: {storage: $STORAGE}
+---
+# Headless: gives every pod a name of its own, $NAME-INDEX.$NAME, also before it is ready.
+apiVersion: v1
+kind: Service
+metadata:
+  name: $NAME
+  labels: {app.kubernetes.io/name: $NAME}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {batch.kubernetes.io/job-name: $NAME}
+  ports:
+    - {name: workers, port: $PORT, targetPort: $PORT}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: $NAME
+  labels: {app.kubernetes.io/name: $NAME}
+spec:
+  completionMode: Indexed
+  completions: $WORKERS
+  parallelism: $WORKERS
+  backoffLimit: $FAILURES
+  # A pod is made anew once the old one is gone, so that a worker's name never stands for two.
+  podReplacementPolicy: Failed
+  podFailurePolicy:
+    # The first rule that fits counts.
+    rules:
+      # Preempted, evicted, drained: not the training's fault.
+      - action: Ignore
+        onPodConditions: [{type: DisruptionTarget, status: "True"}]
+      # 1 is a mistake in the flags, the data or the run, which would only fail again.
+      - action: FailJob
+        onExitCodes: {containerName: worker, operator: In, values: [1]}
+      # 143: saved and stopped by SIGTERM; 75: another worker was lost. All workers start again and meet.
+      - action: Ignore
+        onExitCodes: {containerName: worker, operator: In, values: [75, 143]}
+  template:
+    metadata:
+      labels: {app.kubernetes.io/name: $NAME}
+    spec:
+      restartPolicy: Never
+      subdomain: $NAME
+      terminationGracePeriodSeconds: $SAVING_SECONDS
+      automountServiceAccountToken: false
+${PRIORITY_CLASS:+      priorityClassName: $PRIORITY_CLASS
+}      # One worker a node.
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            - topologyKey: kubernetes.io/hostname
+              labelSelector:
+                matchLabels: {batch.kubernetes.io/job-name: $NAME}
+      tolerations:
+        - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
+      containers:
+        - name: worker
+          image: $IMAGE
+          command: [python]
+          args:
+$(arguments "$@")
+          env:
+            # What --cluster=kubernetes reads besides JOB_COMPLETION_INDEX, which the Job sets itself.
+            - {name: T2T_SERVICE, value: "$NAME"}
+            - {name: T2T_WORKERS, value: "$WORKERS"}
+            - {name: T2T_PORT, value: "$PORT"}
+          ports:
+            - {name: workers, containerPort: $PORT}
+          resources:
+            requests: {cpu: "$CPUS", memory: $MEMORY}
+            limits: {memory: $MEMORY, nvidia.com/gpu: "$GPUS"}
+          securityContext:
+            allowPrivilegeEscalation: false
+            capabilities: {drop: [ALL]}
+          volumeMounts:
+            - {name: storage, mountPath: /t2t}
+            - {name: shared-memory, mountPath: /dev/shm}
+      volumes:
+        - name: storage
+          persistentVolumeClaim: {claimName: $NAME}
+        - name: shared-memory
+          emptyDir: {medium: Memory, sizeLimit: $SHARED_MEMORY}
+YAML
+}
+
+if [[ -n $DRY_RUN ]]; then
+  manifests "$@"
+else
+  manifests "$@" | kubectl apply -f -
+fi

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Trains on SLURM, one worker a node: give it the flags of launch.train.
+#
+#   sbatch --nodes=4 launch/cluster/slurm.sh --data_dir=data/wmt14 --model_dir=runs/wmt14 --preset=big
+#   DRY_RUN=1 launch/cluster/slurm.sh ...      prints the command that every node would run
+#
+# What the job asks for; the same options on sbatch's command line override these lines.
+#SBATCH --job-name=t2t
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=32
+#SBATCH --mem=0
+#SBATCH --time=24:00:00
+#SBATCH --output=%x-%j.log
+#
+# The workers, not this script, get SIGTERM five minutes before the time limit, save and exit with 143. So they do when
+# the job is preempted, if the partition has a GraceTime. A lost node requeues the job too, and the log goes on.
+#SBATCH --signal=TERM@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+
+set -euo pipefail
+
+# ---- settings: environment variables, with what they are if they are not set ----
+: "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
+: "${RESTARTS:=100}"             # how often a stopped training is put into the queue again
+: "${SAVING_SECONDS:=180}"       # how long the other workers may take to end once one has
+: "${DRY_RUN:=}"
+# ---------------------------------------------------------------------------------
+
+# A command in words that a shell takes as they are.
+show() {
+  local word
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9_./:=,@+-]+$ ]] || word="'${word//\'/\'\\\'\'}'"
+    printf '%s ' "$word"
+  done
+  printf '\n'
+}
+
+# The workers find each other through SLURM's variables: --cluster=slurm.
+worker=("$PYTHON" -m launch.train --strategy=multiworker --cluster=slurm "$@")
+# A worker that ends must not have the others killed while the first of them writes the checkpoint.
+step=(srun --kill-on-bad-exit=0 "--wait=$SAVING_SECONDS" "${worker[@]}")
+
+if [[ -n $DRY_RUN ]]; then
+  show "${step[@]}"
+  exit
+fi
+if [[ -z ${SLURM_JOB_ID:-} ]]; then
+  echo "error: no SLURM job: start this with sbatch, or with DRY_RUN=1 to see what it would run" >&2
+  exit 1
+fi
+
+status=0
+"${step[@]}" || status=$?
+# 143: saved and stopped by SIGTERM. 75: another worker was lost. Both go on from the last checkpoint.
+# Anything else would only fail again: 1 is a mistake in the flags, the data or the run.
+if [[ $status -eq 143 || $status -eq 75 ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then
+  echo "status $status: into the queue again" >&2
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"

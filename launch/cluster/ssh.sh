@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Trains on hosts that ssh reaches, one worker a host: give it the flags of launch.train.
+#
+#   HOSTS="gpu1 gpu2" launch/cluster/ssh.sh --data_dir=/shared/data/wmt14 --model_dir=/shared/runs/wmt14 --preset=big
+#   DRY_RUN=1 HOSTS=... launch/cluster/ssh.sh ...      prints the commands instead of running them
+#
+# The hosts must know each other by these names, have this repository in the same place and share --model_dir and
+# --data_dir; ssh must ask for no password. Each worker's output goes to LOGS/HOST.log. Ctrl-C or SIGTERM stops all
+# workers, who save first; if one worker fails, the others are stopped. The same command goes on afterwards.
+set -euo pipefail
+
+# ---- settings: environment variables, with what they are if they are not set ----
+: "${HOSTS:?the names of the hosts, the first of which writes the run: HOSTS=\"gpu1 gpu2\"}"
+: "${DIRECTORY:=$PWD}"            # the repository, on every host
+: "${PYTHON:=.venv/bin/python}"   # on every host, from there
+: "${PORT:=2222}"                 # on which the workers talk
+: "${LOGS:=logs}"                 # a folder here
+: "${SSH:=ssh -o BatchMode=yes -o ServerAliveInterval=15}"
+: "${DRY_RUN:=}"
+# ---------------------------------------------------------------------------------
+
+read -ra hosts <<<"$HOSTS"
+read -ra ssh <<<"$SSH"
+addresses=$(printf '"%s:'"$PORT"'", ' "${hosts[@]}")
+addresses="[${addresses%, }]"
+# On every host: the worker's process id, so that it can be stopped; a signal to ssh here would not reach it.
+pid_file="/tmp/t2t_worker_${PORT}_$$"
+
+# A command in words that a shell takes as they are.
+show() {
+  local word
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9_./:=,@+-]+$ ]] || word="'${word//\'/\'\\\'\'}'"
+    printf '%s ' "$word"
+  done
+  printf '\n'
+}
+
+# What host number $1 runs; the rest are the flags.
+worker_command() {
+  local index=$1
+  shift
+  local config="{\"cluster\": {\"worker\": $addresses}, \"task\": {\"type\": \"worker\", \"index\": $index}}"
+  printf 'cd %q && echo $$ > %q && ' "$DIRECTORY" "${pid_file}_$index"
+  printf 'exec env TF_CONFIG='\''%s'\'' %q -m launch.train --strategy=multiworker --cluster=tf_config' "$config" "$PYTHON"
+  (($# == 0)) || printf ' %q' "$@"
+}
+
+if [[ -n $DRY_RUN ]]; then
+  for index in "${!hosts[@]}"; do
+    show "${ssh[@]}" "${hosts[index]}" "$(worker_command "$index" "$@")"
+  done
+  exit
+fi
+
+# Whoever is only about to start has some seconds to do so: it would wait for the others in vain.
+stop_all() {
+  echo "stopping all workers" >&2
+  local index file
+  for index in "${!hosts[@]}"; do
+    file=${pid_file}_$index
+    "${ssh[@]}" "${hosts[index]}" "for i in 1 2 3 4 5; do test -e $file && break; sleep 1; done
+      kill -TERM \$(cat $file) 2>/dev/null; rm -f $file" </dev/null || true &
+  done
+}
+
+mkdir -p "$LOGS"
+running=0
+for index in "${!hosts[@]}"; do
+  "${ssh[@]}" "${hosts[index]}" "$(worker_command "$index" "$@")" </dev/null >"$LOGS/${hosts[index]}.log" 2>&1 &
+  names[$!]=${hosts[index]}
+  running=$((running + 1))
+done
+echo "$running workers started, output in $LOGS/: ${hosts[*]}" >&2
+asked_to_stop=''
+trap 'asked_to_stop=1; stop_all' INT TERM
+
+result=0
+while ((running)); do
+  ended=''
+  status=0
+  wait -n -p ended "${!names[@]}" || status=$?
+  [[ -n $ended ]] || continue # a signal came, and its handler has run
+  running=$((running - 1))
+  echo "${names[ended]}: status $status" >&2
+  unset "names[ended]"
+  if ((status && !result)); then
+    result=$status
+    [[ -n $asked_to_stop ]] || ((!running)) || stop_all
+  fi
+done
+exit "$result"

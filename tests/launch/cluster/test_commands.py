@@ -1,0 +1,142 @@
+"""Every command of every document and recipe has flags that its program has, with values that it takes."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[2]
+PROGRAMS = {
+    path.stem for path in (ROOT / "launch").glob("*.py") if "def run() -> None:" in path.read_text(encoding="utf-8")
+}
+RECIPES = ("slurm", "kubernetes", "tpu_vm", "ssh")
+# `python -m launch.train --flags`, `t2t-train --flags`, and recipes, which take the flags of launch.train.
+COMMAND = re.compile(
+    r"(?:python -m (?:t2t_keras\.)?launch\.(?P<program>\w+)|\b(?P<installed>t2t-\w+)"
+    rf"|launch/cluster/(?P<recipe>{'|'.join(RECIPES)})\.sh(?: train)?)(?P<arguments>(?: (?:\\\n|[^\n`])*)?)"
+)
+# What may follow the arguments.
+END = re.compile(r"[|<>&;#)]|\s-->|\s{3,}")
+
+
+def documents() -> list[pathlib.Path]:
+    found = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for folder in ("launch", "benchmarks"):
+        found += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py", ".sh", ".yaml")]
+    return sorted(found)
+
+
+def prose(path: pathlib.Path) -> str:
+    """A document, or what a shell script says about itself: what it runs is seen in its dry run."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if path.suffix == ".sh":
+        lines = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    return "\n".join(lines)
+
+
+def installed_programs() -> dict[str, str]:
+    """The commands of setup.py and the programs that they are."""
+    return dict(re.findall(r'"(t2t-\w+)": "(\w+)"', (ROOT / "setup.py").read_text(encoding="utf-8")))
+
+
+def commands(text: str) -> list[tuple[str, list[str]]]:
+    """Programs and their arguments, as far as a text has commands with arguments in it."""
+    found = []
+    for match in COMMAND.finditer(text):
+        program = match["program"] or installed_programs().get(match["installed"] or "", "")
+        program = "train" if match["recipe"] else program
+        line = END.split(re.sub(r"\\\n\s*", "", match["arguments"]))[0]
+        words = shlex.split(line) if program in PROGRAMS and "--" in line else []
+        if words and words[0].startswith("--") and "--help" not in words:
+            found.append((program, [word for word in words if word != "..."]))
+    return found
+
+
+def parsed(lines: list[tuple[str, list[str]]]) -> list[str | None]:
+    done = subprocess.run(
+        [sys.executable, HERE / "parse_commands.py"],
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def dry_run(recipe: str, *arguments: str) -> str:
+    settings = {"DRY_RUN": "1", "HOSTS": "one two", "PROJECT": "mine"}
+    command = ["bash", ROOT / "launch" / "cluster" / f"{recipe}.sh", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rendered(recipe: str, *arguments: str) -> tuple[str, list[str]]:
+    """The training command that a recipe makes of some flags, as its workers get it."""
+    text = dry_run(recipe, *(["train"] if recipe == "tpu_vm" else []), *arguments)
+    if recipe == "kubernetes":
+        words = [line.strip() for line in text.splitlines() if line.startswith(" " * 12 + "- '")]
+        words = [word.removeprefix("- '").removesuffix("'").replace("''", "'") for word in words]
+    else:
+        words = shlex.split(text)
+        if recipe != "slurm":  # one word is what the remote shell gets
+            words = shlex.split(next(word for word in words if "launch.train" in word))
+    words = words[words.index("launch.train") + 1 :]
+    return "train", words[: words.index("&")] if "&" in words else words
+
+
+FLAGS = ("--data_dir=a b", "--model_dir=it's", "--preset=big", "--set", "train.checkpoint_minutes=10")
+
+
+@pytest.fixture(scope="module")
+def complaints() -> dict[str, list[str]]:
+    """What the programs say against the commands of each document, and of each recipe as rendered."""
+    lines = [(path.relative_to(ROOT).as_posix(), command) for path in documents() for command in commands(prose(path))]
+    lines += [(f"dry run of {recipe}", rendered(recipe, *FLAGS)) for recipe in RECIPES]
+    lines += [("wrong flag", ("train", ["--model_dir=x", "--depth=3"]))]
+    lines += [("wrong setting", ("train", ["--model_dir=x", "--preset=base", "--set=train.depth=3"]))]
+    lines += [("wrong value", ("train", ["--model_dir=x", "--strategy=cuda"]))]
+    lines += [("right", ("train", ["--model_dir=x", "--preset=base", "--set=train.max_steps=3"]))]
+    found: dict[str, list[str]] = {}
+    for (name, (program, words)), said in zip(lines, parsed([command for _, command in lines]), strict=True):
+        found.setdefault(name, [])
+        if said:
+            found[name].append(f"launch.{program} {shlex.join(words)}: {said}")
+    return found
+
+
+def test_every_command_has_flags_of_its_program(complaints):
+    wrong = {name: said for name, said in complaints.items() if said and not name.startswith("wrong ")}
+    assert not wrong
+
+
+def test_what_is_wrong_is_found(complaints):
+    assert "depth" in complaints["wrong flag"][0]
+    assert "train.depth" in complaints["wrong setting"][0]
+    assert "cuda" in complaints["wrong value"][0]
+    assert complaints["right"] == []
+
+
+def test_commands_are_found_where_they_are(complaints):
+    for name in ("README.md", "docs/training.md", "docs/scaling.md", "launch/cluster/README.md", "launch/train.py"):
+        assert name in complaints
+    for recipe in RECIPES:
+        assert f"launch/cluster/{recipe}.sh" in complaints
+        assert f"dry run of {recipe}" in complaints
+    assert commands("`t2t-describe --preset=big` and\npython -m launch.score --a=1 \\\n   --b 2 < in | sort") == [
+        ("describe", ["--preset=big"]),
+        ("score", ["--a=1", "--b", "2"]),
+    ]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_flags_arrive_as_they_were_given(recipe):
+    _, words = rendered(recipe, *FLAGS)
+    assert words[-len(FLAGS) :] == list(FLAGS)

@@ -1,0 +1,358 @@
+"""The recipes as scripts: sound, and doing what they say, with stand-ins for the cluster and for the training."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[3]
+CLUSTER = ROOT / "launch" / "cluster"
+SCRIPTS = ("slurm.sh", "kubernetes.sh", "tpu_vm.sh", "ssh.sh")
+# Exit statuses: a mistake in the input; another worker was lost; saved and stopped by SIGTERM; killed.
+MISTAKE, LOST, STOPPED, KILLED = 1, 75, 143, 137
+
+
+def executable(path: pathlib.Path, text: str) -> pathlib.Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/usr/bin/env bash\n{text}", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
+    """The stand-ins of a folder before all other programs."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DRY_RUN"))}
+    return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
+
+
+def run(script: str, *arguments: str, **settings: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["bash", CLUSTER / script, *arguments], capture_output=True, text=True, timeout=60, **settings
+    )
+
+
+def lines(path: pathlib.Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_are_sound(script):
+    subprocess.run(["bash", "-n", CLUSTER / script], check=True)
+    assert os.access(CLUSTER / script, os.X_OK)
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_pass_shellcheck(script):
+    done = subprocess.run(["shellcheck", CLUSTER / script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_readme_names_every_file():
+    text = (CLUSTER / "README.md").read_text(encoding="utf-8")
+    for path in CLUSTER.iterdir():
+        if path.is_file() and path.name != "README.md":
+            assert path.name in text, path.name
+
+
+def test_the_image_has_what_the_installation_reads():
+    text = (CLUSTER / "Dockerfile").read_text(encoding="utf-8")
+    copied = [word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]]
+    assert {"setup.py", "pyproject.toml", "README.md", "t2t_keras", "launch"} <= set(copied)
+    assert all((ROOT / name).exists() for name in copied)
+    assert "[gpu]" in text and '"gpu": [' in (ROOT / "setup.py").read_text(encoding="utf-8")
+
+
+# ---- SLURM ----
+
+
+@pytest.mark.parametrize(
+    ("status", "restarts", "is_requeued"),
+    [(0, 0, False), (MISTAKE, 0, False), (KILLED, 0, False), (STOPPED, 0, True), (LOST, 2, True), (STOPPED, 3, False)],
+)
+def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, status, restarts, is_requeued):
+    executable(tmp_path / "srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
+    executable(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/scontrol.log')
+    python = executable(tmp_path / "python", f'printf "%s\\n" "$@" > {tmp_path}/arguments; exit {status}')
+    settings = {"PYTHON": python, "SLURM_JOB_ID": 17, "SLURM_RESTART_COUNT": restarts, "RESTARTS": 3}
+    done = run("slurm.sh", "--model_dir=a b", env=environment(tmp_path, **settings))
+    assert done.returncode == status
+    assert lines(tmp_path / "scontrol.log") == (["requeue 17"] if is_requeued else [])
+    flags = ["--strategy=multiworker", "--cluster=slurm", "--model_dir=a b"]
+    assert lines(tmp_path / "arguments") == ["-m", "launch.train", *flags]
+
+
+def test_slurm_says_that_it_wants_a_job(tmp_path):
+    done = run("slurm.sh", env=environment(tmp_path))
+    assert done.returncode == 1
+    assert "start this with sbatch" in done.stderr
+
+
+def test_slurm_leaves_time_to_save_and_keeps_the_log():
+    options = dict(
+        line.removeprefix("#SBATCH --").partition("=")[::2]
+        for line in lines(CLUSTER / "slurm.sh")
+        if line.startswith("#SBATCH")
+    )
+    assert options["ntasks-per-node"] == "1"
+    name, _, seconds = options["signal"].partition("@")
+    assert name == "TERM" and int(seconds) >= 120  # no "B:", which would send it to this script and not to the workers
+    assert {"requeue", "open-mode"} <= set(options)
+
+
+# ---- Kubernetes ----
+
+
+def manifests(**settings: object) -> dict[str, dict]:
+    env = {**os.environ, "DRY_RUN": "1", **{name: str(value) for name, value in settings.items()}}
+    done = run("kubernetes.sh", "--preset=big", "--model_dir=/t2t/it's: {a}", env=env)
+    assert done.returncode == 0, done.stderr
+    return {document["kind"]: document for document in yaml.safe_load_all(done.stdout)}
+
+
+def pod(found: dict[str, dict]) -> dict:
+    return found["Job"]["spec"]["template"]["spec"]
+
+
+def test_kubernetes_has_one_worker_a_pod():
+    found = manifests(NAME="mine", WORKERS=3, PORT=1234, GPUS=4)
+    assert set(found) == {"PersistentVolumeClaim", "Service", "Job"}
+    job = found["Job"]["spec"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 3, 3)
+    (worker,) = pod(found)["containers"]
+    assert [worker["command"], *worker["args"][:4]] == [
+        ["python"],
+        "-m",
+        "launch.train",
+        "--strategy=multiworker",
+        "--cluster=kubernetes",
+    ]
+    assert worker["args"][4:] == ["--preset=big", "--model_dir=/t2t/it's: {a}"]
+    assert worker["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert {item["name"]: item["value"] for item in worker["env"]} == {
+        "T2T_SERVICE": "mine",
+        "T2T_WORKERS": "3",
+        "T2T_PORT": "1234",
+    }
+
+
+def test_kubernetes_workers_find_each_other():
+    """Pods of an indexed Job are named JOB-INDEX; as a host that is JOB-INDEX.SUBDOMAIN, the subdomain a Service's."""
+    found = manifests(NAME="mine")
+    service, metadata = found["Service"]["spec"], found["Job"]["metadata"]
+    assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"] is True
+    assert service["selector"] == {"batch.kubernetes.io/job-name": metadata["name"]}
+    (worker,) = pod(found)["containers"]
+    names = {found["Service"]["metadata"]["name"], metadata["name"], pod(found)["subdomain"], worker["env"][0]["value"]}
+    assert names == {"mine"}
+    assert service["ports"][0]["port"] == worker["ports"][0]["containerPort"] == int(worker["env"][2]["value"])
+
+
+def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
+    found = manifests(SAVING_SECONDS=400)
+    job = found["Job"]["spec"]
+    assert pod(found)["restartPolicy"] == "Never"  # as podFailurePolicy demands
+    assert pod(found)["terminationGracePeriodSeconds"] == 400
+    assert manifests()["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 120
+    assert job["podReplacementPolicy"] == "Failed"
+    rules = job["podFailurePolicy"]["rules"]
+    (worker,) = pod(found)["containers"]
+
+    def action(status: int, conditions: tuple[str, ...] = ()) -> str:
+        """What Kubernetes does by the first rule that fits."""
+        for rule in rules:
+            codes = rule.get("onExitCodes", {"containerName": worker["name"], "operator": "In", "values": []})
+            assert codes["containerName"] == worker["name"] and codes["operator"] == "In"
+            if status in codes["values"] or any(c["type"] in conditions for c in rule.get("onPodConditions", [])):
+                return rule["action"]
+        return "Count"
+
+    assert action(MISTAKE) == "FailJob"
+    assert action(STOPPED) == action(LOST) == "Ignore"
+    assert action(KILLED, ("DisruptionTarget",)) == action(MISTAKE, ("DisruptionTarget",)) == "Ignore"
+    assert action(KILLED) == "Count" and job["backoffLimit"] > 0
+
+
+def test_kubernetes_workers_share_a_volume():
+    found = manifests(NAME="mine", STORAGE_CLASS="nfs", PRIORITY_CLASS="low")
+    claim = found["PersistentVolumeClaim"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"] and claim["spec"]["storageClassName"] == "nfs"
+    sources = {volume["name"]: volume for volume in pod(found)["volumes"]}
+    (worker,) = pod(found)["containers"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
+    assert set(sources) == set(mounts) and mounts["storage"] == "/t2t"
+    assert sources["storage"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert pod(found)["priorityClassName"] == "low"
+    assert (
+        "priorityClassName" not in pod(manifests()) and "storageClassName" not in manifests()["PersistentVolumeClaim"]
+    )
+
+
+def test_kubernetes_manifests_fit_the_schema():
+    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
+    for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine"}):
+        for document in manifests(**settings).values():
+            validator.validate(document, "1.31", strict=True)
+
+
+def test_kubernetes_applies_what_the_dry_run_prints(tmp_path):
+    executable(tmp_path / "kubectl", f'echo "$@" > {tmp_path}/arguments; cat > {tmp_path}/applied')
+    assert run("kubernetes.sh", "--preset=big", env=environment(tmp_path)).returncode == 0
+    assert lines(tmp_path / "arguments") == ["apply -f -"]
+    printed = run("kubernetes.sh", "--preset=big", env=environment(tmp_path, DRY_RUN=1)).stdout
+    assert (tmp_path / "applied").read_text(encoding="utf-8") == printed
+
+
+# ---- plain ssh ----
+
+# Host and command, which the shell here runs; a worker says who it is and then ends as the test has it.
+FAKE_SSH = 'host=$1; shift; echo "$host: $*" >> "$LOG"; HOST=$host exec bash -c "$*"'
+WORKER = """
+echo "$TF_CONFIG"; printf '%s\\n' "$@"
+trap 'echo saved; exit 143' TERM
+[[ $HOST == "$FAILING" ]] && exit 9
+[[ -n $FINISHING ]] && exit 0
+touch "$HOST.up"
+while true; do sleep 0.05; done
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    return environment(
+        tmp_path,
+        HOSTS="one two three",
+        PORT=7000 + os.getpid() % 1000,
+        SSH=executable(tmp_path / "fake_ssh", FAKE_SSH),
+        PYTHON=executable(tmp_path / "worker", WORKER),
+        LOGS=tmp_path / "logs",
+        LOG=tmp_path / "log",
+        DIRECTORY=tmp_path,
+        FAILING="",
+        FINISHING="",
+    )
+
+
+def test_ssh_starts_a_worker_on_every_host(hosts, tmp_path):
+    done = run("ssh.sh", "--preset=big", "--model_dir=it's {a} $b", env={**hosts, "FINISHING": "1"})
+    assert done.returncode == 0, done.stderr
+    for index, host in enumerate(("one", "two", "three")):
+        config, *arguments = lines(tmp_path / "logs" / f"{host}.log")
+        assert json.loads(config) == {
+            "cluster": {"worker": [f"{name}:{hosts['PORT']}" for name in ("one", "two", "three")]},
+            "task": {"type": "worker", "index": index},
+        }
+        flags = ["--strategy=multiworker", "--cluster=tf_config", "--preset=big", "--model_dir=it's {a} $b"]
+        assert arguments == ["-m", "launch.train", *flags]
+
+
+def test_ssh_stops_all_workers_if_one_fails(hosts, tmp_path):
+    done = run("ssh.sh", env={**hosts, "FAILING": "two", "DIRECTORY": str(tmp_path)})
+    assert done.returncode == 9
+    assert "two: status 9" in done.stderr and "stopping all workers" in done.stderr
+    for host in ("one", "three"):
+        assert f"{host}: status 143" in done.stderr
+        assert lines(tmp_path / "logs" / f"{host}.log")[-1] == "saved"
+
+
+def test_ssh_stops_all_workers_when_it_is_stopped(hosts, tmp_path):
+    script = subprocess.Popen(["bash", CLUSTER / "ssh.sh"], env=hosts, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 30
+    while not all((tmp_path / f"{host}.up").exists() for host in ("one", "two", "three")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    script.send_signal(signal.SIGTERM)
+    _, errors = script.communicate(timeout=30)
+    assert script.returncode == STOPPED
+    assert errors.count("status 143") == 3 and errors.count("stopping all workers") == 1
+    assert all(lines(tmp_path / "logs" / f"{host}.log")[-1] == "saved" for host in ("one", "two", "three"))
+
+
+# ---- Cloud TPU VM ----
+
+# Keeps the VM's state in a file and its home in a folder. What is for root there or installs is only noted down. Each
+# training takes one line of `runs`: the status of its end, or `preempted`.
+FAKE_GCLOUD = """
+cd "$FOLDER"
+case "$*" in
+  *"disks describe"*) exit 0 ;;
+  *" describe "*) cat state 2>/dev/null || exit 1 ;;
+  *" create "*) echo "create ${*: -2:1}" >> log; echo READY > state; mkdir -p home; touch home/new ;;
+  *" delete "*) echo delete >> log; rm -rf state home ;;
+  *--command=*)
+    for word in "$@"; do case $word in --command=*) command=${word#--command=} ;; esac; done
+    case $command in
+      *sudo*) echo mount >> log ;;
+      *"uv pip"*) echo install >> log; mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
+      *) (cd home && bash -c "$command"); status=$?
+        [[ -e home/preempted ]] && { echo PREEMPTED > state; exit 255; }
+        exit $status ;;
+    esac ;;
+esac
+"""
+TPU_WORKER = """
+echo "train $TPU_NAME $*" >> "$FOLDER/log"
+next=$(head -n 1 "$FOLDER/runs"); sed -i 1d "$FOLDER/runs"
+case $next in
+  preempted) touch ../preempted ;;
+  wait) trap 'exit 143' TERM; touch "$FOLDER/up"; while true; do sleep 0.05; done ;;
+  *) exit "$next" ;;
+esac
+"""
+FRESH = ["create", "mount", "install"]
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    executable(tmp_path / "gcloud", FAKE_GCLOUD)
+    executable(tmp_path / "worker", TPU_WORKER)
+    settings = {"FOLDER": tmp_path, "PROJECT": "mine", "RETRY_SECONDS": 0, "TMPDIR": tmp_path}
+    return environment(tmp_path, **settings)
+
+
+def events(folder: pathlib.Path) -> list[str]:
+    return [line.split()[0] for line in lines(folder / "log")]
+
+
+def test_tpu_goes_on_after_a_preemption_and_a_stop(cloud, tmp_path):
+    (tmp_path / "runs").write_text(f"preempted\n{STOPPED}\n0\n", encoding="utf-8")
+    done = run("tpu_vm.sh", "train", "--model_dir=a b", "--preset=big", env=cloud)
+    assert done.returncode == 0, done.stderr
+    again = ["mount", "install", "train"]
+    assert events(tmp_path) == [*FRESH, "train", "delete", *FRESH, "train", *again]
+    training = next(line for line in lines(tmp_path / "log") if line.startswith("train"))
+    assert training.startswith("train local -m launch.train --strategy=tpu --set train.static_shapes=true")
+    assert training.endswith("--model_dir=a b --preset=big")
+
+
+def test_tpu_ends_with_a_mistake_in_the_input(cloud, tmp_path):
+    (tmp_path / "runs").write_text(f"{MISTAKE}\n0\n", encoding="utf-8")
+    assert run("tpu_vm.sh", "train", env=cloud).returncode == MISTAKE
+    assert events(tmp_path) == [*FRESH, "train"]
+
+
+def test_tpu_saves_when_it_is_stopped(cloud, tmp_path):
+    (tmp_path / "runs").write_text("wait\n", encoding="utf-8")
+    script = subprocess.Popen(["bash", CLUSTER / "tpu_vm.sh", "train"], env=cloud, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 30
+    while not (tmp_path / "up").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    script.send_signal(signal.SIGTERM)
+    assert script.wait(timeout=30) == STOPPED
+    assert events(tmp_path) == [*FRESH, "train"]
+    assert lines(tmp_path / "home" / "worker.status") == [str(STOPPED)]
+
+
+def test_tpu_up_and_down(cloud, tmp_path):
+    assert run("tpu_vm.sh", "up", env=cloud).returncode == 0
+    assert run("tpu_vm.sh", "up", env=cloud).returncode == 0  # nothing is made twice
+    assert run("tpu_vm.sh", "down", env=cloud).returncode == 0
+    assert events(tmp_path) == [*FRESH, "mount", "install", "delete"]
+    assert run("tpu_vm.sh", "sideways", env=cloud).returncode == 2

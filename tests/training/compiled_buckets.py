@@ -1,0 +1,113 @@
+"""Trains through all bucket shapes of a plan, compiled by XLA and not, as one TPU core would and as a CPU does.
+
+A program of its own, since XLA tells how often it compiles only in the log of a process that was started for it:
+
+    TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=device_compilation_profiler=1 python compiled_buckets.py CASE
+
+prints a JSON object; CASE is a key of `CASES`.
+"""
+
+import json
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from trajectories import make_step
+
+from t2t_keras.data.batching import bucket_shapes, plan_epoch
+from t2t_keras.data.encoded import EncodedCorpus
+from t2t_keras.data.pipeline import shares
+
+LONGEST, TOKENS = 40, 128
+TRAIN = {"static_shapes": True, "tokens_per_batch": TOKENS, "clip_norm": 0.5, "ema_decay": 0.9, "steps_per_call": 1}
+# What is compiled: forward and backward, as train.jit_compile has it, or the whole step with its update, as on a TPU.
+CASES = {
+    "part": {"jit_compile": True},
+    "whole": {},
+    "part_bfloat16": {"jit_compile": True, "mixed_bfloat16": True},
+    "whole_bfloat16": {"mixed_bfloat16": True},
+}
+
+Batch = dict[str, np.ndarray]
+
+
+def corpus() -> EncodedCorpus:
+    """Pairs of random tokens of every length up to the longest; no bucket is filled by a whole number of batches."""
+    random = np.random.default_rng(1)
+    lengths = np.repeat(np.arange(2, LONGEST + 1), 2)
+    sides = []
+    for _ in range(2):
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        ids = random.integers(3, 50, offsets[-1]).astype(np.uint16)
+        ids[offsets[1:] - 1] = 1
+        sides.append((ids, offsets))
+    return EncodedCorpus(*sides)
+
+
+def batches() -> Iterator[Batch]:
+    """One epoch, every pair once."""
+    data = corpus()
+    plan = plan_epoch(data.source_lengths, data.target_lengths, TOKENS, 1, 0, static_shapes=True)
+    for batch in range(plan.num_batches):
+        yield shares(data, plan, batch)[0]
+
+
+def dataset() -> tf.data.Dataset:
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.data.Dataset.from_generator(batches, output_signature={"source": ids, "target": ids})
+
+
+def losses(case: dict[str, Any], count: int) -> tuple[list[float], float]:
+    """The losses of an epoch through the training step as it is, and its target tokens."""
+    strategy = tf.distribute.get_strategy()
+    training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, strategy)
+    metrics = training.run(iter(strategy.distribute_datasets_from_function(lambda _: dataset())), count)
+    return metrics.loss.tolist(), float(metrics.tokens.sum())
+
+
+def whole_step(case: dict[str, Any]) -> Callable:
+    """The step compiled from the batch to the updated weights, of no known length, as the trainer gives it."""
+    training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, tf.distribute.get_strategy())
+    training._skip_padding = False
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(
+        training._replica_step, jit_compile=True, input_signature=[{"source": ids, "target": ids}], autograph=False
+    )
+
+
+def dynamic_parts(hlo: str) -> list[str]:
+    """What in the text of a compiled program has a shape that depends on the data."""
+    found = re.findall(r"\[[^\]]*<=[^\]]*\]|\b(?:set|get)-dimension-size\b|PadToStatic|SliceToDynamic", hlo)
+    return found + [
+        op for op in re.findall(r"\bdynamic-[a-z-]+", hlo) if op not in ("dynamic-slice", "dynamic-update-slice")
+    ]
+
+
+def main(name: str) -> None:
+    case = CASES[name]
+    count = sum(1 for _ in batches())
+    plain = {key: value for key, value in case.items() if key != "jit_compile"}
+    result: dict[str, Any] = {"buckets": len(bucket_shapes(LONGEST, TOKENS)), "steps": count, "dynamic": [], "hlo": 0}
+    result["plain"], result["tokens"] = losses(plain, count)
+    if "jit_compile" in case:
+        result["compiled"], _ = losses(case, count)
+    else:
+        step = whole_step(case)
+        result["compiled"] = [float(step(batch)[0]) for batch in batches()]
+        for batch in {batch["source"].shape: batch for batch in batches()}.values():
+            hlo = step.experimental_get_compiler_ir(batch)(stage="hlo")
+            result["hlo"] += len(hlo)
+            result["dynamic"] += dynamic_parts(hlo)
+    result["corpus_tokens"] = int(corpus().target_lengths.sum())
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

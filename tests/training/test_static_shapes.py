@@ -1,0 +1,112 @@
+"""What a TPU asks of the training step, as far as it can be seen without one: XLA on the CPU compiles it."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from compiled_buckets import CASES, batches, corpus, dynamic_parts, whole_step
+from trajectories import make_step
+
+from t2t_keras.errors import InputError
+
+HERE = pathlib.Path(__file__).parent
+
+
+@pytest.fixture
+def as_if_a_tpu(monkeypatch) -> tf.distribute.Strategy:
+    """A strategy that passes for a TPU's."""
+    strategy = tf.distribute.get_strategy()
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", type(strategy))
+    return strategy
+
+
+def run_case(name: str) -> tuple[dict, str]:
+    """What compiled_buckets.py finds, and what XLA logs of it."""
+    logging = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "device_compilation_profiler=1"}
+    done = subprocess.run(
+        [sys.executable, HERE / "compiled_buckets.py", name],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **logging, "PYTHONPATH": str(HERE.parents[1])},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_bucket_is_compiled_once_and_trains_as_without_xla(name):
+    found, log = run_case(name)
+    assert found["steps"] > found["buckets"] > 5
+    compilations = [int(count) for count in re.findall(r"Compiled \S+ (\d+) times", log)]
+    assert compilations and max(compilations) == len(compilations) == found["buckets"]
+    # Sums are added up in another order; over an epoch of updates that shows more in bfloat16.
+    tolerance = 2e-2 if "bfloat16" in name else 1e-4
+    np.testing.assert_allclose(found["compiled"], found["plain"], rtol=tolerance)
+    assert found["tokens"] == found["corpus_tokens"]  # rows without a pair weigh nothing, and no pair is dropped
+    assert not found["dynamic"]
+    if name.startswith("whole"):
+        assert found["hlo"] > 1000 * found["buckets"]
+
+
+def test_the_whole_step_has_no_shape_that_depends_on_the_data():
+    """Of one bucket, the last, whose batch has rows without a pair; the slow test looks at all."""
+    batch = list(batches())[-1]
+    assert dynamic_parts("f32[<=8,4] x, f32[4] dynamic-reshape, f32[2] dynamic-slice") == ["[<=8,4]", "dynamic-reshape"]
+    hlo = whole_step({}).experimental_get_compiler_ir(batch)(stage="hlo")
+    rows, length = batch["source"].shape
+    assert f"s32[{rows},{length}]" in hlo
+    assert not dynamic_parts(hlo)
+
+
+def test_an_epoch_of_buckets_has_rows_without_a_pair_and_every_pair():
+    sizes = [(batch["target"] != 0).any(axis=1) for batch in batches()]
+    assert sum(rows.sum() for rows in sizes) == len(corpus())
+    assert not all(rows.all() for rows in sizes)
+
+
+def test_a_tpu_wants_static_shapes(as_if_a_tpu):
+    with pytest.raises(InputError, match="train.static_shapes=true"):
+        make_step({}, {}, as_if_a_tpu)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_on_a_tpu_nothing_skips_padding_and_the_step_is_compiled_as_a_whole(as_if_a_tpu, jit_compile):
+    """The graph has no operation whose result's shape depends on the data, and no compiled function inside."""
+    training = make_step({"static_shapes": True, "jit_compile": jit_compile}, {}, as_if_a_tpu)
+    ids = tf.TensorSpec([4, 8], tf.int32)
+    graph = tf.function(training._replica_step).get_concrete_function({"source": ids, "target": ids}).graph
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+    assert not {node.op for node in nodes} & {"Where", "Unique", "BooleanMask"}
+    assert not any(function.attr["_XlaMustCompile"].b for function in definition.library.function)
+    strings = [node.name for node in nodes for value in node.attr.values() if value.type == tf.string.as_datatype_enum]
+    assert not strings
+
+
+def test_shapes_reach_a_tpu_as_they_are(monkeypatch):
+    """No padding of unknown lengths on the way, which would make them dynamic."""
+    seen = []
+    strategy = tf.distribute.get_strategy()
+    training = make_step({"static_shapes": True}, {}, strategy)
+    monkeypatch.setattr(training, "_replica_step", lambda batch: (tf.constant(0.0),) * 4)
+    run = strategy.run
+
+    def recorded(function, args=(), kwargs=None, options=None):
+        seen.append(options)
+        return run(function, args, kwargs)
+
+    monkeypatch.setattr(strategy, "run", recorded)
+    ids = tf.constant([[3, 1]])
+    dataset = tf.data.Dataset.from_tensors({"source": ids, "target": ids}).repeat()
+    training.run(iter(dataset), 2)
+    assert seen and not any(options.experimental_enable_dynamic_batch_size for options in seen)
