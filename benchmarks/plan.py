@@ -91,25 +91,45 @@ def _words(generator: np.random.Generator) -> np.ndarray:
 
 
 def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, float]:
-    """Runs the program as a user does; seconds of each of its steps and the peak of all its processes together."""
+    """Runs the program as a user does; the cost of each of its steps and the peak of all its processes together."""
     command = [sys.executable, "-m", "launch.prepare_data", f"--data_dir={folder / 'data'}"]
     command += [f"--train_{side}={folder / side}" for side in ("source", "target")]
     command += [f"--vocab_size={flags.vocab_size}", f"--processes={flags.processes}"]
     steps = {"training a vocabulary": "cleaning", "encoding valid": "vocabulary", " ": "encoding"}
     result: dict[str, float] = {}
-    started = begun = time.monotonic()
+    started = time.monotonic()
+    used_before = used = _used_by_children()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         peak = _Peak(process.pid)
         for line in process.stdout:
             ended = next((step for beginning, step in steps.items() if line.startswith(beginning)), None)
-            if ended and ended not in result:
-                result[ended], begun = time.monotonic() - begun, time.monotonic()
+            if ended in (None, "encoding"):
+                continue
+            now = used_before + _used(process.pid)
+            result[ended], used = now - used, now
     if process.returncode:
         raise SystemExit(f"launch.prepare_data ended with {process.returncode}")
+    used_in_all = _used_by_children()
+    result |= {"encoding": used_in_all - used, "processor": used_in_all - used_before}
     text = sum((folder / side).stat().st_size for side in ("source", "target"))
     disk = sum(path.stat().st_size for path in (folder / "data").iterdir())
     preparing = time.monotonic() - started
     return {**result, "preparing": preparing, "preparing_memory": peak.result(), "text": text, "disk": disk}
+
+
+def _used_by_children() -> float:
+    """Processor seconds of all children that have ended, and of theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _used(process: int) -> float:
+    """Processor seconds so far of a process, of its children that have ended, and of those it has."""
+    try:
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(_used, _children(process)))
 
 
 class _Peak:
@@ -138,11 +158,17 @@ def _resident(process: int) -> int:
     """Bytes of a process and its descendants; 0 if it has ended."""
     try:
         status = pathlib.Path(f"/proc/{process}/status").read_text()
-        children = pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
         return 0
     own = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")]
-    return sum(own) + sum(map(_resident, map(int, children)))
+    return sum(own) + sum(map(_resident, _children(process)))
+
+
+def _children(process: int) -> list[int]:
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _planned(data_dir: str) -> dict[str, float]:
@@ -152,12 +178,13 @@ def _planned(data_dir: str) -> dict[str, float]:
     from t2t_keras.data.pipeline import training_dataset
 
     before = _own_peak()
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     corpus = EncodedCorpus.open(data_dir, "train")
     plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, _TOKENS_PER_BATCH, seed=1)
     opened = time.perf_counter()
     plan = plans.plan(0)
     planned = time.perf_counter()
+    processor = time.process_time() - used
     planning_memory = _own_peak() - before
     batches = iter(training_dataset(corpus, plans, Position(), 1, [0]))
     next(batches)
@@ -170,6 +197,7 @@ def _planned(data_dir: str) -> dict[str, float]:
         "opening": opened - started,
         "planning": planned - opened,
         "planning_memory": planning_memory,
+        "planning_processor": processor,
         "first_batch": first - planned,
         "batch": (time.perf_counter() - first) / max(count, 1),
         "batches": plan.num_batches,
@@ -210,12 +238,14 @@ def _table(results: dict[str, dict[str, float]]) -> str:
         "text": lambda r: f"{r['text'] / 1e9:.2f} GB",
         "prepared, on disk": lambda r: f"{r['disk'] / 1e9:.2f} GB",
         "preparing": lambda r: f"{r['preparing']:,.0f} s",
+        "preparing, processor time": lambda r: f"{r['processor']:,.0f} s",
         "- reading, cleaning, duplicates": lambda r: f"{r['cleaning']:,.0f} s",
         "- vocabulary": lambda r: f"{r['vocabulary']:,.0f} s",
         "- encoding": lambda r: f"{r['encoding']:,.0f} s",
         "preparing: peak of all processes": lambda r: f"{r['preparing_memory'] / 1e9:.2f} GB",
         "opening": lambda r: f"{r['opening'] * 1e3:,.0f} ms",
         "planning an epoch": lambda r: f"{r['planning']:.2f} s",
+        "opening and planning, processor time": lambda r: f"{r['planning_processor']:.2f} s",
         "opening and planning: memory": lambda r: f"{r['planning_memory'] / 1e6:,.0f} MB",
         "first batch, once planned": lambda r: f"{r['first_batch'] * 1e3:,.0f} ms",
         "each batch after it": lambda r: f"{r['batch'] * 1e3:.1f} ms",
@@ -237,7 +267,7 @@ def _plot(results: dict[str, dict[str, float]], path: str) -> None:
     pairs = list(map(int, results))
     figure, (times, memories) = pyplot.subplots(1, 2, figsize=(9, 3.6))
     for axes, title, unit, scale, names in (
-        (times, "time", "s", 1, {"preparing": "preparing", "planning": "planning an epoch", "opening": "opening"}),
+        (times, "processor time", "s", 1, {"processor": "preparing", "planning_processor": "opening and planning"}),
         (memories, "memory", "GB", 1e9, {"preparing_memory": "preparing", "planning_memory": "opening and planning"}),
     ):
         for name, label in names.items():

@@ -44,6 +44,52 @@ def run_jobs(
         yield from _pooled(function, jobs, processes)
 
 
+class ProcessDiedError(RuntimeError):
+    """A process ended before it had a result.
+
+    Attributes:
+        exit_code: its exit status; of a signal that killed it, the negative number.
+    """
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"the process ended with {exit_code}")
+        self.exit_code = exit_code
+
+
+def call_apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function in a process of its own, which takes all that it used with it.
+
+    Args:
+        function: can be imported.
+        *arguments: of it; they and its result can be pickled.
+
+    Returns:
+        Its result.
+
+    Raises:
+        ProcessDiedError: there is none, because the process was killed, or raised what it wrote to its standard error.
+    """
+    context = multiprocessing.get_context("spawn")
+    life, life_here = context.Pipe(duplex=False)
+    answer, answer_there = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(life, answer_there, function, arguments))
+    process.start()
+    answer_there.close()  # so that its end is seen here when the process dies
+    try:
+        return answer.recv()
+    except EOFError:
+        process.join()
+        raise ProcessDiedError(process.exitcode) from None
+    finally:
+        life_here.close()  # ends it, if it has not ended
+        process.join()
+
+
+def _answer(life: Connection, answer: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    end_with_parent(life)
+    answer.send(function(*arguments))
+
+
 def end_with_parent(pipe: Connection) -> None:
     """Called in a child: it ends when the parent closes the other end of the pipe or dies, even of SIGKILL.
 

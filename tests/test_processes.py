@@ -12,7 +12,7 @@ import time
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.processes import run_jobs
+from t2t_keras.processes import ProcessDiedError, call_apart, run_jobs
 
 ROOT = pathlib.Path(__file__).parent.parent
 PATIENCE = 120  # seconds that a busy machine may take
@@ -38,6 +38,10 @@ def fail(number, argument):
     if number == argument:
         raise InputError(f"job {number}")
     return number
+
+
+def die_of(number):
+    os.kill(os.getpid(), number)
 
 
 def announce_and_wait(number, folder):
@@ -89,6 +93,18 @@ def test_children_end_with_their_parent(tmp_path, number):
         assert parent.wait(PATIENCE) == -number
     children = [int(path.name) for path in tmp_path.iterdir()]
     wait_until(lambda: not any(map(is_alive, children)))
+
+
+def test_a_call_apart():
+    process, result = call_apart(square, 3, 4)
+    assert (process != os.getpid(), result) == (True, 12)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+def test_a_call_apart_that_ends_without_a_result(number):
+    with pytest.raises(ProcessDiedError, match=f"ended with -{number}") as error:
+        call_apart(die_of, number)
+    assert error.value.exit_code == -number
 
 
 def is_alive(process):

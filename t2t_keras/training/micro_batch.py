@@ -1,0 +1,186 @@
+"""How much of a batch fits on a device at once, found by trying, each time in a process of its own.
+
+Memory that runs out can end a process in many ways, and leaves those behind
+that it does not end in a state in which no second try tells anything. So a
+process tries one size, says how it went or dies of it, and gives back all that
+it took.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from t2t_keras.config import Config
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.processes import ProcessDiedError, call_apart
+from t2t_keras.run import RESUMABLE, Run
+from t2t_keras.training.strategy import LocalDevices
+
+# What a process dies of that gets no memory: the kernel's choice, C++'s std::bad_alloc, a null pointer.
+_DEATHS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+# How libraries below TensorFlow say it, which does not always make a ResourceExhaustedError of it.
+_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|RESOURCE_EXHAUSTED|bad_alloc|[Ff]ailed to allocate|OOM when")
+
+
+class MicroBatch(NamedTuple):
+    """What a device computes at once.
+
+    Attributes:
+        tokens: of a side, padding included: a power of two.
+        accumulation_steps: parts that a device's share of a global batch is then run in.
+    """
+
+    tokens: int
+    accumulation_steps: int
+
+
+def fit_to_memory(
+    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
+) -> Config:
+    """Sets `train.accumulation_steps` so that a device takes the largest power of two of tokens that it can.
+
+    The global batch, `train.tokens_per_batch`, is left as it is. What was found is
+    noted in the run's directory: the same training on as many devices begins
+    without a search from then on.
+
+    Args:
+        run: where the result is noted.
+        config: resolved; its accumulation steps do not count.
+        data: the prepared corpus, whose longest batches are tried.
+        devices: those of this machine, on which this process has not computed yet.
+        report: takes a line of text for each try.
+
+    Returns:
+        The configuration with the accumulation steps found.
+
+    Raises:
+        InputError: not even the longest pair fits, or a try failed for another reason than memory.
+    """
+    conditions = _conditions(config, devices)
+    found = _noted(run, conditions)
+    if found is None:
+        corpus = data.split("train")
+        longest = int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
+        found = _search(config, data, devices, longest, report)
+        if devices.worker == 0:
+            run.note_micro_batch({**found._asdict(), "conditions": conditions})
+    return _with_parts(config, found.accumulation_steps)
+
+
+def candidates(tokens_per_batch: int, replicas: int, longest: int) -> list[MicroBatch]:
+    """The micro-batches to try, largest first: powers of two from a replica's whole share down to one long pair.
+
+    Args:
+        tokens_per_batch: of the global batch.
+        replicas: of all workers together.
+        longest: tokens of the longest side of any pair.
+    """
+    share = -(-tokens_per_batch // replicas)
+    largest, smallest = (1 << (tokens - 1).bit_length() for tokens in (share, min(longest, share)))
+    sizes = (1 << power for power in range(largest.bit_length() - 1, smallest.bit_length() - 2, -1))
+    return [MicroBatch(tokens, -(-share // tokens)) for tokens in sizes]
+
+
+def _search(
+    config: Config, data: PreparedData, devices: LocalDevices, longest: int, report: Callable[[str], None]
+) -> MicroBatch:
+    for candidate in candidates(config.train.tokens_per_batch, devices.all_replicas, longest):
+        reason = _try(_with_parts(config, candidate.accumulation_steps), data, devices)
+        parts = f"{candidate.tokens:,} tokens on a device at once, {candidate.accumulation_steps} parts"
+        report(f"{parts}: {f'too much ({reason})' if reason else 'fits'}")
+        if not reason:
+            return candidate
+    raise InputError(
+        f"out of memory even with {candidate.tokens:,} tokens on a device at once, no more than a single long pair: "
+        "take a smaller model, or prepare the data with a smaller --max_length"
+    )
+
+
+def _try(config: Config, data: PreparedData, devices: LocalDevices) -> str:
+    """Why a training's largest batch does not fit, in a few words; "" if it does."""
+    try:
+        outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices)
+    except ProcessDiedError as error:
+        if -error.exit_code in _DEATHS:
+            return f"ended by {signal.Signals(-error.exit_code).name}"
+        outcome = _Outcome("", str(error))
+    if outcome.failure:
+        raise InputError(f"trying how large a batch fits failed: {outcome.failure}")
+    return outcome.shortage
+
+
+class _Outcome(NamedTuple):
+    """How a try went: what memory was short for, or what else went wrong; nothing of either if the batch fits."""
+
+    shortage: str
+    failure: str
+
+
+def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices) -> _Outcome:
+    """The work of the process that tries."""
+    _be_the_first_to_go()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # complaints on the way to an end that is told in one line
+    try:
+        _train_once(Config.from_dict(config), data_dir, devices)
+    except Exception as error:
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+            return _Outcome("out of memory", "")
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        first_line = (str(error).splitlines() or [""])[0][:200]
+        return _Outcome("", f"{first_line} ({type(error).__name__} in {os.path.basename(last.filename)})")
+    return _Outcome("", "")
+
+
+def _be_the_first_to_go() -> None:
+    """If the machine's own memory runs out, the kernel ends this process and no other."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def _train_once(config: Config, data_dir: str, devices: LocalDevices) -> None:
+    """One step on the largest batch, of which this machine's devices get as much as they will in training."""
+    import keras
+
+    from t2t_keras.data.batching import EpochPlans
+    from t2t_keras.model import Transformer
+    from t2t_keras.training.largest_batch import try_largest_batch
+    from t2t_keras.training.step import TrainingStep
+    from t2t_keras.training.strategy import make_strategy
+
+    strategy = make_strategy(devices.strategy, devices.replicas)
+    train = config.train
+    corpus = PreparedData.open(data_dir).split("train")
+    plans = EpochPlans(
+        corpus.source_lengths, corpus.target_lengths, train.tokens_per_batch, train.seed, train.static_shapes
+    )
+    keras.config.set_dtype_policy("mixed_bfloat16" if train.mixed_bfloat16 else "float32")
+    with strategy.scope():
+        model = Transformer(config.model)
+        model.build()
+    try_largest_batch(TrainingStep(model, train, strategy), plans, 0, devices.all_replicas)
+
+
+def _with_parts(config: Config, accumulation_steps: int) -> Config:
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, accumulation_steps=accumulation_steps))
+
+
+def _conditions(config: Config, devices: LocalDevices) -> dict[str, Any]:
+    """All that the result depends on, as plain values."""
+    train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
+    conditions = {name: value for name, value in train.items() if name not in RESUMABLE}
+    return {**conditions, "model": dataclasses.asdict(config.model), "devices": devices._asdict() | {"worker": 0}}
+
+
+def _noted(run: Run, conditions: dict[str, Any]) -> MicroBatch | None:
+    """What was found before under the same conditions."""
+    note = run.micro_batch
+    if json.loads(json.dumps(conditions)) != note.get("conditions"):
+        return None
+    return MicroBatch(note["tokens"], note["accumulation_steps"])
