@@ -93,8 +93,9 @@ def _search(
 ) -> MicroBatch:
     for candidate in candidates(config.train.tokens_per_batch, devices.all_replicas, longest):
         reason = _try(_with_parts(config, candidate.accumulation_steps), data, devices)
-        parts = f"{candidate.tokens:,} tokens on a device at once, {candidate.accumulation_steps} parts"
-        report(f"{parts}: {f'too much ({reason})' if reason else 'fits'}")
+        parts = f"{candidate.accumulation_steps} part{'s' if candidate.accumulation_steps > 1 else ''}"
+        outcome = f"too much ({reason})" if reason else "fits"
+        report(f"{candidate.tokens:,} tokens on a device at once, {parts}: {outcome}")
         if not reason:
             return candidate
     raise InputError(
@@ -132,6 +133,8 @@ def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices) -> _O
     except Exception as error:
         if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
             return _Outcome("out of memory", "")
+        if isinstance(error, InputError):
+            return _Outcome("", str(error))
         last = traceback.extract_tb(error.__traceback__)[-1]
         first_line = (str(error).splitlines() or [""])[0][:200]
         return _Outcome("", f"{first_line} ({type(error).__name__} in {os.path.basename(last.filename)})")

@@ -70,7 +70,7 @@ def test_the_largest_that_fits_is_taken_and_noted(tmp_path, data, memory):
     assert fitted == dataclasses.replace(config, train=expected)
     assert memory.tried == [1, 2, 4]
     assert lines == [
-        "1,024 tokens on a device at once, 1 parts: too much (out of memory)",
+        "1,024 tokens on a device at once, 1 part: too much (out of memory)",
         "512 tokens on a device at once, 2 parts: too much (out of memory)",
         "256 tokens on a device at once, 4 parts: fits",
     ]
@@ -105,14 +105,12 @@ def test_other_workers_write_nothing(tmp_path, data, memory):
 
 def test_when_nothing_fits(tmp_path, data, memory):
     memory.least_parts = 10**9
-    with pytest.raises(InputError, match="out of memory even with 16 tokens on a device at once"):
+    with pytest.raises(InputError, match="out of memory even with 8 tokens on a device at once"):
         fit_to_memory(Run(tmp_path), make_config(data), data, ONE_CPU, print)
 
 
 def test_a_try_that_fails_for_another_reason_is_an_error(data):
-    with pytest.raises(
-        InputError, match=r"failed: --replicas must not be negative, got -1 \(InputError in strategy.py"
-    ):
+    with pytest.raises(InputError, match="failed: --replicas must not be negative, got -1$"):
         micro_batch._try(make_config(data), data, LocalDevices("cpu", -1, 1, 0))
 
 
@@ -163,7 +161,7 @@ def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, d
     assert found.returncode == 0, found.stderr
     lines = [line for line in found.stderr.splitlines() if "on a device at once" in line]
     assert [re.sub(r"\(.*\)", "(...)", line) for line in lines] == [
-        "4,096 tokens on a device at once, 1 parts: too much (...)",
+        "4,096 tokens on a device at once, 1 part: too much (...)",
         "2,048 tokens on a device at once, 2 parts: too much (...)",
         "1,024 tokens on a device at once, 4 parts: fits",
     ]
