@@ -158,6 +158,18 @@ def shard_name(split: str, number: int, count: int) -> str:
     return split if count == 1 else f"{split}.{number:05}-of-{count:05}"
 
 
+def mapped_array(path: Path) -> np.ndarray:
+    """An array on disk, which is read when it is used."""
+    try:
+        # A plain ndarray over the map: memmap's own class makes indexing slower.
+        return np.asarray(np.load(path, mmap_mode="r"))
+    except ValueError:  # what is empty, as a shard of which nothing was kept, cannot be mapped
+        array = np.load(path)
+        if len(array):
+            raise
+        return array
+
+
 def _shard_names(directory: str | Path, split: str) -> list[str]:
     """The names of all shards that a split must have, judging by those that are there."""
     pattern = re.compile(rf"{split}\.\d+-of-(\d+)\.source\.ids\.npy")
@@ -177,9 +189,9 @@ def _open_side(directory: str | Path, split: str, side: str) -> Side:
     """The ids and offsets of one side of a shard, both memory-mapped."""
     path = _path(directory, split, side, "ids")
     try:
-        ids = _mapped(path)
+        ids = mapped_array(path)
         path = _path(directory, split, side, "offsets")
-        offsets = _mapped(path)
+        offsets = mapped_array(path)
     except FileNotFoundError as error:
         raise InputError(f"{directory}: holds no prepared split {split!r} ({path.name} is missing)") from error
     except (ValueError, EOFError) as error:
@@ -187,17 +199,6 @@ def _open_side(directory: str | Path, split: str, side: str) -> Side:
     if len(offsets) == 0 or offsets[-1] != len(ids):
         raise InputError(f"{path}: damaged: its sentences do not add up to the {len(ids)} ids of the split")
     return ids, offsets
-
-
-def _mapped(path: Path) -> np.ndarray:
-    """An array on disk; as a plain ndarray over the map, for memmap's own class makes indexing slower."""
-    try:
-        return np.asarray(np.load(path, mmap_mode="r"))
-    except ValueError:  # what is empty, as a shard of which nothing was kept, cannot be mapped
-        array = np.load(path)
-        if len(array):
-            raise
-        return array
 
 
 def _write_header(file: IO[bytes], count: int, dtype: type[np.generic]) -> None:
