@@ -17,9 +17,9 @@ from tiny_training import make_config, make_data, records, state
 
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
-from t2t_keras.training import micro_batch
+from t2t_keras.training import micro_batch, strategy
 from t2t_keras.training.micro_batch import MicroBatch, candidates, fit_to_memory
-from t2t_keras.training.strategy import LocalDevices
+from t2t_keras.training.strategy import LocalDevices, find_devices
 
 ROOT = pathlib.Path(__file__).parents[2]
 ONE_CPU = LocalDevices("cpu", 1, 1, 0)
@@ -107,6 +107,32 @@ def test_when_nothing_fits(tmp_path, data, memory):
     memory.least_parts = 10**9
     with pytest.raises(InputError, match="out of memory even with 8 tokens on a device at once"):
         fit_to_memory(Run(tmp_path), make_config(data), data, ONE_CPU, print)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "arguments", "expected"),
+    [
+        (0, ("auto", 0), LocalDevices("cpu", 1, 1, 0)),
+        (0, ("cpu", 8), LocalDevices("cpu", 8, 8, 0)),
+        (4, ("auto", 0), LocalDevices("mirrored", 4, 4, 0)),
+        (4, ("mirrored", 2), LocalDevices("mirrored", 2, 2, 0)),
+        (4, ("cpu", 0), LocalDevices("cpu", 1, 1, 0)),
+        (4, ("multiworker", 0), LocalDevices("mirrored", 4, 12, 2)),
+        (0, ("multiworker", 0), LocalDevices("cpu", 1, 3, 2)),
+    ],
+)
+def test_devices_are_counted_without_being_taken(monkeypatch, gpus, arguments, expected):
+    monkeypatch.setattr(strategy.tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
+    if expected.worker:
+        workers = {"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 2}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
+    assert find_devices(*arguments) == expected
+
+
+def test_a_tpu_is_refused(monkeypatch):
+    monkeypatch.setenv("TPU_NAME", "local")
+    with pytest.raises(InputError, match="on a TPU no batch can be tried beforehand: set train.accumulation_steps"):
+        find_devices()
 
 
 def test_a_try_that_fails_for_another_reason_is_an_error(data):
