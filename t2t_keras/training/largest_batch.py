@@ -15,14 +15,13 @@ class OutOfMemoryError(InputError):
     """Memory ran out on the largest batch of a training."""
 
 
-def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int, replicas: int) -> None:
+def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> None:
     """Runs one step on the largest batch and takes it back: memory runs out now or not at all.
 
     Args:
         training: the step, whose state is the same afterwards.
         plans: of the training's batches.
         epoch: whose plan to look at.
-        replicas: among whom a batch is shared out; all workers', be they here or not.
 
     Raises:
         OutOfMemoryError: there was too little; says what to change.
@@ -30,7 +29,7 @@ def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int, rep
     state, step = training.read(), int(training.step.numpy())
     config, strategy = training.config, training.strategy
     for shape in plans.largest_shapes(epoch):
-        rows, source_len, target_len = share_shape(shape, replicas, config.accumulation_steps)
+        rows, source_len, target_len = share_shape(shape, strategy.num_replicas_in_sync, config.accumulation_steps)
         element = {
             "source": np.ones((rows, source_len), np.int32),
             "target": np.ones((rows, target_len), np.int32),

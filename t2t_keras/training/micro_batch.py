@@ -11,10 +11,13 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
@@ -26,7 +29,7 @@ from t2t_keras.training.strategy import LocalDevices
 # What a process dies of that gets no memory: the kernel's choice, C++'s std::bad_alloc, a null pointer.
 _DEATHS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 # How libraries below TensorFlow say it, which does not always make a ResourceExhaustedError of it.
-_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|RESOURCE_EXHAUSTED|bad_alloc|[Ff]ailed to allocate|OOM when")
+_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|can't start new thread")
 
 
 class MicroBatch(NamedTuple):
@@ -66,9 +69,7 @@ def fit_to_memory(
     conditions = _conditions(config, devices)
     found = _noted(run, conditions)
     if found is None:
-        corpus = data.split("train")
-        longest = int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
-        found = _search(config, data, devices, longest, report)
+        found = _search(run, config, data, devices, report)
         if devices.worker == 0:
             run.note_micro_batch({**found._asdict(), "conditions": conditions})
     return _with_parts(config, found.accumulation_steps)
@@ -89,10 +90,10 @@ def candidates(tokens_per_batch: int, replicas: int, longest: int) -> list[Micro
 
 
 def _search(
-    config: Config, data: PreparedData, devices: LocalDevices, longest: int, report: Callable[[str], None]
+    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
 ) -> MicroBatch:
-    for candidate in candidates(config.train.tokens_per_batch, devices.all_replicas, longest):
-        reason = _try(_with_parts(config, candidate.accumulation_steps), data, devices)
+    for candidate in candidates(config.train.tokens_per_batch, devices.all_replicas, _longest(data)):
+        reason = _try(run, _with_parts(config, candidate.accumulation_steps), data, devices)
         parts = f"{candidate.accumulation_steps} part{'s' if candidate.accumulation_steps > 1 else ''}"
         outcome = f"too much ({reason})" if reason else "fits"
         report(f"{candidate.tokens:,} tokens on a device at once, {parts}: {outcome}")
@@ -104,14 +105,20 @@ def _search(
     )
 
 
-def _try(config: Config, data: PreparedData, devices: LocalDevices) -> str:
-    """Why a training's largest batch does not fit, in a few words; "" if it does."""
+def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) -> str:
+    """Why a training does not fit, in a few words; "" if it does."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    # Beside the run's own files: a checkpoint may be too large for the system's temporary folder.
+    folder = run.path / "micro_batch_try"
+    shutil.rmtree(folder, ignore_errors=True)
     try:
-        outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices)
+        outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices, str(folder))
     except ProcessDiedError as error:
         if -error.exit_code in _DEATHS:
             return f"ended by {signal.Signals(-error.exit_code).name}"
         outcome = _Outcome("", str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     if outcome.failure:
         raise InputError(f"trying how large a batch fits failed: {outcome.failure}")
     return outcome.shortage
@@ -124,14 +131,14 @@ class _Outcome(NamedTuple):
     failure: str
 
 
-def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices) -> _Outcome:
+def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
     """The work of the process that tries."""
     _be_the_first_to_go()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # complaints on the way to an end that is told in one line
     try:
-        _train_once(Config.from_dict(config), data_dir, devices)
+        _train_once(Config.from_dict(config), data_dir, devices, model_dir)
     except Exception as error:
-        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+        if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or _NO_MEMORY.search(str(error)):
             return _Outcome("out of memory", "")
         if isinstance(error, InputError):
             return _Outcome("", str(error))
@@ -147,27 +154,26 @@ def _be_the_first_to_go() -> None:
         file.write("1000")
 
 
-def _train_once(config: Config, data_dir: str, devices: LocalDevices) -> None:
-    """One step on the largest batch, of which this machine's devices get as much as they will in training."""
-    import keras
-
-    from t2t_keras.data.batching import EpochPlans
-    from t2t_keras.model import Transformer
-    from t2t_keras.training.largest_batch import try_largest_batch
-    from t2t_keras.training.step import TrainingStep
+def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> None:
+    """A whole training of one step, largest batch, validation, checkpoint and all, on this machine's devices."""
     from t2t_keras.training.strategy import make_strategy
+    from t2t_keras.training.trainer import Trainer
 
     strategy = make_strategy(devices.strategy, devices.replicas)
-    train = config.train
-    corpus = PreparedData.open(data_dir).split("train")
-    plans = EpochPlans(
-        corpus.source_lengths, corpus.target_lengths, train.tokens_per_batch, train.seed, train.static_shapes
-    )
-    keras.config.set_dtype_policy("mixed_bfloat16" if train.mixed_bfloat16 else "float32")
-    with strategy.scope():
-        model = Transformer(config.model)
-        model.build()
-    try_largest_batch(TrainingStep(model, train, strategy), plans, 0, devices.all_replicas)
+    data = PreparedData.open(data_dir)
+    # Each replica gets as much as it will with those of the other workers.
+    share = -(-config.train.tokens_per_batch * devices.replicas // devices.all_replicas)
+    tokens_per_batch = max(share, min(_longest(data), config.train.tokens_per_batch))
+    train = dataclasses.replace(config.train, max_steps=1, tokens_per_batch=tokens_per_batch)
+    outcome = Trainer(Run(model_dir), dataclasses.replace(config, train=train), data, strategy).train()
+    if outcome.step != 1 or outcome.signal:
+        raise InputError(outcome.reason)
+
+
+def _longest(data: PreparedData) -> int:
+    """Tokens of the longest side of any training pair."""
+    corpus = data.split("train")
+    return int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
 
 
 def _with_parts(config: Config, accumulation_steps: int) -> Config:

@@ -131,7 +131,7 @@ class Trainer:
         done = self.step >= self.config.train.max_steps
         if reason := "had reached train.max_steps before" if done else self._lack_of_progress():
             return Outcome(self.step, reason, 0)
-        try_largest_batch(self.training, self.plans, self.position.epoch, self.strategy.num_replicas_in_sync)
+        try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor = SilentMonitor()
         if self.workers.is_chief:
             train = self.config.train

@@ -38,7 +38,7 @@ def memory(monkeypatch):
         least_parts = 4
         tried: list[int] = []  # noqa: RUF012
 
-    def attempt(config, data, devices):
+    def attempt(run, config, data, devices):
         Memory.tried.append(config.train.accumulation_steps)
         return "" if config.train.accumulation_steps >= Memory.least_parts else "out of memory"
 
@@ -135,9 +135,10 @@ def test_a_tpu_is_refused(monkeypatch):
         find_devices()
 
 
-def test_a_try_that_fails_for_another_reason_is_an_error(data):
+def test_a_try_that_fails_for_another_reason_is_an_error(tmp_path, data):
     with pytest.raises(InputError, match="failed: --replicas must not be negative, got -1$"):
-        micro_batch._try(make_config(data), data, LocalDevices("cpu", -1, 1, 0))
+        micro_batch._try(Run(tmp_path), make_config(data), data, LocalDevices("cpu", -1, 1, 0))
+    assert list(tmp_path.iterdir()) == []
 
 
 # A model whose inner layers take about a quarter of a megabyte a token.
@@ -149,17 +150,17 @@ from t2t_keras.config import Config
 from t2t_keras.training.micro_batch import LocalDevices, _train_once
 
 if __name__ == "__main__":
-    _train_once(Config.from_dict(json.loads(sys.argv[1])), sys.argv[2], LocalDevices("cpu", 1, 1, 0))
+    _train_once(Config.from_dict(json.loads(sys.argv[1])), sys.argv[2], LocalDevices("cpu", 1, 1, 0), sys.argv[3])
     print(re.search(r"VmPeak:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 """
 ENVIRONMENT = {**os.environ, "MALLOC_ARENA_MAX": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def peak(config, data, parts) -> int:
+def peak(config, data, parts, folder) -> int:
     """Bytes."""
     settings = config.to_dict()
     settings["train"]["accumulation_steps"] = parts
-    command = [sys.executable, "-c", PEAK, json.dumps(settings), str(data.directory)]
+    command = [sys.executable, "-c", PEAK, json.dumps(settings), str(data.directory), str(folder / str(parts))]
     done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, check=True)
     return int(done.stdout) * 1024
 
@@ -167,7 +168,7 @@ def peak(config, data, parts) -> int:
 @pytest.mark.slow
 def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, data):
     config = make_config(data, WIDE, tokens_per_batch=4096, max_steps=4, validation_steps=4)
-    limit = (peak(config, data, 2) + peak(config, data, 4)) // 2
+    limit = (peak(config, data, 2, tmp_path) + peak(config, data, 4, tmp_path)) // 2
     settings = {f"model.{name}": value for name, value in WIDE.items()}
     settings |= {"train.tokens_per_batch": 4096, "train.log_steps": 1, "train.warmup_steps": 20}
 
