@@ -24,7 +24,8 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.processes import ProcessDiedError, call_apart
 from t2t_keras.run import RESUMABLE, Run
-from t2t_keras.training.strategy import LocalDevices
+from t2t_keras.training.strategy import LocalDevices, make_strategy
+from t2t_keras.training.trainer import Trainer
 
 # What a process dies of that gets no memory: the kernel's choice, C++'s std::bad_alloc, a null pointer.
 _DEATHS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
@@ -109,7 +110,7 @@ def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) ->
     """Why a training does not fit, in a few words; "" if it does."""
     run.path.mkdir(parents=True, exist_ok=True)
     # Beside the run's own files: a checkpoint may be too large for the system's temporary folder.
-    folder = run.path / "micro_batch_try"
+    folder = run.path / f"micro_batch_try_{devices.worker}"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices, str(folder))
@@ -156,9 +157,6 @@ def _be_the_first_to_go() -> None:
 
 def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> None:
     """A whole training of one step, largest batch, validation, checkpoint and all, on this machine's devices."""
-    from t2t_keras.training.strategy import make_strategy
-    from t2t_keras.training.trainer import Trainer
-
     strategy = make_strategy(devices.strategy, devices.replicas)
     data = PreparedData.open(data_dir)
     # Each replica gets as much as it will with those of the other workers.
