@@ -7,7 +7,7 @@ part is drawn anew for each pass, in blocks of neighbouring pairs.
 
 import numpy as np
 
-# A part takes some seconds to plan, and about a gigabyte.
+# A part takes some seconds to plan, and a gigabyte or so.
 PART_PAIRS = 1 << 24
 _BLOCK_PAIRS = 1 << 12
 # Far from where the plan's own draws begin.

@@ -27,7 +27,7 @@ ONE_CPU = LocalDevices("cpu", 1, 1, 0)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("micro_batch"), train_pairs=600)
+    return make_data(tmp_path_factory.mktemp("micro_batch"), train_pairs=1200)
 
 
 @pytest.fixture
@@ -167,10 +167,10 @@ def peak(config, data, parts, folder) -> int:
 
 @pytest.mark.slow
 def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, data):
-    config = make_config(data, WIDE, tokens_per_batch=4096, max_steps=4, validation_steps=4)
+    config = make_config(data, WIDE, tokens_per_batch=8192, max_steps=4, validation_steps=4)
     limit = (peak(config, data, 2, tmp_path) + peak(config, data, 4, tmp_path)) // 2
     settings = {f"model.{name}": value for name, value in WIDE.items()}
-    settings |= {"train.tokens_per_batch": 4096, "train.log_steps": 1, "train.warmup_steps": 20}
+    settings |= {"train.tokens_per_batch": 8192, "train.log_steps": 1, "train.warmup_steps": 20}
 
     def train(model_dir, steps, *more, limited=True):
         flags = [f"--set={name}={value}" for name, value in {**settings, "train.max_steps": steps}.items()]
@@ -188,9 +188,9 @@ def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, d
     assert found.returncode == 0, found.stderr
     lines = [line for line in found.stderr.splitlines() if "on a device at once" in line]
     assert [re.sub(r"\(.*\)", "(...)", line) for line in lines] == [
-        "4,096 tokens on a device at once, 1 part: too much (...)",
-        "2,048 tokens on a device at once, 2 parts: too much (...)",
-        "1,024 tokens on a device at once, 4 parts: fits",
+        "8,192 tokens on a device at once, 1 part: too much (...)",
+        "4,096 tokens on a device at once, 2 parts: too much (...)",
+        "2,048 tokens on a device at once, 4 parts: fits",
     ]
     assert Run(tmp_path / "run").config.train.accumulation_steps == 4
 
