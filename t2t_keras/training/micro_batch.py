@@ -29,7 +29,7 @@ from t2t_keras.training.trainer import Trainer
 
 # What a process dies of that gets no memory: the kernel's choice, C++'s std::bad_alloc, a null pointer.
 _DEATHS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
-# How libraries below TensorFlow say it, which does not always make a ResourceExhaustedError of it; oneDNN's is status 1.
+# How libraries below TensorFlow say it, which need not become a ResourceExhaustedError; oneDNN says "Status: 1".
 _NO_MEMORY = re.compile(
     r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|can't start new thread|Status: 1, message: could not"
 )
