@@ -277,7 +277,7 @@ def _exported_weights(version: pathlib.Path) -> dict:
         reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
         keys = [key for key in reader.get_variable_to_dtype_map() if key.startswith(_EXPORTED_WEIGHTS)]
         arrays = {key: reader.get_tensor(key).astype("float32") for key in keys}
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:  # IndexError: it ends too early
         message = str(error).splitlines()[0]
         raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
     return {_weight_name(key): array for key, array in arrays.items()}

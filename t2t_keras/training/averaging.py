@@ -20,6 +20,7 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
         Name -> array, in the type of the first checkpoint's.
 
     Raises:
+        ValueError: there are none.
         InputError: they are of different models, or their weights differ in names or shapes.
     """
     if not checkpoints:
