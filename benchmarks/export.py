@@ -11,20 +11,19 @@ import argparse
 import os
 import pathlib
 import pickle
-import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "export"))
 
+import c_program
 import numpy as np
 import tensorflow as tf
 import tensorflow_text
-from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.streams import share_out_cores
@@ -52,14 +51,16 @@ def main() -> None:
         }
         print(f"\n| weights, way | of {len(lines):,} lines the same text | largest difference of a score |")
         print("|---|---|---|")
-        program = _compile(pathlib.Path(folder))
+        program = c_program.compiled(pathlib.Path(folder))
         for name, version in versions.items():
             # What is stored in bfloat16 is compared with a translator of the same, rounded weights.
             translator = Translator.load(args.model_dir if name == "float32" else version)
             expected = [(found.text, found.score) for found in translator.translate(lines)]
             _print_agreement(f"{name}, TensorFlow 1's loader", expected, _by_v1_loader(version, lines))
             if program:
-                _print_agreement(f"{name}, the program in C", expected, _by_c_program(program, version, lines))
+                texts = [line.encode() for line in lines]
+                found = c_program.translations(program, _op_library(), version, texts, _BATCH_SIZE)
+                _print_agreement(f"{name}, the program in C", expected, found)
         _print_times(versions, lines[: args.rounds])
 
 
@@ -99,34 +100,6 @@ def _by_v1_loader(version: pathlib.Path, lines: list[str]) -> Answers:
         for result in results
         for text, score in zip(result["translation"], result["score"], strict=True)
     ]
-
-
-def _compile(folder: pathlib.Path) -> pathlib.Path | None:
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        return None
-    libraries = pathlib.Path(tf.sysconfig.get_lib())
-    command = [compiler, "-std=c11", "-o", folder / "serve_once", _PROGRAMS / "serve_once.c"]
-    command += ["-isystem", tf.sysconfig.get_include(), f"-Wl,-rpath,{libraries}"]
-    command += [libraries / "libtensorflow_cc.so.2", libraries / "libtensorflow_framework.so.2"]
-    subprocess.run(command, check=True)
-    return folder / "serve_once"
-
-
-def _by_c_program(program: pathlib.Path, version: pathlib.Path, lines: list[str]) -> Answers:
-    saved = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
-    signature = saved.meta_graphs[0].signature_def["serving_default"]
-    names = [signature.inputs["text"].name, *(signature.outputs[name].name for name in ("translation", "score"))]
-    requests = b"".join(struct.pack("=I", len(text)) + text for text in (line.encode() for line in lines))
-    command = [program, _op_library(), version, *names, str(_BATCH_SIZE)]
-    output = subprocess.run(command, input=requests, check=True, capture_output=True).stdout
-    found, place = [], 0
-    while place < len(output):
-        (size,) = struct.unpack_from("=I", output, place)
-        text, place = output[place + 4 : place + 4 + size].decode(), place + 4 + size
-        found.append((text, *struct.unpack_from("=f", output, place)))
-        place += 4
-    return found
 
 
 def _op_library() -> str:
