@@ -6,13 +6,14 @@ once everything in it is on the disk:
     weights.npz     name -> array
     optimizer.npz   name -> array; absent where only weights were saved
     ema.npz         name -> array; only with an exponential moving average
-    state.json      format, step, the trainer's state, the sha256 of each file
+    state.json      format, step, the trainer's state, the sha256 of each file, a checksum of all this
 
 Beside them `best.json` names the best step, and `averaged_*` hold averages.
 Arrays go in and arrays come out: nothing here knows TensorFlow.
 """
 
 import dataclasses
+import hashlib
 import json
 import logging
 import os
@@ -30,7 +31,8 @@ from t2t_keras.training.array_files import read_arrays, sha256, sync_directory, 
 
 Arrays = Mapping[str, np.ndarray]
 
-_FORMAT = 1
+_FORMAT = 2
+_FORMATS = (1, 2)  # that can be read; in the first, state.json had no checksum
 _STATE = "state.json"
 _BEST = "best.json"
 _TEMPORARY = ".tmp_"
@@ -155,16 +157,8 @@ def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
         InputError: it is not a checkpoint, or a file is missing or damaged.
     """
     path = Path(path)
-    try:
-        document = json.loads((path / _STATE).read_text(encoding="utf-8"))
-        found, step, state, checksums = (document[key] for key in ("format", "step", "state", "sha256"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a checkpoint: it has no {_STATE}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path / _STATE} is damaged: {error}") from error
-    if found != _FORMAT:
-        raise InputError(f"{path / _STATE} has format {found!r}; this version of t2t_keras reads {_FORMAT}")
-    for name, expected in checksums.items():
+    document = _read_document(path)
+    for name, expected in document["sha256"].items():
         if weights_only and name not in _WEIGHTS_FILES:
             continue
         try:
@@ -173,7 +167,7 @@ def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
             raise InputError(f"{path / name} cannot be read: {error.strerror}") from error
         if actual != expected:
             raise InputError(f"{path / name} is damaged: it does not match its checksum")
-    return Checkpoint(path, step, state)
+    return Checkpoint(path, document["step"], document["state"])
 
 
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
@@ -351,7 +345,7 @@ def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], s
         checksums = {file: write_arrays(temporary / file, arrays) for file, arrays in files.items()}
         document = {"format": _FORMAT, "step": step, "state": dict(state), "sha256": checksums}
         with replacing(temporary / _STATE) as file:
-            json.dump(document, file, indent=1)
+            json.dump({**document, "checksum": _checksum(document)}, file, indent=1)
         if path.exists():
             _discard(path)  # the same step again, after a resumption
         os.rename(temporary, path)
@@ -363,6 +357,29 @@ def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], s
         shutil.rmtree(temporary, ignore_errors=True)
     sync_directory(directory)
     return path
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    """What state.json of a checkpoint holds, verified; raises an InputError if it is missing or damaged."""
+    try:
+        document = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        found, _, _, _ = (document[key] for key in ("format", "step", "state", "sha256"))
+        is_damaged = found == _FORMAT and document.pop("checksum") != _checksum(document)
+    except FileNotFoundError:
+        raise InputError(f"{path} is not a checkpoint: it has no {_STATE}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path / _STATE} is damaged: {error}") from error
+    if found not in _FORMATS:
+        raise InputError(f"{path / _STATE} has format {found!r}; this version of t2t_keras reads up to {_FORMAT}")
+    if is_damaged:
+        raise InputError(f"{path / _STATE} is damaged: it does not match its checksum")
+    return document
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    """Of what a document says, however JSON is spaced."""
+    as_read = json.loads(json.dumps(document))
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
 
 
 def _remove_stale(directory: Path, name: str) -> None:

@@ -36,7 +36,7 @@ def assert_equal(found, expected):
 
 @pytest.mark.parametrize("ema", [None, arrays(99)])
 def test_what_is_saved_is_loaded(tmp_path, ema):
-    state = {"epoch": 2, "batch": 7, "seed": -1, "best": {"bleu": 12.5, "waited": None}}
+    state = {"epoch": 2, "batch": 7, "seed": -1, "best": {"bleu": 0.1 + 0.2, "waited": None}}
     path = checkpoints.save(tmp_path / "new" / "checkpoints", 1000, arrays(1), arrays(2), state, ema)
     assert path == tmp_path / "new" / "checkpoints" / "step_00001000"
     loaded = checkpoints.load(path)
@@ -133,6 +133,7 @@ def flip_a_bit(path):
         ("optimizer.npz", truncate),
         ("ema.npz", flip_a_bit),
         ("state.json", truncate),
+        ("state.json", lambda path: path.write_text(path.read_text().replace('"batch": ', '"batch": 1'))),
         ("state.json", lambda path: path.write_text("")),
         ("state.json", lambda path: path.write_text("[1]")),
         ("state.json", lambda path: path.unlink()),
@@ -167,8 +168,19 @@ def test_no_checkpoint_at_all(tmp_path):
 def test_a_format_of_the_future(tmp_path):
     path = save(tmp_path, 1)
     document = json.loads((path / "state.json").read_text())
-    (path / "state.json").write_text(json.dumps({**document, "format": 2}))
-    with pytest.raises(InputError, match="format 2; this version of t2t_keras reads 1"):
+    (path / "state.json").write_text(json.dumps({**document, "format": 3}))
+    with pytest.raises(InputError, match="format 3; this version of t2t_keras reads up to 2"):
+        checkpoints.load(path)
+
+
+def test_the_format_of_the_past(tmp_path):
+    path = save(tmp_path, 1)
+    document = json.loads((path / "state.json").read_text())
+    del document["checksum"]
+    (path / "state.json").write_text(json.dumps({**document, "format": 1}))
+    assert checkpoints.load(path).state == {"epoch": 3, "batch": 1}
+    (path / "state.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="damaged: 'checksum'"):
         checkpoints.load(path)
 
 

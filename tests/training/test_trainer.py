@@ -434,8 +434,9 @@ def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
     assert saved_steps(tmp_path) == []
 
 
-def test_one_training_at_a_time(tmp_path, data, scripted):
+def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     del scripted
+    monkeypatch.setattr(run, "_PATIENCE_SECONDS", 0.0)
     trainer = make_trainer(tmp_path, data)
     with Run(tmp_path).lock():
         with pytest.raises(InputError, match="is being trained already"):
