@@ -117,9 +117,7 @@ class Run:
         if self.exported:
             raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
         if self.exists:
-            names = {difference: difference.split(":")[0] for difference in differences(self.config, config)}
-            changed = [d for d, name in names.items() if name not in RESUMABLE and not name.startswith("decode.")]
-            if changed:
+            if changed := lasting_differences(self.config, config):
                 raise InputError(
                     f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
                     "use another --model_dir or the old settings"
@@ -214,6 +212,12 @@ def _write(path: pathlib.Path, contents: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def lasting_differences(old: Config, new: Config) -> list[str]:
+    """What tells two configurations apart that can not be of one run, as "section.field: old -> new"."""
+    changed = {difference.partition(":")[0]: difference for difference in differences(old, new)}
+    return [d for name, d in changed.items() if name not in RESUMABLE and not name.startswith("decode.")]
 
 
 def load_model(

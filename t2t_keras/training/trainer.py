@@ -273,6 +273,7 @@ class Trainer:
         """Takes up the newest checkpoint that is whole, if there is one."""
         with self.workers.alike():
             saved = checkpoints.latest(self.run.checkpoints_path)
+            checkpoints.best(self.run.checkpoints_path)  # if it is damaged, better now than at the first checkpoint
         newest = f"sees step {saved.step:,}" if saved else "sees none"
         self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
         if saved is None:

@@ -20,6 +20,7 @@ import tiny_training
 from tiny_training import assert_same_end, make_data, make_trainer, records, train
 
 from t2t_keras import evaluation, schedules
+from t2t_keras import run as run_module
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
@@ -218,6 +219,15 @@ def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
     scripted(9.0)
     train(tmp_path, data)
     assert best_step(tmp_path) == 8
+
+
+def test_a_damaged_note_of_the_best_is_seen_at_the_start(tmp_path, data, scripted):
+    del scripted
+    train(tmp_path, data, max_steps=8)
+    (Run(tmp_path).checkpoints_path / "best.json").write_text("{")
+    with pytest.raises(InputError, match=r"best\.json is damaged"):
+        train(tmp_path, data)
+    assert saved_steps(tmp_path)[-1] == 8
 
 
 def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted):
@@ -436,7 +446,7 @@ def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
 
 def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     del scripted
-    monkeypatch.setattr(run, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(run_module, "_PATIENCE_SECONDS", 0.0)
     trainer = make_trainer(tmp_path, data)
     with Run(tmp_path).lock():
         with pytest.raises(InputError, match="is being trained already"):
