@@ -25,7 +25,7 @@ from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.training import checkpoint_files, checkpoints
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validation, Validator
@@ -415,14 +415,14 @@ def test_a_checkpoint_is_of_its_step_however_late_it_is_written(monkeypatch, tmp
 
 def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
     del scripted
-    save = checkpoints.write_arrays
+    save = checkpoint_files.write_arrays
 
     def write(path, arrays):
         if "step_00000008" in str(path):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         return save(path, arrays)
 
-    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
     assert train(tmp_path, data).step == 12
     assert saved_steps(tmp_path) == [4, 12]
     assert "step_00000008: No space left on device; the earlier ones" in caplog.text
@@ -431,14 +431,14 @@ def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog
 
 def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
     del scripted
-    save = checkpoints.write_arrays
+    save = checkpoint_files.write_arrays
 
     def write(path, arrays):
         if "step_00000004" in str(path):
             raise OSError(errno.EIO, "Input/output error", str(path))
         return save(path, arrays)
 
-    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
     with pytest.raises(InputError, match="step_00000004: Input/output error"):
         train(tmp_path, data)
     assert saved_steps(tmp_path) == []
