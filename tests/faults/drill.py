@@ -83,7 +83,7 @@ class Life:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=before,
+            preexec_fn=lambda: _begin_child(before),
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment, "PYTHONPATH": path},
         )
         self.lines: list[str] = []
@@ -135,6 +135,12 @@ class Life:
         return status, self.text
 
 
+def _begin_child(before) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells have it ignored by what they start in the background
+    if before is not None:
+        before()
+
+
 @dataclasses.dataclass(frozen=True)
 class Death:
     """How one life ended.
@@ -176,7 +182,7 @@ def run_to_end(setup: Setup, model_dir: pathlib.Path) -> Life:
 
 def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: int, chance: random.Random) -> Death:
     """Starts the training, ends it violently at the given place, and looks at what is left."""
-    before = newest(model_dir)
+    before, half_before = newest(model_dir), half_done(model_dir)
     life = Life(setup.command(model_dir))
     if place == "start":  # importing, building, restoring, tracing
         time.sleep(chance.uniform(0, 1) * START_SECONDS[setup.replicas])
@@ -193,7 +199,10 @@ def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: in
         life.send(number)
         life.send(signal.SIGCONT)  # if frozen, it takes notice now; a SIGKILL has not waited for that
     status, text = life.end()
-    death = Death(place, means, life.step, newest(model_dir), half_done(model_dir), status)
+    half = half_done(model_dir)
+    if place == "start" and half == half_before:  # the life before left it
+        half = []
+    death = Death(place, means, life.step, newest(model_dir), half, status)
     assert status != 0, f"{death}: it ended by itself\n{text}"
     assert death.half_done or (place, means) != ("write", "SIGKILL"), f"{death}: it was not inside a write"
     assert death.saved >= before, f"{death}: checkpoint {before} is lost\n{text}"
