@@ -95,6 +95,7 @@ class Trainer:
         )
         self.step, self.position, self.interval = 0, Position(), Interval()
         self.best: float | None = None
+        self.best_step: int | None = None
         self.validations_without_gain = 0
         self.signals = StopSignals()
 
@@ -234,7 +235,7 @@ class Trainer:
         by_loss = self.config.train.best_metric == "loss"
         gain = -validation.loss if by_loss else validation.bleu
         improved = self.best is None or gain > self.best
-        self.best = gain if improved else self.best
+        self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved
 
@@ -253,7 +254,7 @@ class Trainer:
                 "seed": self.config.train.seed,
                 "interval": self.interval.sums(),
                 "best": self.best,
-                "improved": improved,
+                "best_step": self.best_step,
                 "validations_without_gain": self.validations_without_gain,
                 "config": self.config.to_dict(),
             },
@@ -265,7 +266,6 @@ class Trainer:
         """Takes up the newest checkpoint that is whole, if there is one."""
         with self.workers.alike():
             saved = checkpoints.latest(self.run.checkpoints_path)
-            checkpoints.best(self.run.checkpoints_path)  # if it is damaged, better now than at the first checkpoint
         newest = f"sees step {saved.step:,}" if saved else "sees none"
         self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
         if saved is None:
@@ -282,9 +282,11 @@ class Trainer:
         self.interval = Interval(*saved.state.get("interval", []))
         self.best = saved.state["best"]
         self.validations_without_gain = saved.state["validations_without_gain"]
-        if self.workers.is_chief and saved.state.get("improved"):
-            # Again, for it may have been killed in between.
-            checkpoints.set_best(self.run.checkpoints_path, self.step, self.config.train.best_metric, abs(self.best))
+        self.best_step = saved.state.get("best_step")
+        if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
+            # Again, for it may have been killed in between, or the note be damaged.
+            metric = self.config.train.best_metric
+            checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
 
     def _try_largest_batch(self) -> None:
         """Runs one step on the largest batch and takes it back: memory runs out now or not at all."""

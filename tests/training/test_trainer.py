@@ -221,13 +221,15 @@ def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
     assert best_step(tmp_path) == 8
 
 
-def test_a_damaged_note_of_the_best_is_seen_at_the_start(tmp_path, data, scripted):
-    del scripted
+def test_a_damaged_note_of_the_best_is_written_anew(tmp_path, data, scripted):
+    scripted(3.0, 4.0)
     train(tmp_path, data, max_steps=8)
-    (Run(tmp_path).checkpoints_path / "best.json").write_text("{")
-    with pytest.raises(InputError, match=r"best\.json is damaged"):
-        train(tmp_path, data)
-    assert saved_steps(tmp_path)[-1] == 8
+    note = Run(tmp_path).checkpoints_path / "best.json"
+    before = note.read_bytes()
+    note.write_text("{")
+    train(tmp_path, data, keep_checkpoints=1)
+    assert note.read_bytes() == before
+    assert saved_steps(tmp_path) == [4, 12]
 
 
 def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted):
