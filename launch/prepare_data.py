@@ -4,14 +4,19 @@ Examples:
   python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
   python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
   python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
+
+The training text is prepared in shards, several at once. Killed and started again by the same command, a preparation
+does only the shards that are missing; the result is the same, bit for bit, for any number of processes.
 """
+
+import os
 
 from absl import flags
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data import corpora
 from t2t_keras.data.cleaning import REASONS
-from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
 from t2t_keras.errors import InputError
 
 from . import program
@@ -35,6 +40,13 @@ def define_flags() -> None:
     flags.DEFINE_bool("lowercase", _DEFAULTS.lowercase, "Lowercase all text.")
     flags.DEFINE_integer("seed", _DEFAULTS.seed, "Of what is drawn at random.")
     flags.DEFINE_string("data_dir", None, "Folder for the prepared data.", required=True)
+    flags.DEFINE_integer("processes", len(os.sched_getaffinity(0)), "Shards prepared at once.", lower_bound=1)
+    flags.DEFINE_integer(
+        "shard_pairs",
+        SHARD_PAIRS,
+        "Training pairs of a shard, which end up in one file. A process takes about 1 KB for each.",
+        lower_bound=1,
+    )
     flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
 
 
@@ -43,7 +55,7 @@ def main(argv: list[str]) -> None:
     del argv  # every setting is a flag
     config = DataConfig(**{name: FLAGS[name].value for name in vars(_DEFAULTS)})
     corpus = corpora.of_config(config, FLAGS.download_dir, _paths(), _report)
-    prepared = prepare(corpus, config, FLAGS.data_dir, _report)
+    prepared = prepare(corpus, config, FLAGS.data_dir, _report, FLAGS.processes, FLAGS.shard_pairs)
     print(_table(prepared))
 
 

@@ -20,7 +20,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 from t2t_keras.training import cluster
 from t2t_keras.training.cluster import WorkerLostError
-from t2t_keras.training.strategy import NAMES, make_strategy
+from t2t_keras.training.micro_batch import fit_to_memory
+from t2t_keras.training.strategy import NAMES, find_devices, make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
@@ -32,6 +33,13 @@ _CLUSTER = flags.DEFINE_enum(
     "cluster", "auto", cluster.NAMES, "Where the workers of a training on several machines are read from."
 )
 _REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a CPU: that many logical devices.")
+
+_TOKENS_PER_BATCH = flags.DEFINE_string(
+    "tokens_per_batch",
+    None,
+    "auto: try, in processes of their own, which power of two of tokens a device can take at once, and run its share "
+    "of the global batch (--set train.tokens_per_batch=N) in as many parts as that makes. Noted in the run.",
+)
 
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
 
@@ -54,9 +62,24 @@ def main(argv: list[str]) -> None:
 
 
 def _train(run: Run) -> Outcome:
+    fitted = _fitted(run) if _TOKENS_PER_BATCH.value else None  # while no device is taken yet
     strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     data = PreparedData.open(_data_dir(run))
-    return Trainer(run, _config(run, data), data, strategy).train()
+    return Trainer(run, fitted or _config(run, data), data, strategy).train()
+
+
+def _fitted(run: Run) -> Config:
+    """The configuration with as many accumulation steps as the devices' memory makes necessary."""
+    value = _TOKENS_PER_BATCH.value
+    if value != "auto":
+        raise InputError(
+            f"--tokens_per_batch={value}: valid is auto; the global batch is --set train.tokens_per_batch={value}"
+        )
+    if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
+        raise InputError("--tokens_per_batch=auto and --set train.accumulation_steps exclude each other")
+    data = PreparedData.open(_data_dir(run))
+    devices = find_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
+    return fit_to_memory(run, _config(run, data), data, devices, lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def _data_dir(run: Run) -> str:

@@ -6,6 +6,7 @@
     tensorboard/   scalars
     metrics.jsonl  one JSON object a line
     curves.png     the same as a picture
+    micro_batch.json  how much of a batch fits on a device, if that was searched for
     .lock          held by the process that trains the run
 
 It is all that translating needs. An exported model (`t2t_keras.export`) holds as much, in other places, and
@@ -20,8 +21,8 @@ import os
 import pathlib
 import socket
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
@@ -73,6 +74,7 @@ class Run:
         self.checkpoints_path = self.path / "checkpoints"
         self.tensorboard_path = self.path / "tensorboard"
         self.metrics_path = self.path / "metrics.jsonl"
+        self.micro_batch_path = self.path / "micro_batch.json"
         self.curves_path = self.path / "curves.png"
 
     @property
@@ -128,6 +130,19 @@ class Run:
         _write(self.vocab_path, pathlib.Path(vocab_path).read_bytes())
         values = {**config.to_dict(), "data_dir": os.path.abspath(data_dir)}
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
+
+    @property
+    def micro_batch(self) -> dict[str, Any]:
+        """What `note_micro_batch` wrote; empty if nothing is known."""
+        try:
+            return json.loads(self.micro_batch_path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):  # it can be found out again
+            return {}
+
+    def note_micro_batch(self, note: Mapping[str, Any]) -> None:
+        """Keeps what was found out about how much of a batch fits on a device."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write(self.micro_batch_path, (json.dumps(note, indent=2) + "\n").encode("utf-8"))
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

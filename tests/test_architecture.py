@@ -17,7 +17,7 @@ ABOVE_THE_SEAM = ("layers", "model", "losses", "schedules", "config", "presets",
 TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
 
 # What each part of the package may import besides itself. A part is the first name below t2t_keras.
-GROUND = {"errors", "streams"}
+GROUND = {"errors", "streams", "processes"}
 CONFIG = GROUND | {"config"}
 DATA = CONFIG | {"data"}
 MODEL = CONFIG | {"presets", "layers", "model"}
@@ -27,6 +27,7 @@ TRAINING = EVALUATION | MODEL | {"losses", "schedules", "evaluation"}
 MAY_IMPORT = {
     "errors": set(),
     "streams": set(),
+    "processes": {"errors"},
     "config": GROUND,
     "layers": CONFIG,
     "losses": CONFIG,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from t2t_keras.data.epoch_parts import PART_PAIRS, num_parts, part_rows
 from t2t_keras.errors import InputError
 
 # Pairs are sorted by their longer side, then by how much the target is longer than the source. On Multi30k at 4,096
@@ -32,7 +33,7 @@ class Position:
     """A place in the training data: the next batch to be read.
 
     Attributes:
-        epoch: whole passes made before.
+        epoch: passes made before; of a very large corpus, parts of passes (`epoch_parts`).
         batch: index of the next batch in that epoch's plan.
     """
 
@@ -181,6 +182,7 @@ class EpochPlans:
         tokens_per_batch: int,
         seed: int,
         static_shapes: bool = False,
+        part_pairs: int = PART_PAIRS,
     ) -> None:
         """Checks the lengths; plans nothing yet.
 
@@ -190,13 +192,16 @@ class EpochPlans:
             tokens_per_batch: budget of a global batch.
             seed: of the run.
             static_shapes: take the batches' shapes from `bucket_shapes` only.
+            part_pairs: a pass over more pairs than this is planned in parts, each counted as an epoch.
 
         Raises:
             InputError: there are no pairs, or one is longer than the budget.
             ValueError: the two arrays differ in shape.
         """
-        _longer_sides(source_lengths, target_lengths, tokens_per_batch)
-        self._arguments = (source_lengths, target_lengths, tokens_per_batch, seed)
+        _check_lengths(source_lengths, target_lengths, tokens_per_batch)
+        self._lengths = (source_lengths, target_lengths)
+        self._tokens_per_batch, self._seed = tokens_per_batch, seed
+        self._parts = num_parts(len(source_lengths), part_pairs)
         self._static_shapes = static_shapes
         self._cached: dict[int, EpochPlan] = {}
 
@@ -204,10 +209,17 @@ class EpochPlans:
         """The plan of an epoch; the two used last are kept."""
         cached = self._cached  # replaced, never changed: the pipeline's thread reads it too
         if epoch not in cached:
-            made = plan_epoch(*self._arguments, epoch, self._static_shapes)
-            cached = {**dict(list(cached.items())[-1:]), epoch: made}
+            cached = {**dict(list(cached.items())[-1:]), epoch: self._planned(epoch)}
             self._cached = cached
         return cached[epoch]
+
+    def _planned(self, epoch: int) -> EpochPlan:
+        settings = (self._tokens_per_batch, self._seed, epoch, self._static_shapes)
+        if self._parts == 1:
+            return plan_epoch(*self._lengths, *settings)
+        rows = part_rows(len(self._lengths[0]), self._parts, self._seed, epoch)
+        plan = plan_epoch(*(lengths[rows] for lengths in self._lengths), *settings)
+        return dataclasses.replace(plan, order=rows[plan.order])
 
     def advance(self, position: Position, batches: int) -> Position:
         """The position that many batches further on, in whichever epoch that is.
@@ -250,6 +262,11 @@ class EpochPlans:
 
 def _longer_sides(source_lengths: np.ndarray, target_lengths: np.ndarray, tokens_per_batch: int) -> np.ndarray:
     """The longer side of each pair, int64 [pairs], checked against the budget."""
+    _check_lengths(source_lengths, target_lengths, tokens_per_batch)
+    return np.maximum(source_lengths, target_lengths).astype(np.int64)
+
+
+def _check_lengths(source_lengths: np.ndarray, target_lengths: np.ndarray, tokens_per_batch: int) -> None:
     if source_lengths.ndim != 1 or source_lengths.shape != target_lengths.shape:
         raise ValueError(
             "source_lengths and target_lengths must be [pairs], "
@@ -257,14 +274,13 @@ def _longer_sides(source_lengths: np.ndarray, target_lengths: np.ndarray, tokens
         )
     if not len(source_lengths):
         raise InputError("the corpus has no pairs to make batches of")
-    longest = np.maximum(source_lengths, target_lengths).astype(np.int64)
-    row = int(longest.argmax())
-    if longest[row] > tokens_per_batch:
+    longest = int(max(source_lengths.max(), target_lengths.max()))
+    if longest > tokens_per_batch:
+        row = int(np.maximum(source_lengths, target_lengths).argmax())
         raise InputError(
-            f"pair {row} (counted from 0) has {longest[row]} tokens on its longer side, more than a whole batch: "
-            f"train.tokens_per_batch={tokens_per_batch} must be at least {longest[row]}"
+            f"pair {row} (counted from 0) has {longest} tokens on its longer side, more than a whole batch: "
+            f"train.tokens_per_batch={tokens_per_batch} must be at least {longest}"
         )
-    return longest
 
 
 def _cut_by_budget(

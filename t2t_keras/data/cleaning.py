@@ -129,10 +129,10 @@ class Cleaner:
                 self.counts[reason] += 1
             elif pair in held_out:
                 self.counts["held_out"] += 1
-            elif (fingerprint := _fingerprint(pair)) in seen:
+            elif (key := fingerprint(pair)) in seen:
                 self.counts["duplicate"] += 1
             else:
-                seen.add(fingerprint)
+                seen.add(key)
                 yield self._keep(raw, pair)
 
     def _repaired(self, pair: Pair) -> Pair:
@@ -167,6 +167,6 @@ def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int) -> str | None:
     return None
 
 
-def _fingerprint(pair: Pair) -> bytes:
+def fingerprint(pair: Pair) -> bytes:
     """64 bits that stand for a pair: millions of pairs are compared without holding their text."""
     return hashlib.blake2b("\n".join(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,10 +1,13 @@
 """Token ids on disk, read through a memory map.
 
-A split is four arrays: for each side all ids one after another, every sentence
-with its end symbol, and the offset at which each sentence begins.
+A shard of a split is four arrays: for each side all ids one after another, every
+sentence with its end symbol, and the offset at which each sentence begins. A
+split is one shard, `train.source.ids.npy` and so on, or several,
+`train.00003-of-00012.source.ids.npy`, whose sentences follow each other.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
@@ -20,23 +23,33 @@ SIDES = ("source", "target")
 _FLUSH_PAIRS = 10000
 
 
+Side = tuple[np.ndarray, np.ndarray]
+
+
 class EncodedCorpus:
     """A split of parallel text as token ids; both sides end with the end symbol.
 
     Args:
-        source: ids uint16 or uint32 [source tokens], offsets int64 [pairs + 1].
-        target: ids uint16 or uint32 [target tokens], offsets int64 [pairs + 1].
+        shards: source and target side of each, a side being ids uint16 or uint32 [tokens] and offsets
+            int64 [pairs + 1].
+
+    Attributes:
+        source_lengths: tokens of each source, end symbol included, int32 [pairs].
+        target_lengths: the same of each target.
     """
 
-    def __init__(self, source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray]) -> None:
-        if len(source[1]) != len(target[1]):
-            raise ValueError(
-                f"source and target must have as many sentences, got {len(source[1]) - 1} and {len(target[1]) - 1}"
-            )
-        self._source = source
-        self._target = target
-        self.source_lengths = np.diff(source[1]).astype(np.int32)
-        self.target_lengths = np.diff(target[1]).astype(np.int32)
+    def __init__(self, shards: Sequence[tuple[Side, Side]]) -> None:
+        for source, target in shards:
+            if len(source[1]) != len(target[1]):
+                raise ValueError(
+                    f"source and target must have as many sentences, got {len(source[1]) - 1} and {len(target[1]) - 1}"
+                )
+        self._sides = tuple(zip(*shards, strict=True))
+        self.source_lengths, self.target_lengths = (
+            np.concatenate([np.diff(offsets).astype(np.int32) for _, offsets in side]) for side in self._sides
+        )
+        sizes = [len(offsets) - 1 for _, offsets in self._sides[0]]
+        self._starts = np.cumsum([0, *sizes])  # --> [shards + 1]
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "EncodedCorpus":
@@ -47,11 +60,12 @@ class EncodedCorpus:
             split: "train", "valid" or "test".
 
         Raises:
-            InputError: the split is not there, or its files do not fit together.
+            InputError: the split or one of its shards is not there, or its files do not fit together.
         """
-        source, target = (_open_side(directory, split, side) for side in SIDES)
+        names = _shard_names(directory, split)
+        shards = [tuple(_open_side(directory, name, side) for side in SIDES) for name in names]
         try:
-            return cls(source, target)
+            return cls(shards)
         except ValueError as error:
             raise InputError(f"{Path(directory) / split}.*.npy: damaged: {error}") from error
 
@@ -71,11 +85,33 @@ class EncodedCorpus:
         Raises:
             ValueError: a sentence is longer than `length`.
         """
-        return _padded(*self._source, self.source_lengths, rows, length)
+        return self._padded(self._sides[0], self.source_lengths, rows, length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The target sentences of some rows; as `source_ids`."""
-        return _padded(*self._target, self.target_lengths, rows, length)
+        return self._padded(self._sides[1], self.target_lengths, rows, length)
+
+    def _padded(self, side: Sequence[Side], lengths: np.ndarray, rows: np.ndarray, length: int | None) -> np.ndarray:
+        """Sentences by row number, padded to one width: int32 [rows, length]."""
+        rows = np.asarray(rows, np.int64)
+        row_lengths = lengths[rows]
+        longest = int(row_lengths.max(initial=0))
+        width = longest if length is None else length
+        if width < longest:
+            raise ValueError(f"length must be at least the longest sentence's {longest}, got {length}")
+        columns = np.arange(width)
+        is_token = columns < row_lengths[:, None]  # --> [rows, length]
+        padded = np.full((len(rows), width), PAD_ID, np.int32)
+        shard_of = np.searchsorted(self._starts, rows, side="right") - 1  # --> [rows]
+        for shard in np.unique(shard_of):
+            ids, offsets = side[shard]
+            mine = np.flatnonzero(shard_of == shard)
+            begins = offsets[rows[mine] - self._starts[shard]]
+            positions = begins[:, None] + columns  # --> [rows of the shard, length]
+            part = np.full(positions.shape, PAD_ID, np.int32)
+            part[is_token[mine]] = ids[positions[is_token[mine]]]
+            padded[mine] = part
+        return padded
 
 
 def write_encoded(
@@ -85,7 +121,7 @@ def write_encoded(
 
     Args:
         directory: the folder of the prepared data.
-        split: "train", "valid" or "test".
+        split: "train", "valid" or "test", or the name of a shard (`shard_name`).
         pairs: source and target token ids without end symbols.
         vocab_size: decides on 16 or 32 bits a token.
 
@@ -117,18 +153,45 @@ def write_encoded(
     return len(ends) - 1
 
 
+def shard_name(split: str, number: int, count: int) -> str:
+    """What a shard is called in the place of its split; the only one has no name of its own."""
+    return split if count == 1 else f"{split}.{number:05}-of-{count:05}"
+
+
+def mapped_array(path: Path) -> np.ndarray:
+    """An array on disk, which is read when it is used."""
+    try:
+        # A plain ndarray over the map: memmap's own class makes indexing slower.
+        return np.asarray(np.load(path, mmap_mode="r"))
+    except ValueError:  # what is empty, as a shard of which nothing was kept, cannot be mapped
+        array = np.load(path)
+        if len(array):
+            raise
+        return array
+
+
+def _shard_names(directory: str | Path, split: str) -> list[str]:
+    """The names of all shards that a split must have, judging by those that are there."""
+    pattern = re.compile(rf"{split}\.\d+-of-(\d+)\.source\.ids\.npy")
+    found = (pattern.fullmatch(path.name) for path in Path(directory).glob(f"{split}.*.source.ids.npy"))
+    counts = {int(match[1]) for match in found if match}
+    if len(counts) > 1 or (counts and _path(directory, split, SIDES[0], "ids").exists()):
+        raise InputError(f"{directory}: damaged: holds shards of several preparations of {split!r}")
+    count = counts.pop() if counts else 1
+    return [shard_name(split, number, count) for number in range(count)]
+
+
 def _path(directory: str | Path, split: str, side: str, kind: str) -> Path:
     return Path(directory) / f"{split}.{side}.{kind}.npy"
 
 
-def _open_side(directory: str | Path, split: str, side: str) -> tuple[np.ndarray, np.ndarray]:
-    """The ids (memory-mapped) and offsets of one side of a split."""
+def _open_side(directory: str | Path, split: str, side: str) -> Side:
+    """The ids and offsets of one side of a shard, both memory-mapped."""
     path = _path(directory, split, side, "ids")
     try:
-        # A plain ndarray over the map: memmap's own class makes indexing slower.
-        ids = np.asarray(np.load(path, mmap_mode="r"))
+        ids = mapped_array(path)
         path = _path(directory, split, side, "offsets")
-        offsets = np.load(path)
+        offsets = mapped_array(path)
     except FileNotFoundError as error:
         raise InputError(f"{directory}: holds no prepared split {split!r} ({path.name} is missing)") from error
     except (ValueError, EOFError) as error:
@@ -158,21 +221,3 @@ def _write_sentences(file: IO[bytes], sentences: list[Sequence[int]], dtype: typ
     flat[is_token] = np.fromiter(itertools.chain.from_iterable(sentences), np.int64, int(is_token.sum()))
     file.write(flat.tobytes())
     return lengths
-
-
-def _padded(
-    ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, rows: np.ndarray, length: int | None
-) -> np.ndarray:
-    """Sentences by row number, padded to one width: int32 [rows, length]."""
-    rows = np.asarray(rows, np.int64)
-    row_lengths = lengths[rows]
-    longest = int(row_lengths.max(initial=0))
-    width = longest if length is None else length
-    if width < longest:
-        raise ValueError(f"length must be at least the longest sentence's {longest}, got {length}")
-    columns = np.arange(width)
-    is_token = columns < row_lengths[:, None]  # --> [rows, length]
-    positions = offsets[:-1][rows][:, None] + columns  # --> [rows, length]
-    padded = np.full((len(rows), width), PAD_ID, np.int32)
-    padded[is_token] = ids[positions[is_token]]
-    return padded

@@ -83,9 +83,9 @@ class Tokenizer:
         """The token ids of a text, without an end symbol."""
         return self._processor.encode(text, out_type=int)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of each text, without end symbols; runs on all cores."""
-        return self._processor.encode(list(texts), out_type=int, num_threads=-1)
+    def encode_batch(self, texts: Sequence[str], num_threads: int = -1) -> list[list[int]]:
+        """The token ids of each text, without end symbols; -1 threads: as many as there are cores."""
+        return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids: padding is skipped, and all from the first end symbol on.

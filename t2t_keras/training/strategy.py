@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -65,6 +66,37 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
             raise InputError(f"--replicas={replicas}, but there are {len(gpus)} GPUs")
         return tf.distribute.MirroredStrategy(gpus[: replicas or len(gpus)])
     return _cpu_strategy(max(replicas, 1))
+
+
+class LocalDevices(NamedTuple):
+    """What `make_strategy` would take of this machine, for whoever must not take it yet.
+
+    Attributes:
+        strategy: the name under which this machine's devices alone are to be had.
+        replicas: on them.
+        all_replicas: with those of the other workers.
+        worker: this worker's index.
+    """
+
+    strategy: str
+    replicas: int
+    all_replicas: int
+    worker: int
+
+
+def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> LocalDevices:
+    """The devices that `make_strategy` would take; arguments as there. Takes no memory of theirs.
+
+    Raises:
+        InputError: they are a TPU, which one process at a time can have; or as `make_strategy`.
+    """
+    if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
+        raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")
+    workers = find_cluster(cluster) if name in ("auto", "multiworker") else None
+    gpus = 0 if name == "cpu" else len(tf.config.list_physical_devices("GPU"))
+    here = replicas or max(gpus, 1)
+    count, index = (len(workers.addresses), workers.index) if workers else (1, 0)
+    return LocalDevices("mirrored" if gpus else "cpu", here, here * count, index)
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:

@@ -1,7 +1,6 @@
 """The training loop."""
 
 import contextlib
-import itertools
 import json
 import signal
 import time
@@ -15,7 +14,7 @@ import tensorflow as tf
 
 from t2t_keras.config import Config, differences
 from t2t_keras.data.batching import EpochPlans, Position
-from t2t_keras.data.pipeline import Corpus, share_shape, training_dataset
+from t2t_keras.data.pipeline import Corpus, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
@@ -24,6 +23,7 @@ from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
 from t2t_keras.training.background import CheckpointWriter
 from t2t_keras.training.interval import Interval
+from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.monitor import Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
@@ -132,7 +132,7 @@ class Trainer:
         done = self.step >= self.config.train.max_steps
         if reason := "had reached train.max_steps before" if done else self._lack_of_progress():
             return Outcome(self.step, reason, 0)
-        self._try_largest_batch()
+        try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor = SilentMonitor()
         if self.workers.is_chief:
             train = self.config.train
@@ -288,26 +288,6 @@ class Trainer:
             metric = self.config.train.best_metric
             checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
 
-    def _try_largest_batch(self) -> None:
-        """Runs one step on the largest batch and takes it back: memory runs out now or not at all."""
-        state = self.training.read()
-        replicas, parts = self.strategy.num_replicas_in_sync, self.config.train.accumulation_steps
-        for shape in self.plans.largest_shapes(self.position.epoch):
-            rows, source_len, target_len = share_shape(shape, replicas, parts)
-            element = {
-                "source": np.ones((rows, source_len), np.int32),
-                "target": np.ones((rows, target_len), np.int32),
-            }
-            try:
-                self.training.run(self._distributed(_repeated(element)), 1)
-            except tf.errors.ResourceExhaustedError as error:
-                raise InputError(
-                    f"out of memory on the largest batch ({rows} rows of {source_len} source and {target_len} target "
-                    f"tokens on each replica): lower train.tokens_per_batch={self.config.train.tokens_per_batch} or "
-                    f"raise train.accumulation_steps={parts} ({str(error).splitlines()[0][:120]})"
-                ) from None
-        self.training.write(state, self.step)
-
     def _training_batches(self) -> tf.distribute.DistributedIterator:
         """This worker's shares of the batches from the position on."""
         return self._distributed(
@@ -356,14 +336,6 @@ class _Decision(NamedTuple):
     signal: int  # that any of them got, or 0
     is_time_over: bool
     is_checkpoint_due: bool
-
-
-def _repeated(element: dict[str, np.ndarray]) -> tf.data.Dataset:
-    """One element without end, in the form of the training batches."""
-    ids = tf.TensorSpec([None, None], tf.int32)
-    return tf.data.Dataset.from_generator(
-        lambda: itertools.repeat(element), output_signature={"source": ids, "target": ids}
-    )
 
 
 def _checksum(corpus: Corpus) -> str:

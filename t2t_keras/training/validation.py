@@ -57,7 +57,7 @@ class Validator:
         self._batches = list(
             validation_batches(
                 corpus,
-                max(config.train.tokens_per_batch, longest),
+                max(config.train.tokens_per_batch // config.train.accumulation_steps, longest),
                 step.strategy.num_replicas_in_sync,
                 workers.replica_ids,
                 static_shapes=config.train.static_shapes,

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.data.batching import EpochPlans, Position, bucket_shapes, plan_epoch, plan_in_length_order
+from t2t_keras.data.epoch_parts import part_rows
 from t2t_keras.errors import InputError
 
 
@@ -195,3 +196,29 @@ def test_largest_shapes():
     assert max(rows * (s + t) for rows, s, t in shapes) == max(rows * (s + t) for rows, s, t in largest)
     by_weights = [max(rows * (s * s + t * t + s * t) for rows, s, t in those) for those in (shapes, largest)]
     assert by_weights[0] == by_weights[1]
+
+
+@pytest.mark.parametrize("static_shapes", [False, True])
+def test_a_pass_over_a_very_large_corpus_is_planned_in_parts(static_shapes):
+    source, target = sentence_lengths(20_000)
+    plans = EpochPlans(source, target, 1000, seed=1, static_shapes=static_shapes, part_pairs=9000)
+    parts = [plans.plan(epoch) for epoch in range(6)]
+    for first in (0, 3):  # two whole passes
+        rows = np.concatenate([plan.order for plan in parts[first : first + 3]])
+        np.testing.assert_array_equal(np.sort(rows), np.arange(20_000))
+    for plan in parts:
+        assert 3000 < len(plan.order) <= 9000
+        assert plan.target_tokens == target[plan.order].sum()
+        for batch in range(plan.num_batches):
+            rows, source_len, target_len = plan.shape(batch)
+            assert rows * max(source_len, target_len) <= 1000
+            assert source[plan.rows(batch)].max() <= source_len and target[plan.rows(batch)].max() <= target_len
+    assert set(parts[0].order.tolist()) != set(parts[3].order.tolist())
+    again = EpochPlans(source.copy(), target.copy(), 1000, 1, static_shapes, part_pairs=9000).plan(4)
+    np.testing.assert_array_equal(again.order, parts[4].order)
+    assert plans.advance(Position(1, 0), parts[1].num_batches) == Position(2, 0)
+
+
+def test_parts_stay_what_they_were():
+    rows = part_rows(100_000, parts=3, seed=7, epoch=4)
+    assert hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16] == "014b6fb5c2b9f159"

@@ -3,7 +3,7 @@ import pytest
 
 from t2t_keras.config import EOS_ID
 from t2t_keras.data import encoded
-from t2t_keras.data.encoded import EncodedCorpus, write_encoded
+from t2t_keras.data.encoded import EncodedCorpus, shard_name, write_encoded
 from t2t_keras.errors import InputError
 
 PAIRS = [([5, 6], [7]), ([], [300, 4, 5]), ([9], [9]), ([8, 8, 8, 8], [])]
@@ -84,3 +84,38 @@ def test_an_error_while_writing_leaves_nothing_behind(tmp_path):
     with pytest.raises(RuntimeError):
         write_encoded(tmp_path, "train", pairs(), 100)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """The pairs in three shards, the second of which is empty."""
+    for number, pairs in enumerate((PAIRS[:1], [], PAIRS[1:])):
+        write_encoded(tmp_path, shard_name("train", number, 3), pairs, 1000)
+    return tmp_path
+
+
+def test_shards_are_read_as_one(shards, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    write_encoded(folder, shard_name("train", 0, 1), PAIRS, 1000)
+    whole, joined = EncodedCorpus.open(folder, "train"), EncodedCorpus.open(shards, "train")
+    assert len(joined) == len(whole) == 4
+    for rows in ([3, 0, 1, 3], [2], []):
+        for side in ("source", "target"):
+            for length in (None, 9):
+                expected, actual = (getattr(c, f"{side}_ids")(np.array(rows, int), length) for c in (whole, joined))
+                np.testing.assert_array_equal(actual, expected)
+                assert actual.dtype == np.int32
+    np.testing.assert_array_equal(joined.source_lengths, whole.source_lengths)
+    np.testing.assert_array_equal(joined.target_lengths, whole.target_lengths)
+
+
+def test_a_missing_shard_is_named(shards):
+    (shards / "train.00002-of-00003.source.ids.npy").unlink()
+    with pytest.raises(InputError, match=r"train.00002-of-00003.source.ids.npy is missing"):
+        EncodedCorpus.open(shards, "train")
+
+
+def test_shards_of_two_preparations_are_not_mixed(shards):
+    write_encoded(shards, "train", PAIRS, 1000)
+    with pytest.raises(InputError, match="damaged: holds shards of several preparations of 'train'"):
+        EncodedCorpus.open(shards, "train")

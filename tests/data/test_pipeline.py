@@ -29,7 +29,7 @@ def corpus() -> EncodedCorpus:
     generator = np.random.default_rng(1)
     source = generator.integers(2, 20, PAIRS)
     target = np.clip(source + generator.integers(-3, 4, PAIRS), 2, 25)
-    return EncodedCorpus(encoded(source, 1000), encoded(target, 2000))
+    return EncodedCorpus([(encoded(source, 1000), encoded(target, 2000))])
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["dynamic", "static"])

@@ -1,14 +1,18 @@
 import dataclasses
 import json
+import os
 import random
+import signal
 
 import numpy as np
 import pytest
 
 from t2t_keras.config import EOS_ID, DataConfig
 from t2t_keras.data import prepare as prepare_module
+from t2t_keras.data import shards
 from t2t_keras.data.cleaning import comparison_key
 from t2t_keras.data.corpora import Corpus
+from t2t_keras.data.journal import Journal
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.errors import InputError
 
@@ -28,6 +32,17 @@ def some_pairs(count, seed):
 
 def corpus_of(identity="1", **splits):
     return Corpus({name: lambda pairs=pairs: iter(pairs) for name, pairs in splits.items()}, {"text": identity})
+
+
+def assert_same_folder(one, other):
+    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()}
+    for path in one.iterdir():
+        assert path.read_bytes() == (other / path.name).read_bytes(), path.name
+
+
+def kill_itself(number, raw):
+    (raw.data_dir / "reached").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
@@ -72,8 +87,7 @@ def test_only_what_is_needed_stays(corpus, tmp_path):
 def test_preparing_twice_gives_the_same_bytes(corpus, tmp_path):
     for name in ("one", "two"):
         prepare(corpus, CONFIG, tmp_path / name, print)
-    for path in (tmp_path / "one").iterdir():
-        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+    assert_same_folder(tmp_path / "one", tmp_path / "two")
 
 
 def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, capsys):
@@ -96,30 +110,97 @@ def test_other_settings_or_another_text_are_refused_with_the_difference(corpus, 
         prepare(dataclasses.replace(corpus, identity={"text": "2"}), CONFIG, tmp_path, print)
 
 
-@pytest.mark.parametrize("step", ["_clean", "_train_vocabulary", "_encode"])
-def test_an_interrupted_preparation_is_recognised_and_goes_on(corpus, tmp_path, monkeypatch, step):
-    def interrupted(*arguments):
+@pytest.mark.parametrize("has_valid", [True, False])
+def test_after_any_number_of_interruptions_only_what_is_missing_is_done(tmp_path, monkeypatch, has_valid):
+    """Interrupted after each single step, by whatever: what was done is kept, and the bytes are the same."""
+    pairs = some_pairs(400, 1)
+    splits = {"train": [*pairs, *pairs[::7]], "test": some_pairs(10, 3)}
+    corpus = corpus_of(**splits, **({"valid": some_pairs(20, 2)} if has_valid else {}))
+    prepare(corpus, CONFIG, tmp_path / "whole", print, shard_pairs=150)
+    add, done = Journal.add, []
+
+    def add_and_die(journal, name, result):
+        add(journal, name, result)
+        done.append(name)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(prepare_module, step, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(corpus, CONFIG, tmp_path / "data", print)
-    if step != "_clean":  # where something is done already
-        with pytest.raises(InputError, match="was interrupted; run launch.prepare_data again"):
-            PreparedData.open(tmp_path / "data")
-        with monkeypatch.context() as patched:
-            patched.setattr(prepare_module, "_clean", interrupted)  # is done and must not run again
-            prepare(corpus, CONFIG, tmp_path / "data", print)
-    prepare(corpus, CONFIG, tmp_path / "data", print)
-    prepare(corpus, CONFIG, tmp_path / "whole", print)
-    for path in (tmp_path / "whole").iterdir():
-        assert path.read_bytes() == (tmp_path / "data" / path.name).read_bytes()
+        patched.setattr(Journal, "add", add_and_die)
+        for _ in range(100):
+            try:
+                prepare(corpus, CONFIG, tmp_path / "data", print, shard_pairs=150)
+                break
+            except KeyboardInterrupt:
+                with pytest.raises(InputError, match="was interrupted; run launch.prepare_data again"):
+                    PreparedData.open(tmp_path / "data")
+    by_shard = [f"{step} {number}" for step in ("cleaning", "selecting", "encoding train") for number in range(4)]
+    assert sorted(done) == sorted(
+        [*by_shard, "evaluation text", "reading", "vocabulary", "encoding valid", "encoding test"]
+    )
+    assert_same_folder(tmp_path / "data", tmp_path / "whole")
+
+
+def test_what_was_cut_off_while_being_written_goes(corpus, tmp_path):
+    (tmp_path / ".train.00000.source.txt.17.tmp").write_text("half a sen")
+    (tmp_path / "train.00001-of-00002.source.ids.npy").write_text("of other settings")
+    prepare(corpus, CONFIG, tmp_path, print)
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp" or "-of-" in path.name]
+
+
+def test_neither_processes_nor_shards_change_the_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_module, "_VOCABULARY_SENTENCES", 300)  # every third pair
+    pairs = some_pairs(400, 1)
+    pairs = [*pairs, *pairs[::7], ("a  b", "c")]
+    for name, settings in {
+        "alone": {"shard_pairs": 150},
+        "together": {"shard_pairs": 150, "processes": 2},
+        "one shard": {},
+    }.items():
+        prepare(corpus_of(train=pairs, test=some_pairs(10, 3)), CONFIG, tmp_path / name, print, **settings)
+    assert_same_folder(tmp_path / "alone", tmp_path / "together")
+    names = {path.name for path in (tmp_path / "alone").glob("train*")}
+    assert len(names) == 4 * 4 and "train.00003-of-00004.target.ids.npy" in names
+
+    many, one = (PreparedData.open(tmp_path / name) for name in ("alone", "one shard"))
+    assert many.counts == one.counts
+    assert many.vocab_path.read_bytes() == one.vocab_path.read_bytes()
+    assert many.text("valid") == one.text("valid")
+    rows = np.random.default_rng(1).permutation(len(one.split("train")))
+    for side in ("source", "target"):
+        expected = getattr(one.split("train"), f"{side}_ids")(rows)
+        np.testing.assert_array_equal(getattr(many.split("train"), f"{side}_ids")(rows), expected)
+
+
+def test_a_shard_of_which_nothing_is_kept(tmp_path):
+    pairs = some_pairs(300, 1)
+    prepared = prepare(
+        corpus_of(train=[*pairs[:100], *pairs[:100], *pairs[100:]], valid=some_pairs(3, 2)),
+        CONFIG,
+        tmp_path,
+        print,
+        shard_pairs=100,
+    )
+    train = prepared.split("train")
+    assert (len(train), prepared.counts["train"]["duplicate"]) == (300, 100)
+    assert prepared.tokenizer.decode_batch(train.source_ids(np.arange(300))) == [source for source, _ in pairs]
+
+
+def test_a_process_that_is_killed_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "clean_shard", kill_itself)
+    with pytest.raises(InputError, match="one of 2 processes was killed, for lack of memory perhaps: take fewer"):
+        prepare(corpus_of(train=some_pairs(90, 1)), CONFIG, tmp_path, print, processes=2, shard_pairs=30)
+    assert (tmp_path / "reached").exists()
+
+
+@pytest.mark.parametrize("name", ["processes", "shard_pairs"])
+def test_impossible_arguments_are_named(corpus, tmp_path, name):
+    with pytest.raises(ValueError, match=f"{name} must be positive, got 0"):
+        prepare(corpus, CONFIG, tmp_path, print, **{name: 0})
 
 
 def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(prepare_module, "_encode", lambda *arguments: 1 / 0)
+        patched.setattr(shards, "encode_shard", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             prepare(corpus, CONFIG, tmp_path, print)
     prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase=True), tmp_path, print)

@@ -1,12 +1,16 @@
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from t2t_keras.data.prepare import PreparedData
+
+PATIENCE = 120  # seconds that a busy machine may take
 
 ENGLISH = [f"Room {n} has {n % 7} doors and {n % 5} windows." for n in range(200)]
 GERMAN = [f"Raum {n} hat {n % 7} Türen und {n % 5} Fenster." for n in range(200)]
@@ -50,6 +54,25 @@ def test_files_to_prepared_data_with_a_table_and_again(files):
         f"{files / 'data'}: already prepared",
         *output.splitlines()[-len(again.splitlines()) + 1 :],
     ]
+
+
+def test_a_killed_preparation_goes_on_with_what_is_missing(files):
+    assert run(*flags_for(files, data_dir=files / "whole", shard_pairs=20), "--processes=1")[0] == 0
+    command = [sys.executable, "-m", "launch.prepare_data", *flags_for(files, shard_pairs=20, processes=2)]
+    journal = files / "data" / "preparing.json"
+    with subprocess.Popen(command, cwd=os.getcwd(), stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + PATIENCE
+        while not (journal.exists() and '"cleaning ' in journal.read_text(encoding="utf-8")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+    status, output, errors = run(*flags_for(files, shard_pairs=20, processes=2))
+    assert (status, errors) == (0, "")
+    assert re.search(r"^.*: going on after an interruption; \d+ steps were done before$", output, re.MULTILINE)
+    names = {path.name for path in (files / "whole").iterdir()}
+    assert names == {path.name for path in (files / "data").iterdir()}
+    for name in names:
+        assert (files / "whole" / name).read_bytes() == (files / "data" / name).read_bytes(), name
 
 
 def test_tab_separated_files_and_a_flagfile(files):
@@ -98,5 +121,15 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_complete(files):
 def test_help_names_every_flag():
     status, output, _ = run("--help")
     assert status in (0, 1)  # absl's own
-    for name in ("corpus", "train_source", "test_target", "tsv", "vocab_size", "max_length_ratio", "download_dir"):
+    for name in (
+        "corpus",
+        "train_source",
+        "test_target",
+        "tsv",
+        "vocab_size",
+        "max_length_ratio",
+        "processes",
+        "shard_pairs",
+        "download_dir",
+    ):
         assert f"--{name}" in output or f"--[no]{name}" in output

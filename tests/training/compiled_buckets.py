@@ -48,7 +48,7 @@ def corpus() -> EncodedCorpus:
         ids = random.integers(3, 50, offsets[-1]).astype(np.uint16)
         ids[offsets[1:] - 1] = 1
         sides.append((ids, offsets))
-    return EncodedCorpus(*sides)
+    return EncodedCorpus([sides])
 
 
 def batches() -> Iterator[Batch]:

@@ -88,7 +88,7 @@ def test_sentences_longer_than_a_batch(tmp_path, data):
     budget = int(max(train.source_lengths.max(), train.target_lengths.max()))
     trainer = make_trainer(tmp_path, data, tokens_per_batch=budget)
     source = (np.full(budget + 5, 5, np.uint16), np.array([0, budget + 5]))
-    long = EncodedCorpus(source, (np.array([5, 1], np.uint16), np.array([0, 2])))
+    long = EncodedCorpus([(source, (np.array([5, 1], np.uint16), np.array([0, 2])))])
     validator = Validator(
         trainer.training, trainer.config, long, ([], []), trainer.validator._translator, trainer.workers
     )

@@ -49,7 +49,7 @@ def random_corpus(pairs: int = 150, seed: int = 3) -> EncodedCorpus:
         ids = 3 + (random.random(offsets[-1]) ** 2 * (MODEL["vocab_size"] - 3)).astype(np.uint16)
         ids[offsets[1:] - 1] = 1
         sides.append((ids, offsets))
-    return EncodedCorpus(*sides)
+    return EncodedCorpus([sides])
 
 
 def make_step(train: dict[str, Any], model: dict[str, Any], strategy: tf.distribute.Strategy) -> TrainingStep:

@@ -1,0 +1,295 @@
+"""What preparing and planning cost, against the number of pairs: time and memory, as a table and a picture.
+
+python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic --plot=docs/images/plan_cost.png
+python -m benchmarks.plan --lengths=1000000000
+
+The pairs are made up, always the same ones: sentences of some ten words, long-tailed, of two languages of 30,000 words.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+
+_WORDS = 30_000
+_GENERATED_PAIRS = 100_000  # at a time
+_SAMPLE_SECONDS = 0.2
+_TOKENS_PER_BATCH = 25_000
+_MEASURED_BATCHES = 200
+
+
+def main() -> None:
+    """Measures each size in turn, and prints a table of all that are known."""
+    flags = _flags()
+    if flags.lengths:
+        print(json.dumps(_planned_lengths(flags.lengths)))
+        return
+    if flags.plan:
+        print(json.dumps(_planned(flags.plan)))
+        return
+    folder = pathlib.Path(flags.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    results_path = folder / "results.json"
+    results = json.loads(results_path.read_text()) if results_path.exists() else {}
+    for pairs in flags.pairs.split(","):
+        if pairs not in results:
+            results[pairs] = _measured(folder / pairs, int(pairs), flags)
+            results_path.write_text(json.dumps(results, indent=1))
+            shutil.rmtree(folder / pairs)
+    print(_table(results))
+    if flags.plot:
+        _plot(results, flags.plot)
+
+
+def _measured(folder: pathlib.Path, pairs: int, flags: argparse.Namespace) -> dict[str, float]:
+    """All figures of one size; sizes in bytes, times in seconds."""
+    started = time.monotonic()
+    _generate(folder, pairs)
+    result = {"generating": time.monotonic() - started}
+    result |= _prepared(folder, flags)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.plan", f"--plan={folder / 'data'}"], capture_output=True, check=True
+    )
+    result |= json.loads(done.stdout)
+    print(f"{pairs:,} pairs: {json.dumps(result)}", flush=True)
+    return result
+
+
+def _generate(folder: pathlib.Path, pairs: int) -> None:
+    """Writes the files `source` and `target`."""
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(1)
+    tables = [_words(generator), _words(generator)]
+    with open(folder / "source", "wb") as source, open(folder / "target", "wb") as target:
+        for begin in range(0, pairs, _GENERATED_PAIRS):
+            count = min(_GENERATED_PAIRS, pairs - begin)
+            lengths = np.clip(generator.lognormal(2.2, 0.5, count), 2, 80).astype(np.int64)
+            for file, table in zip((source, target), tables, strict=True):
+                words = (_WORDS * generator.random(lengths.sum()) ** 2).astype(np.int64)  # low ones are frequent
+                words[np.cumsum(lengths) - 1] += _WORDS  # those that end a line
+                file.write(b"".join(table[words].tolist()))
+                lengths = np.maximum(1, lengths + generator.integers(-2, 3, count))
+
+
+def _words(generator: np.random.Generator) -> np.ndarray:
+    """Words with a blank behind them, then the same words with a line's end, object [2 * words]."""
+    syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+    made = generator.integers(0, len(syllables), [_WORDS, 4])
+    parts = generator.integers(1, 5, _WORDS)
+    plain = ["".join(syllables[i] for i in word[:count]) for word, count in zip(made, parts, strict=True)]
+    return np.array([f"{word}{end}".encode() for end in " \n" for word in plain], object)
+
+
+def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, float]:
+    """Runs the program as a user does; the cost of each of its steps and the peak of all its processes together."""
+    command = [sys.executable, "-m", "launch.prepare_data", f"--data_dir={folder / 'data'}"]
+    command += [f"--train_{side}={folder / side}" for side in ("source", "target")]
+    command += [f"--vocab_size={flags.vocab_size}", f"--processes={flags.processes}"]
+    steps = {"training a vocabulary": "cleaning", "encoding valid": "vocabulary", " ": "encoding"}
+    result: dict[str, float] = {}
+    started = time.monotonic()
+    used_before = used = _used_by_children()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        peak = _Peak(process.pid)
+        for line in process.stdout:
+            ended = next((step for beginning, step in steps.items() if line.startswith(beginning)), None)
+            if ended in (None, "encoding"):
+                continue
+            now = used_before + _used(process.pid)
+            result[ended], used = now - used, now
+    if process.returncode:
+        raise SystemExit(f"launch.prepare_data ended with {process.returncode}")
+    used_in_all = _used_by_children()
+    result |= {"encoding": used_in_all - used, "processor": used_in_all - used_before}
+    text = sum((folder / side).stat().st_size for side in ("source", "target"))
+    disk = sum(path.stat().st_size for path in (folder / "data").iterdir())
+    preparing = time.monotonic() - started
+    return {**result, "preparing": preparing, "preparing_memory": peak.result(), "text": text, "disk": disk}
+
+
+def _used_by_children() -> float:
+    """Processor seconds of all children that have ended, and of theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _used(process: int) -> float:
+    """Processor seconds so far of a process, of its children that have ended, and of those it has."""
+    try:
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(_used, _children(process)))
+
+
+class _Peak:
+    """The largest resident memory of a process and its descendants together, as far as samples tell.
+
+    What processes share (libraries) is counted once for each.
+    """
+
+    def __init__(self, process: int) -> None:
+        self._process, self._largest = process, 0
+        self._thread = threading.Thread(target=self._sample)
+        self._thread.start()
+
+    def result(self) -> int:
+        """Bytes; the process has ended."""
+        self._thread.join()
+        return self._largest
+
+    def _sample(self) -> None:
+        while resident := _resident(self._process):
+            self._largest = max(self._largest, resident)
+            time.sleep(_SAMPLE_SECONDS)
+
+
+def _resident(process: int) -> int:
+    """Bytes of a process and its descendants; 0 if it has ended."""
+    try:
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0
+    own = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")]
+    return sum(own) + sum(map(_resident, _children(process)))
+
+
+def _children(process: int) -> list[int]:
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _planned(data_dir: str) -> dict[str, float]:
+    """In a process of its own: opening prepared data, planning an epoch, the first batch and those that follow."""
+    from t2t_keras.data.batching import EpochPlans, Position
+    from t2t_keras.data.encoded import EncodedCorpus
+    from t2t_keras.data.pipeline import training_dataset
+
+    before = _own_peak()
+    started, used = time.perf_counter(), time.process_time()
+    corpus = EncodedCorpus.open(data_dir, "train")
+    plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, _TOKENS_PER_BATCH, seed=1)
+    opened = time.perf_counter()
+    plan = plans.plan(0)
+    planned = time.perf_counter()
+    processor = time.process_time() - used
+    planning_memory = _own_peak() - before
+    batches = iter(training_dataset(corpus, plans, Position(), 1, [0]))
+    next(batches)
+    first = time.perf_counter()
+    count = min(_MEASURED_BATCHES, plan.num_batches - 1)
+    for _ in range(count):
+        next(batches)
+    return {
+        "kept": len(corpus),
+        "opening": opened - started,
+        "planning": planned - opened,
+        "planning_memory": planning_memory,
+        "planning_processor": processor,
+        "first_batch": first - planned,
+        "batch": (time.perf_counter() - first) / max(count, 1),
+        "batches": plan.num_batches,
+        "fill": plan.fill,
+        "tokens": plan.source_tokens + plan.target_tokens,
+    }
+
+
+def _planned_lengths(pairs: int) -> dict[str, float]:
+    """The first plan of so many pairs that are nothing but lengths."""
+    from t2t_keras.data.batching import EpochPlans
+
+    generator = np.random.default_rng(1)
+    source = np.empty(pairs, np.int32)
+    for begin in range(0, pairs, _GENERATED_PAIRS):
+        part = source[begin : begin + _GENERATED_PAIRS]
+        part[:] = np.clip(generator.lognormal(3.2, 0.5, len(part)), 2, 256)
+    target = source[::-1].copy()
+    before = _own_peak()
+    started = time.perf_counter()
+    plan = EpochPlans(source, target, _TOKENS_PER_BATCH, seed=1).plan(0)
+    return {
+        "pairs": pairs,
+        "pairs_of_the_plan": len(plan.order),
+        "lengths": source.nbytes + target.nbytes,
+        "planning": time.perf_counter() - started,
+        "planning_memory": _own_peak() - before,
+    }
+
+
+def _own_peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _table(results: dict[str, dict[str, float]]) -> str:
+    """Markdown."""
+    rows = {
+        "text": lambda r: f"{r['text'] / 1e9:.2f} GB",
+        "prepared, on disk": lambda r: f"{r['disk'] / 1e9:.2f} GB",
+        "preparing": lambda r: f"{r['preparing']:,.0f} s",
+        "preparing, processor time": lambda r: f"{r['processor']:,.0f} s",
+        "- reading, cleaning, duplicates": lambda r: f"{r['cleaning']:,.0f} s",
+        "- vocabulary": lambda r: f"{r['vocabulary']:,.0f} s",
+        "- encoding": lambda r: f"{r['encoding']:,.0f} s",
+        "preparing: peak of all processes": lambda r: f"{r['preparing_memory'] / 1e9:.2f} GB",
+        "opening": lambda r: f"{r['opening'] * 1e3:,.0f} ms",
+        "planning an epoch": lambda r: f"{r['planning']:.2f} s",
+        "opening and planning, processor time": lambda r: f"{r['planning_processor']:.2f} s",
+        "opening and planning: memory": lambda r: f"{r['planning_memory'] / 1e6:,.0f} MB",
+        "first batch, once planned": lambda r: f"{r['first_batch'] * 1e3:,.0f} ms",
+        "each batch after it": lambda r: f"{r['batch'] * 1e3:.1f} ms",
+        f"batches of {_TOKENS_PER_BATCH:,} tokens": lambda r: f"{r['batches']:,}",
+    }
+    lines = ["| pairs | " + " | ".join(f"{int(pairs):,}" for pairs in results) + " |"]
+    lines.append("|---|" + "---:|" * len(results))
+    lines += [f"| {name} | " + " | ".join(map(cell, results.values())) + " |" for name, cell in rows.items()]
+    return "\n".join(lines)
+
+
+def _plot(results: dict[str, dict[str, float]], path: str) -> None:
+    """Time and memory against size, both axes logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    pairs = list(map(int, results))
+    figure, (times, memories) = pyplot.subplots(1, 2, figsize=(9, 3.6))
+    for axes, title, unit, scale, names in (
+        (times, "processor time", "s", 1, {"processor": "preparing", "planning_processor": "opening and planning"}),
+        (memories, "memory", "GB", 1e9, {"preparing_memory": "preparing", "planning_memory": "opening and planning"}),
+    ):
+        for name, label in names.items():
+            axes.loglog(pairs, [result[name] / scale for result in results.values()], marker="o", label=label)
+        axes.set(title=title, xlabel="pairs", ylabel=unit)
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def _flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", default="100000,1000000,10000000", help="sizes, with commas between them")
+    parser.add_argument("--folder", default="synthetic", help="for files that are removed, and figures that are kept")
+    parser.add_argument("--vocab_size", type=int, default=37_000, help="entries of the vocabulary")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="of the preparation")
+    parser.add_argument("--plot", help="a picture is written there")
+    parser.add_argument("--lengths", type=int, help="only plan so many pairs, of which there is nothing but lengths")
+    parser.add_argument("--plan", help=argparse.SUPPRESS)  # a folder of prepared data; prints figures as JSON
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

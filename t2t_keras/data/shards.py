@@ -1,0 +1,207 @@
+"""The work on one shard of the training text, which a process of its own can do.
+
+A shard is a fixed number of pairs as the corpus gives them. Each function takes
+the shard's number, does a step of its preparation, and gives its counts; what it
+writes takes its name when it is complete, and depends on nothing but the text
+and the settings.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from t2t_keras.config import DataConfig
+from t2t_keras.data.cleaning import Cleaner, HeldOut, Pair, fingerprint, length_reason
+from t2t_keras.data.corpora_files import decoded_line, read_pairs, read_raw_lines
+from t2t_keras.data.encoded import mapped_array, shard_name, write_encoded
+from t2t_keras.data.tokenizer import Tokenizer
+from t2t_keras.data.writing import replacing
+
+Counts = dict[str, int]
+
+VOCABULARY = "vocab.model"
+_ENCODE_PAIRS = 20_000
+
+# Of each pair that a shard keeps: what tells it from others, and whether it was repaired.
+_KEY = np.dtype([("key", np.uint64), ("is_repaired", bool)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Raw:
+    """A shard's pairs before anything was done, and what cleaning them takes.
+
+    Attributes:
+        data_dir: the folder that is being prepared.
+        config: the settings.
+        held_out: the splits there are already, which training must not see.
+        pairs: source and target sentences.
+    """
+
+    data_dir: Path
+    config: DataConfig
+    held_out: tuple[str, ...]
+    pairs: list[Pair]
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What leaves a cleaned shard.
+
+    Attributes:
+        data_dir: the folder that is being prepared.
+        duplicates: rows that occur in an earlier shard, int64.
+        validation: rows that were drawn as validation set, int64.
+        is_drawn: whether a validation set was drawn, and what resembles it must go.
+    """
+
+    data_dir: Path
+    duplicates: np.ndarray
+    validation: np.ndarray
+    is_drawn: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """How a split or a shard of one is encoded.
+
+    Attributes:
+        data_dir: the folder that is being prepared.
+        config: the settings.
+        split: "train", "valid" or "test".
+        shards: how many shards the split has.
+        num_threads: how many the tokenizer takes; -1 for all cores.
+    """
+
+    data_dir: Path
+    config: DataConfig
+    split: str
+    shards: int
+    num_threads: int
+
+
+def clean_shard(number: int, raw: Raw) -> Counts:
+    """Writes a shard's text without what is of no use by itself, and the keys by which duplicates are found."""
+    held_out = HeldOut()
+    for split in raw.held_out:
+        held_out.add(read_pairs(*text_paths(raw.data_dir, split)))
+    cleaner = Cleaner(raw.config.lowercase)
+    keys: list[tuple[int, bool]] = []
+
+    def kept() -> Iterator[Pair]:
+        repaired = 0
+        for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out):
+            keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
+            repaired = cleaner.counts["repaired"]
+            yield pair
+
+    write_text(raw.data_dir, _text_name(number), kept())
+    with replacing(keys_path(raw.data_dir, number), "wb") as file:
+        np.save(file, np.array(keys, _KEY))
+    return cleaner.counts
+
+
+def read_keys(data_dir: Path, number: int) -> np.ndarray:
+    """What tells each pair that a shard keeps from others, memory-mapped: uint64 [pairs]."""
+    return mapped_array(keys_path(data_dir, number))["key"]
+
+
+def select_shard(number: int, selection: Selection) -> Counts:
+    """Writes which rows of a cleaned shard stay; gives what was dropped, and how many of these had been repaired."""
+    keys = np.load(keys_path(selection.data_dir, number))
+    stays = np.ones(len(keys), bool)
+    stays[selection.duplicates] = False
+    held_out_rows = np.zeros(0, np.int64)
+    if selection.is_drawn:
+        held_out = HeldOut()
+        held_out.add(read_pairs(*text_paths(selection.data_dir, "valid")))
+        pairs = read_pairs(*text_paths(selection.data_dir, _text_name(number)))
+        found = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)
+        held_out_rows = np.setdiff1d(np.fromiter(found, np.int64), selection.validation)
+        stays[selection.validation] = False
+    stays[held_out_rows] = False
+    with replacing(rows_path(selection.data_dir, number), "wb") as file:
+        np.save(file, np.flatnonzero(stays))
+    return {
+        "duplicate": len(selection.duplicates),
+        "held_out": len(held_out_rows),
+        "validation": len(selection.validation),
+        "repaired": int(keys["is_repaired"][~stays].sum()),
+    }
+
+
+def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pair]:
+    """Some rows of a shard's cleaned text, in order."""
+    wanted = np.zeros(int(rows.max(initial=-1)) + 1, bool)
+    wanted[rows] = True
+    sides = (read_raw_lines(path) for path in text_paths(data_dir, _text_name(number)))
+    for source, target in itertools.compress(zip(*sides, strict=False), wanted.tolist()):
+        yield decoded_line(source), decoded_line(target)
+
+
+def encode_shard(number: int, encoding: Encoding) -> Counts:
+    """Writes the token ids of a shard of the training text; gives what encoding adds to its counts."""
+    pairs = selected_pairs(encoding.data_dir, number, np.load(rows_path(encoding.data_dir, number)))
+    return encode(number, encoding, pairs)
+
+
+def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
+    """Writes the token ids of pairs as a shard; gives tokens, pairs kept and, of training, pairs dropped by reason."""
+    tokenizer = Tokenizer.load(encoding.data_dir / VOCABULARY)
+    config = encoding.config
+    counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
+    pairs = iter(pairs)
+
+    def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
+        while chunk := list(itertools.islice(pairs, _ENCODE_PAIRS)):
+            sides = (tokenizer.encode_batch(side, encoding.num_threads) for side in zip(*chunk, strict=True))
+            for source, target in zip(*sides, strict=True):
+                lengths = len(source) + 1, len(target) + 1
+                reason = length_reason(*lengths, config.max_length, config.max_length_ratio)
+                if encoding.split == "train" and reason:
+                    counts[reason] += 1
+                    continue
+                counts["kept"] += 1
+                counts["source_tokens"] += lengths[0]
+                counts["target_tokens"] += lengths[1]
+                yield source, target
+
+    name = shard_name(encoding.split, number, encoding.shards)
+    write_encoded(encoding.data_dir, name, encoded_pairs(), tokenizer.vocab_size)
+    return counts
+
+
+def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:
+    """The files of a split's text: source side, target side."""
+    return data_dir / f"{split}.source.txt", data_dir / f"{split}.target.txt"
+
+
+def write_text(data_dir: Path, split: str, pairs: Iterable[Pair]) -> None:
+    """Writes the text of a split, a sentence a line."""
+    source_path, target_path = text_paths(data_dir, split)
+    with replacing(source_path) as source_file, replacing(target_path) as target_file:
+        for source, target in pairs:
+            source_file.write(source + "\n")
+            target_file.write(target + "\n")
+
+
+def keys_path(data_dir: Path, number: int) -> Path:
+    """The file of a shard's keys."""
+    return data_dir / f"{_text_name(number)}.keys.npy"
+
+
+def rows_path(data_dir: Path, number: int) -> Path:
+    """The file of the rows that stay of a shard's text."""
+    return data_dir / f"{_text_name(number)}.rows.npy"
+
+
+def intermediate_paths(data_dir: Path) -> list[Path]:
+    """All files of shards that are of no use once the data is prepared."""
+    kinds = ("source.txt", "target.txt", "keys.npy", "rows.npy")
+    return [path for kind in kinds for path in data_dir.glob(f"train.[0-9]*.{kind}") if "-of-" not in path.name]
+
+
+def _text_name(number: int) -> str:
+    return f"train.{number:05}"

@@ -1,0 +1,188 @@
+"""The training split, shard by shard: cleaned, without duplicates and validation pairs, encoded.
+
+What is written is a function of the text and the settings: neither the number
+of processes nor an interruption changes a byte, and the size of a shard changes
+nothing but how the same pairs are divided among files.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tqdm
+
+from t2t_keras.config import DataConfig
+from t2t_keras.data import shards
+from t2t_keras.data.cleaning import REASONS
+from t2t_keras.data.corpora import Corpus
+from t2t_keras.data.duplicates import repeated_rows
+from t2t_keras.data.journal import Journal
+from t2t_keras.data.shards import Counts, Encoding, Raw, Selection
+from t2t_keras.errors import InputError
+from t2t_keras.processes import run_jobs
+
+# A validation set drawn from the training pairs: one in a hundred, at most this many.
+_DRAWN_VALIDATION_PAIRS = 1000
+
+_READING = "reading"  # the step of the journal that says how many shards there are
+
+
+class TrainingSplit:
+    """The preparation of the training split, each step of which goes on where the journal says.
+
+    Args:
+        data_dir: the folder that is being prepared.
+        config: the settings.
+        journal: what is done.
+        processes: how many work at once.
+        shard_pairs: pairs of a shard, as the corpus gives them.
+    """
+
+    def __init__(self, data_dir: Path, config: DataConfig, journal: Journal, processes: int, shard_pairs: int) -> None:
+        self._data_dir, self._config, self._journal = data_dir, config, journal
+        self._processes, self._shard_pairs = processes, shard_pairs
+
+    def clean(self, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
+        """Writes the cleaned text of all shards.
+
+        Args:
+            corpus: gives the training pairs; those of shards that are done are passed over.
+            held_out: the splits that training must not see.
+
+        Returns:
+            The counts, of which `select` and `encode` make more precise ones.
+        """
+        if _READING not in self._journal.done:
+            read = 0
+
+            def jobs() -> Iterator[tuple[int, Raw]]:
+                nonlocal read
+                remaining = iter(_progress(corpus.splits["train"](), "cleaning"))
+                for number in itertools.count():
+                    block = itertools.islice(remaining, self._shard_pairs)
+                    if f"cleaning {number}" in self._journal.done:
+                        read += sum(1 for _ in block)
+                        continue
+                    raw = Raw(self._data_dir, self._config, held_out, list(block))
+                    if not raw.pairs:
+                        return
+                    read += len(raw.pairs)
+                    yield number, raw
+
+            self._run("cleaning", shards.clean_shard, jobs())
+            count = -(-read // self._shard_pairs)
+            self._journal.add(_READING, {"shards": count, "provenance": dict(corpus.provenance())})
+        empty = dict.fromkeys(("read", "kept", "repaired", *REASONS), 0)
+        return _summed(empty, self._results("cleaning"))
+
+    def select(self, counts: Counts, draw: bool) -> Counts:
+        """Decides which rows of the shards stay: no duplicates, and nothing that validation has.
+
+        Args:
+            counts: of the cleaned text.
+            draw: whether a validation set is drawn, and its text written.
+
+        Returns:
+            The counts with what was dropped.
+
+        Raises:
+            InputError: there are too few pairs to draw from.
+        """
+        names = [f"selecting {number}" for number in range(self._count)]
+        if not names or not all(name in self._journal.done for name in names):
+            duplicates = repeated_rows([shards.read_keys(self._data_dir, number) for number in range(self._count)])
+            kept = counts["kept"] - sum(map(len, duplicates))
+            drawn = self._draw(kept, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
+            jobs = (
+                (number, Selection(self._data_dir, *rows, draw))
+                for number, rows in enumerate(zip(duplicates, drawn, strict=True))
+                if names[number] not in self._journal.done
+            )
+            # Without a drawn set no text is read: processes would take longer to start than to work.
+            self._run("selecting", shards.select_shard, jobs, self._processes if draw else 1)
+        for dropped in self._results("selecting"):
+            counts = {**counts, "repaired": counts["repaired"] - dropped["repaired"]}
+            for reason in ("duplicate", "held_out", "validation"):
+                counts[reason] += dropped[reason]
+                counts["kept"] -= dropped[reason]
+        return counts
+
+    def sentences(self, step: int) -> Iterator[str]:
+        """Both sides of every `step`-th pair that stays."""
+        before = 0
+        for number in range(self._count):
+            rows = np.load(shards.rows_path(self._data_dir, number))
+            for pair in shards.selected_pairs(self._data_dir, number, rows[-before % step :: step]):
+                yield from pair
+            before += len(rows)
+
+    def encode(self, counts: Counts) -> Counts:
+        """Writes the token ids of all shards; gives the counts with what encoding adds and drops."""
+        processes = min(self._processes, self._count)
+        num_threads = 1 if processes > 1 else -1
+        encoding = Encoding(self._data_dir, self._config, "train", self._count, num_threads)
+        names = (f"encoding train {number}" for number in range(self._count))
+        jobs = [(number, encoding) for number, name in enumerate(names) if name not in self._journal.done]
+        progress = _progress(jobs, "encoding train", len(jobs), " shards")
+        self._run("encoding train", shards.encode_shard, progress, processes)
+        counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0}
+        return _summed(counts, self._results("encoding train"))
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the text was found; known once it is cleaned."""
+        return self._journal.done[_READING]["provenance"]
+
+    @property
+    def _count(self) -> int:
+        return self._journal.done[_READING]["shards"]
+
+    def _draw(self, kept: int, counts: Counts, duplicates: list[np.ndarray]) -> list[np.ndarray]:
+        """Writes a random sample of the pairs that stay as "valid"; gives its rows in each shard."""
+        size = min(_DRAWN_VALIDATION_PAIRS, max(1, kept // 100))
+        if kept <= size:
+            raise InputError(f"too few training pairs to draw a validation set from: {summary(counts)}")
+        chosen = np.sort(np.random.default_rng(self._config.seed).choice(kept, size, replace=False))
+        drawn, before = [], 0
+        for number, repeated in enumerate(duplicates):
+            stays = np.setdiff1d(np.arange(self._journal.done[f"cleaning {number}"]["kept"]), repeated)
+            mine = chosen[(chosen >= before) & (chosen < before + len(stays))]
+            drawn.append(stays[mine - before])
+            before += len(stays)
+        numbered = enumerate(drawn)
+        sample = (pair for number, rows in numbered for pair in shards.selected_pairs(self._data_dir, number, rows))
+        shards.write_text(self._data_dir, "valid", sample)
+        return drawn
+
+    def _run(
+        self, step: str, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int | None = None
+    ) -> None:
+        """Does a step for shards, and records each in the journal."""
+        with contextlib.closing(run_jobs(function, jobs, processes or self._processes)) as results:
+            for number, result in results:
+                self._journal.add(f"{step} {number}", result)
+
+    def _results(self, step: str) -> list[Counts]:
+        return [self._journal.done[f"{step} {number}"] for number in range(self._count)]
+
+
+def summary(counts: Counts) -> str:
+    """The counts that are not 0, in words."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "read")
+
+
+def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
+    """Counts with others added to them, name by name."""
+    total = dict(start)
+    for more in counts:
+        for name, count in more.items():
+            total[name] += count
+    return total
+
+
+def _progress(items: Iterable[Any], description: str, total: int | None = None, unit: str = " pairs") -> Iterable[Any]:
+    """A progress bar on a terminal; nothing elsewhere."""
+    return tqdm.tqdm(items, description, total, unit=unit, unit_scale=True, disable=None, leave=False)

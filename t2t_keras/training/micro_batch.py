@@ -1,0 +1,195 @@
+"""How much of a batch fits on a device at once, found by trying, each time in a process of its own.
+
+Memory that runs out can end a process in many ways, and leaves those behind
+that it does not end in a state in which no second try tells anything. So a
+process tries one size, says how it went or dies of it, and gives back all that
+it took.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.config import Config
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.processes import ProcessDiedError, call_apart
+from t2t_keras.run import RESUMABLE, Run
+from t2t_keras.training.strategy import LocalDevices
+
+# What a process dies of that gets no memory: the kernel's choice, C++'s std::bad_alloc, a null pointer.
+_DEATHS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+# How libraries below TensorFlow say it, which does not always make a ResourceExhaustedError of it.
+_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|can't start new thread")
+
+
+class MicroBatch(NamedTuple):
+    """What a device computes at once.
+
+    Attributes:
+        tokens: of a side, padding included: a power of two.
+        accumulation_steps: parts that a device's share of a global batch is then run in.
+    """
+
+    tokens: int
+    accumulation_steps: int
+
+
+def fit_to_memory(
+    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
+) -> Config:
+    """Sets `train.accumulation_steps` so that a device takes the largest power of two of tokens that it can.
+
+    The global batch, `train.tokens_per_batch`, is left as it is. What was found is
+    noted in the run's directory: the same training on as many devices begins
+    without a search from then on.
+
+    Args:
+        run: where the result is noted.
+        config: resolved; its accumulation steps do not count.
+        data: the prepared corpus, whose longest batches are tried.
+        devices: those of this machine, on which this process has not computed yet.
+        report: takes a line of text for each try.
+
+    Returns:
+        The configuration with the accumulation steps found.
+
+    Raises:
+        InputError: not even the longest pair fits, or a try failed for another reason than memory.
+    """
+    conditions = _conditions(config, devices)
+    found = _noted(run, conditions)
+    if found is None:
+        found = _search(run, config, data, devices, report)
+        if devices.worker == 0:
+            run.note_micro_batch({**found._asdict(), "conditions": conditions})
+    return _with_parts(config, found.accumulation_steps)
+
+
+def candidates(tokens_per_batch: int, replicas: int, longest: int) -> list[MicroBatch]:
+    """The micro-batches to try, largest first: powers of two from a replica's whole share down to one long pair.
+
+    Args:
+        tokens_per_batch: of the global batch.
+        replicas: of all workers together.
+        longest: tokens of the longest side of any pair.
+    """
+    share = -(-tokens_per_batch // replicas)
+    largest, smallest = (1 << (tokens - 1).bit_length() for tokens in (share, min(longest, share)))
+    sizes = (1 << power for power in range(largest.bit_length() - 1, smallest.bit_length() - 2, -1))
+    return [MicroBatch(tokens, -(-share // tokens)) for tokens in sizes]
+
+
+def _search(
+    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
+) -> MicroBatch:
+    for candidate in candidates(config.train.tokens_per_batch, devices.all_replicas, _longest(data)):
+        reason = _try(run, _with_parts(config, candidate.accumulation_steps), data, devices)
+        parts = f"{candidate.accumulation_steps} part{'s' if candidate.accumulation_steps > 1 else ''}"
+        outcome = f"too much ({reason})" if reason else "fits"
+        report(f"{candidate.tokens:,} tokens on a device at once, {parts}: {outcome}")
+        if not reason:
+            return candidate
+    raise InputError(
+        f"out of memory even with {candidate.tokens:,} tokens on a device at once, no more than a single long pair: "
+        "take a smaller model, or prepare the data with a smaller --max_length"
+    )
+
+
+def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) -> str:
+    """Why a training does not fit, in a few words; "" if it does."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    # Beside the run's own files: a checkpoint may be too large for the system's temporary folder.
+    folder = run.path / "micro_batch_try"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices, str(folder))
+    except ProcessDiedError as error:
+        if -error.exit_code in _DEATHS:
+            return f"ended by {signal.Signals(-error.exit_code).name}"
+        outcome = _Outcome("", str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if outcome.failure:
+        raise InputError(f"trying how large a batch fits failed: {outcome.failure}")
+    return outcome.shortage
+
+
+class _Outcome(NamedTuple):
+    """How a try went: what memory was short for, or what else went wrong; nothing of either if the batch fits."""
+
+    shortage: str
+    failure: str
+
+
+def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
+    """The work of the process that tries."""
+    _be_the_first_to_go()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # complaints on the way to an end that is told in one line
+    try:
+        _train_once(Config.from_dict(config), data_dir, devices, model_dir)
+    except Exception as error:
+        if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or _NO_MEMORY.search(str(error)):
+            return _Outcome("out of memory", "")
+        if isinstance(error, InputError):
+            return _Outcome("", str(error))
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        first_line = (str(error).splitlines() or [""])[0][:200]
+        return _Outcome("", f"{first_line} ({type(error).__name__} in {os.path.basename(last.filename)})")
+    return _Outcome("", "")
+
+
+def _be_the_first_to_go() -> None:
+    """If the machine's own memory runs out, the kernel ends this process and no other."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> None:
+    """A whole training of one step, largest batch, validation, checkpoint and all, on this machine's devices."""
+    from t2t_keras.training.strategy import make_strategy
+    from t2t_keras.training.trainer import Trainer
+
+    strategy = make_strategy(devices.strategy, devices.replicas)
+    data = PreparedData.open(data_dir)
+    # Each replica gets as much as it will with those of the other workers.
+    share = -(-config.train.tokens_per_batch * devices.replicas // devices.all_replicas)
+    tokens_per_batch = max(share, min(_longest(data), config.train.tokens_per_batch))
+    train = dataclasses.replace(config.train, max_steps=1, tokens_per_batch=tokens_per_batch)
+    outcome = Trainer(Run(model_dir), dataclasses.replace(config, train=train), data, strategy).train()
+    if outcome.step != 1 or outcome.signal:
+        raise InputError(outcome.reason)
+
+
+def _longest(data: PreparedData) -> int:
+    """Tokens of the longest side of any training pair."""
+    corpus = data.split("train")
+    return int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
+
+
+def _with_parts(config: Config, accumulation_steps: int) -> Config:
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, accumulation_steps=accumulation_steps))
+
+
+def _conditions(config: Config, devices: LocalDevices) -> dict[str, Any]:
+    """All that the result depends on, as plain values."""
+    train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
+    conditions = {name: value for name, value in train.items() if name not in RESUMABLE}
+    return {**conditions, "model": dataclasses.asdict(config.model), "devices": devices._asdict() | {"worker": 0}}
+
+
+def _noted(run: Run, conditions: dict[str, Any]) -> MicroBatch | None:
+    """What was found before under the same conditions."""
+    note = run.micro_batch
+    if json.loads(json.dumps(conditions)) != note.get("conditions"):
+        return None
+    return MicroBatch(note["tokens"], note["accumulation_steps"])

@@ -1,0 +1,38 @@
+"""The benchmark of preparing and planning: always the same pairs, and a table of what they cost."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.plan import _generate
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_the_pairs_are_always_the_same(tmp_path):
+    for name in ("one", "two"):
+        _generate(tmp_path / name, 1000)
+    sides = [(tmp_path / "one" / side).read_bytes() for side in ("source", "target")]
+    assert sides == [(tmp_path / "two" / side).read_bytes() for side in ("source", "target")]
+    assert [len(side.splitlines()) for side in sides] == [1000, 1000]
+    words = [len(line.split()) for line in sides[0].decode("ascii").splitlines()]
+    assert min(words) >= 2 and 8 < sum(words) / len(words) < 13
+    assert sides[0] != sides[1]
+
+
+@pytest.mark.slow
+def test_a_table_and_a_picture_of_all_sizes(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.plan", "--pairs=2000,4000", f"--folder={tmp_path / 'made'}"]
+    command += ["--vocab_size=2000", f"--plot={tmp_path / 'cost.png'}"]
+    outputs = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    for output in outputs:  # the second time from what the first one measured
+        assert "| pairs | 2,000 | 4,000 |" in output
+        for row in ("preparing, processor time", "- encoding", "planning an epoch", "first batch, once planned"):
+            assert re.search(rf"^\| {row} \| [\d.,]+ m?s \| [\d.,]+ m?s \|$", output, re.MULTILINE), output
+    tables = [output[output.index("| pairs") :] for output in outputs]
+    assert tables[0] == tables[1]
+    assert (tmp_path / "cost.png").stat().st_size > 10_000
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["results.json"]
