@@ -1,10 +1,10 @@
-"""What distribution costs: one global batch on one CPU device, on several logical ones, and by two processes.
+"""What distribution costs: one global batch on one CPU device, on several logical ones, and by several processes.
 
     python -m benchmarks.replicas --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
 
 All share the same cores, so that a training without any cost of distribution would take as long on each. One device
 computes two halves of its batch side by side (see t2t_keras/training/strategy.py), which is as much as two replicas
-can do. The two workers have half of the cores each, and talk through sockets of this machine.
+can do. Each worker has its share of the cores, and they talk through sockets of this machine.
 """
 
 import argparse
@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from benchmarks.turns import Worker, serve, take_turns
 
-WORKERS = "2 workers"
+WORKERS = " workers"  # behind their number, what an engine of several processes is called
 
 
 def main() -> None:
@@ -32,14 +32,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="a turn")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--replicas", default="1,2,4,8", help="numbers of logical devices, by commas")
-    parser.add_argument("--no_workers", action="store_true", help="leave out the two processes")
+    parser.add_argument("--workers", default="2,3", help="numbers of processes, by commas; none if empty")
     parser.add_argument("--output", help="also write the numbers to this JSON file")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.engine:
         run_engine(flags)
         return
-    names = [*flags.replicas.split(","), *([] if flags.no_workers else [WORKERS])]
+    names = flags.replicas.split(",") + [f"{count}{WORKERS}" for count in flags.workers.split(",") if count]
     with tempfile.TemporaryDirectory() as folder:
         engines = []
         for name in names:
@@ -61,7 +61,7 @@ def report(engines: list[Worker], steps: int, output: str | None) -> None:
     print("|---|---|---|---|---|---|")
     for engine in engines:
         seconds, name = engine.median("seconds"), engine.name
-        what = name if name == WORKERS else f"{name} logical device{'s' * (name != '1')}"
+        what = name if name.endswith(WORKERS) else f"{name} logical device{'s' * (name != '1')}"
         print(
             f"| {what} | {seconds / steps * 1e3:,.0f} | {seconds / base.median('seconds'):.3f} "
             f"| {engine.median('cpu_seconds') / steps:.2f} | {engine.median('loss'):.5f} | {len(engine.turns)} |"
@@ -73,54 +73,60 @@ def report(engines: list[Worker], steps: int, output: str | None) -> None:
 
 def run_engine(flags: argparse.Namespace) -> None:
     """The engine's side: the same steps from the same weights' shapes, whenever it is told to."""
-    second = None
-    if flags.engine == WORKERS:
+    others: list[subprocess.Popen] = []
+    if flags.engine.endswith(WORKERS):
+        count = int(flags.engine.removesuffix(WORKERS))
         if "TF_CONFIG" not in os.environ:
-            second = start_second_worker()
-        share_cores(int(json.loads(os.environ["TF_CONFIG"])["task"]["index"]), 2)
+            others = start_other_workers(count)
+        share_cores(int(json.loads(os.environ["TF_CONFIG"])["task"]["index"]), count)
     work = make_work(flags)
 
     def work_together() -> dict:
-        if second is None:
-            return work()
-        second.stdin.write("go\n")
-        second.stdin.flush()
+        for other in others:
+            other.stdin.write("go\n")
+            other.stdin.flush()
         before = os.times()
         result = work()
         after = os.times()
-        other = json.loads(second.stdout.readline())["done"]
+        if not others:
+            return result
         own = after.user + after.system - before.user - before.system
-        return {**result, "cpu_seconds": own + other["cpu_seconds"]}
+        return {**result, "cpu_seconds": own + sum(answer(other)["done"]["cpu_seconds"] for other in others)}
 
-    if second is not None:
-        second.stdout.readline()  # it is ready
+    for other in others:
+        answer(other)  # it is ready
     serve(work_together, {})
-    if second is not None:
-        second.stdin.close()
-        second.wait()
+    for other in others:
+        other.stdin.close()
+        other.wait()
 
 
-def start_second_worker() -> subprocess.Popen:
-    """This program once more as worker 1, with a cluster of both in the environment."""
+def answer(worker: subprocess.Popen) -> dict:
+    """What a worker says next."""
+    return json.loads(worker.stdout.readline())
+
+
+def start_other_workers(count: int) -> list[subprocess.Popen]:
+    """This program once more as each worker but the first, with a cluster of all in the environment."""
     ports = []
-    for _ in range(2):
+    for _ in range(count):
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             ports.append(one.getsockname()[1])
-    for index in (1, 0):
-        cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    started = []
+    for index in reversed(range(count)):
         os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
         if index:
-            second = subprocess.Popen(
-                [sys.executable, *sys.argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-    return second
+            command = [sys.executable, *sys.argv]
+            started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    return started
 
 
 def share_cores(index: int, count: int) -> None:
-    """This process stays on its share of the cores; before TensorFlow counts them."""
+    """This process stays on its share of the cores, or on one that it shares; before TensorFlow counts them."""
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[index::count])
+    os.sched_setaffinity(0, cores[index % len(cores) :: count])
 
 
 def make_work(flags: argparse.Namespace):
@@ -137,7 +143,7 @@ def make_work(flags: argparse.Namespace):
     from t2t_keras.training.strategy import make_strategy
     from t2t_keras.training.workers import Workers
 
-    is_many = flags.engine == WORKERS
+    is_many = flags.engine.endswith(WORKERS)
     strategy = make_strategy("multiworker") if is_many else make_strategy("cpu", int(flags.engine))
     data = PreparedData.open(flags.data_dir)
     corpus = data.split("train")

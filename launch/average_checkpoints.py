@@ -10,9 +10,9 @@ import sys
 
 from absl import flags
 
-from t2t_keras.config import Config, differences
+from t2t_keras.config import Config
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run
+from t2t_keras.run import Run, lasting_differences
 from t2t_keras.training import averaging, checkpoints
 
 from . import program
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> None:
     """Averages as the flags say and prints what went in.
 
     Raises:
-        InputError: there are no checkpoints, one is damaged, or they are of different models.
+        InputError: there are no checkpoints, one is damaged, or they were trained with different settings.
     """
     del argv
     run = Run(_MODEL_DIR.value)
@@ -65,12 +65,12 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
-    """Refuses a checkpoint of a run with another model or vocabulary: equal shapes do not make equal models."""
+    """Refuses a checkpoint of a run with other settings or another vocabulary: equal shapes are not enough."""
     other = Run(path.resolve().parents[1])
     if not other.exists:
         return
-    if changed := [change for change in differences(config, other.config) if change.startswith("model.")]:
-        raise InputError(f"{path} is of another model than that of --model_dir: {'; '.join(changed)}")
+    if changed := lasting_differences(config, other.config):
+        raise InputError(f"{path} was trained with other settings than --model_dir: {'; '.join(changed)}")
     if other.vocab_path.read_bytes() != run.vocab_path.read_bytes():
         raise InputError(f"{path} has another vocabulary than that of --model_dir: {other.vocab_path}")
 

@@ -20,7 +20,7 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
 from t2t_keras.run import Run, assign_weights
-from t2t_keras.training import checkpoints
+from t2t_keras.training import averaging, checkpoints
 
 from . import decoding_flags
 
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
     paths = _chosen(run)
     translator = decoding_flags.load_translator()
     if _AVERAGE_LAST.value:
-        assign_weights(translator.model, checkpoints.average([checkpoints.load(path, True) for path in paths]))
+        assign_weights(translator.model, averaging.average([checkpoints.load(path, True) for path in paths]))
     start = time.monotonic()
     with quiet_tensorflow.without_notices():
         path = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, _origin(run, paths))

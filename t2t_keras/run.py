@@ -20,6 +20,7 @@ import logging
 import os
 import pathlib
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ RESUMABLE = {
 # What an exported configuration says beyond that of a run.
 _EXPORT = "export"
 _EXPORTED_WEIGHTS = "weights/"  # what the names of the weights in an export begin with
+_PATIENCE_SECONDS = 5.0  # for a training that is dying, or a child of one that has yet to let go of its files
 
 
 class Run:
@@ -117,9 +119,7 @@ class Run:
         if self.exported:
             raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
         if self.exists:
-            names = {difference: difference.split(":")[0] for difference in differences(self.config, config)}
-            changed = [d for d, name in names.items() if name not in RESUMABLE and not name.startswith("decode.")]
-            if changed:
+            if changed := lasting_differences(self.config, config):
                 raise InputError(
                     f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
                     "use another --model_dir or the old settings"
@@ -152,7 +152,8 @@ class Run:
         that happens: nothing has to be cleaned up by hand.
 
         Raises:
-            InputError: another process trains the run, or nothing can be written there.
+            InputError: another process trains the run, and goes on doing so for some seconds; or nothing can be
+                written there.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -172,7 +173,7 @@ class Run:
 
     def _take_lock(self, descriptor: int) -> None:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_patiently(descriptor)
         except BlockingIOError:
             holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
             raise InputError(f"{self.path} is being trained already, by {holder}; use another --model_dir") from None
@@ -196,6 +197,23 @@ class Run:
         return values
 
 
+def _lock_patiently(descriptor: int) -> None:
+    """Locks an open file as soon as nobody else does.
+
+    Raises:
+        BlockingIOError: somebody still does when patience is at its end.
+        OSError: it cannot be locked.
+    """
+    ends_at = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= ends_at:
+                raise
+        time.sleep(0.05)
+
+
 def _write(path: pathlib.Path, contents: bytes) -> None:
     """Puts a file in place whole, unless it is there already."""
     if path.exists() and path.read_bytes() == contents:
@@ -209,6 +227,12 @@ def _write(path: pathlib.Path, contents: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def lasting_differences(old: Config, new: Config) -> list[str]:
+    """What tells two configurations apart that can not be of one run, as "section.field: old -> new"."""
+    changed = {difference.partition(":")[0]: difference for difference in differences(old, new)}
+    return [d for name, d in changed.items() if name not in RESUMABLE and not name.startswith("decode.")]
 
 
 def load_model(
@@ -292,7 +316,7 @@ def _exported_weights(version: pathlib.Path) -> dict:
         reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
         keys = [key for key in reader.get_variable_to_dtype_map() if key.startswith(_EXPORTED_WEIGHTS)]
         arrays = {key: reader.get_tensor(key).astype("float32") for key in keys}
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:  # IndexError: it ends too early
         message = str(error).splitlines()[0]
         raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
     return {_weight_name(key): array for key, array in arrays.items()}

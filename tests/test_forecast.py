@@ -91,7 +91,13 @@ def kept_bytes(model: ModelConfig, rows: int, length: int) -> int:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"norm_position": "pre", "attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1, "num_encoder_layers": 2}],
+    [
+        {},
+        pytest.param(
+            {"norm_position": "pre", "attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1, "num_encoder_layers": 2},
+            marks=pytest.mark.slow,
+        ),
+    ],
     ids=["paper", "t2t"],
 )
 def test_activations_are_those_of_the_graph(changes):

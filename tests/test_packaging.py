@@ -176,11 +176,12 @@ def test_every_other_documented_command_exists() -> None:
         if words[0] == "make":
             assert words[1] in targets, f"{document}: make {words[1]}"
         elif words[0] == "python":
-            assert words[1] == "-m" and words[2].split(".")[0] in ("launch", "benchmarks", "venv"), (document, words)
+            is_module = words[1] == "-m" and words[2].split(".")[0] in ("launch", "benchmarks", "venv")
+            assert is_module or (ROOT / words[1]).is_file(), (document, words)
         elif words[0].startswith("t2t-"):
             assert words[0] in commands(), f"{document}: {words[0]}"
         else:
-            assert words[0] in ("cd", "git", "pip", "source", "tensorboard"), (document, words)
+            assert words[0] in ("cd", "curl", "git", "pip", "sbatch", "source", "tensorboard"), (document, words)
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         assert set(re.findall(r"`(t2t-[a-z]+)`", text)) <= set(commands()), document.name

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 
+from t2t_keras import run as run_module
 from t2t_keras.config import Config, ModelConfig, override
 from t2t_keras.errors import InputError
 from t2t_keras.model import Transformer
@@ -154,24 +155,29 @@ HOLDER = """
 import os, sys, time
 from t2t_keras.run import Run
 with Run(sys.argv[1]).lock():
-    if os.fork() == 0:  # what a process leaves behind when it dies does not hold the lock by its open files
-        os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(5)"])
+    if os.fork() == 0:  # has the lock too, until it lets go of its parent's files by becoming another program
+        time.sleep(0.5)
+        os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(20)"])
     print("held", flush=True)
     time.sleep(600)
 """
 
 
-def test_a_lock_keeps_others_out_and_dies_with_its_process(tmp_path):
+def test_a_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
     run = Run(tmp_path / "run")
     command = [sys.executable, "-c", HOLDER, run.path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parents[1]) as holder:
         assert holder.stdout.readline() == "held\n"
+        monkeypatch.setattr(run_module, "_PATIENCE_SECONDS", 0.0)
         with pytest.raises(InputError, match=f"run is being trained already, by process {holder.pid} on "), run.lock():
             pytest.fail("was held")
         holder.kill()
         holder.wait()
-        with run.lock(), pytest.raises(InputError, match="process"), run.lock():
-            pytest.fail("twice in one process")
+        monkeypatch.setattr(run_module, "_PATIENCE_SECONDS", 19.0)  # more than its child has it, less than that lives
+        with run.lock():
+            monkeypatch.setattr(run_module, "_PATIENCE_SECONDS", 0.1)
+            with pytest.raises(InputError, match="process"), run.lock():
+                pytest.fail("twice in one process")
         with run.lock():
             pass
 

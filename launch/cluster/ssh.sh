@@ -80,7 +80,7 @@ while ((running)); do
   ended=''
   status=0
   wait -n -p ended "${!names[@]}" || status=$?
-  [[ -n $ended ]] || continue # a signal came, and its handler has run
+  [[ -n ${ended:-} ]] || continue # a signal came, which leaves it unset, and its handler has run
   running=$((running - 1))
   echo "${names[ended]}: status $status" >&2
   unset "names[ended]"

@@ -18,6 +18,9 @@ from t2t_keras.decoding.scoring import normalised_score
 from t2t_keras.decoding.state import DEAD, Living, SearchState
 from t2t_keras.decoding.tracking import restriction_bias, tracked_cache, tracked_step
 
+# A token is drawn as a place in a cube, its coordinates one after the other, each by a number of its own.
+_AXES = 3
+
 # Keeps a draw below the total when both are rounded.
 _ALMOST_ONE = 1.0 - 2.0**-20
 
@@ -95,7 +98,8 @@ def sample(
     max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
     min_lengths = tf.broadcast_to(tf.cast(min_lengths, tf.int32), tf.shape(max_lengths))
     keys = tf.reshape(tf.cast(keys, tf.int32), [-1, 2])
-    draws = uniform(keys, tf.maximum(tf.reduce_max(max_lengths), 0), sampling.num_samples)
+    draws = uniform(keys, tf.maximum(tf.reduce_max(max_lengths), 0), sampling.num_samples * _AXES)
+    draws = tf.reshape(draws, [tf.shape(draws)[0], -1, sampling.num_samples, _AXES])  # --> [steps, batch, samples, 3]
 
     def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
         return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
@@ -135,11 +139,15 @@ def sample(
 def draw(logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling) -> tf.Tensor:
     """Draws a token of each row, by the inverse of the distribution function.
 
+    Rounding, which differs with the batch that a row is computed in, moves every border between two tokens, and a
+    number close to a border then draws another token. Along all tokens in a row there would be as many borders as
+    tokens; in a cube there are three short rows of them.
+
     Tokens stand in the order of their ids, or, where some are cut off, of their probability.
 
     Args:
         logits: float32 [..., vocab]; -inf for what may not come.
-        uniforms: float32 [...], in [0, 1).
+        uniforms: float32 [..., 3], in [0, 1).
         sampling: what is drawn from.
 
     Returns:
@@ -151,16 +159,36 @@ def draw(logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling) -> tf.Tenso
         logits, token_ids = tf.math.top_k(logits, kept)  # --> [..., kept]
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     masses = tf.exp((logits - largest) / sampling.temperature)
-    below = tf.cumsum(masses, axis=-1)
     if sampling.top_p < 1:
-        inside = below - masses < sampling.top_p * below[..., -1:]
-        masses = tf.where(inside, masses, 0.0)
         below = tf.cumsum(masses, axis=-1)
+        masses = tf.where(below - masses < sampling.top_p * below[..., -1:], masses, 0.0)
+    drawn, places = _place_in_cube(masses, uniforms)
+    chosen = places if token_ids is None else tf.gather(token_ids, places, batch_dims=token_ids.shape.rank - 1)
+    return tf.where(drawn, chosen, PAD_ID)
+
+
+def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Whether there is anything to draw, and the place drawn, both [...], by masses [..., places]."""
+    count, leading = masses.shape[-1], masses.shape.rank - 1
+    side = round(count ** (1 / _AXES))
+    side += side**_AXES < count
+    masses = tf.pad(masses, [[0, 0]] * leading + [[0, side**_AXES - count]])
+    cube = tf.reshape(masses, tf.concat([tf.shape(masses)[:-1], [side] * _AXES], axis=0))  # --> [..., side, side, side]
+    drawn, places = True, 0
+    for axis in range(_AXES):
+        inner = list(range(leading + 1, cube.shape.rank))
+        hits, coordinate = _coordinate(tf.reduce_sum(cube, axis=inner), uniforms[..., axis])
+        drawn, places = drawn & hits, places * side + coordinate
+        cube = tf.gather(cube, coordinate, batch_dims=leading)  # --> one axis less
+    return drawn, places
+
+
+def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The one of masses [..., side] in whose part of their sum a number [...] falls, and whether there is one."""
+    below = tf.cumsum(masses, axis=-1)
     wanted = uniforms[..., tf.newaxis] * below[..., -1:] * _ALMOST_ONE
     hits = (below > wanted) & (masses > 0)
-    places = tf.argmax(hits, axis=-1, output_type=tf.int32)
-    chosen = places if token_ids is None else tf.gather(token_ids, places, batch_dims=token_ids.shape.rank - 1)
-    return tf.where(tf.reduce_any(hits, axis=-1), chosen, PAD_ID)
+    return tf.reduce_any(hits, axis=-1), tf.argmax(hits, axis=-1, output_type=tf.int32)
 
 
 def _advance(

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from t2t_keras.config import Config, differences
+from t2t_keras.config import Config
 from t2t_keras.errors import InputError
+from t2t_keras.run import lasting_differences
 from t2t_keras.training.checkpoints import Checkpoint
 
 
@@ -20,14 +21,15 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
         Name -> array, in the type of the first checkpoint's.
 
     Raises:
-        InputError: they are of different models, or their weights differ in names or shapes.
+        ValueError: there are none.
+        InputError: they were trained with different settings, or their weights differ in names or shapes.
     """
     if not checkpoints:
         raise ValueError("checkpoints must not be empty")
     first = checkpoints[0].weights
     sums = {name: array.astype(np.float64) for name, array in first.items()}
     for checkpoint in checkpoints[1:]:
-        _check_same_model(checkpoints[0], checkpoint)
+        _check_same_settings(checkpoints[0], checkpoint)
         weights = checkpoint.weights
         where = f"{checkpoint.path} does not fit {checkpoints[0].path}"
         if odd := sorted(sums.keys() ^ weights.keys()):
@@ -55,11 +57,10 @@ def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
     return [(first, second) for first, second in itertools.pairwise(sorted(steps)) if second - first < interval]
 
 
-def _check_same_model(first: Checkpoint, other: Checkpoint) -> None:
-    """Refuses a checkpoint of another model: equal shapes do not make equal models."""
+def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
+    """Refuses a checkpoint of another run: the mean of two that began with other weights is no translator."""
     configs = [checkpoint.state.get("config") for checkpoint in (first, other)]
     if not all(configs):
         return  # saved without one
-    changed = [c for c in differences(*map(Config.from_dict, configs)) if c.startswith("model.")]
-    if changed:
-        raise InputError(f"{other.path} is of another model than {first.path}: {'; '.join(changed)}")
+    if changed := lasting_differences(*map(Config.from_dict, configs)):
+        raise InputError(f"{other.path} was trained with other settings than {first.path}: {'; '.join(changed)}")

@@ -1,76 +1,41 @@
-"""Checkpoints: saved whole or not at all, verified when read.
+"""The checkpoints of a run: named, found, kept or deleted.
 
-A checkpoint is one directory, `checkpoints/step_00001000`, that takes its name
-once everything in it is on the disk:
-
-    weights.npz     name -> array
-    optimizer.npz   name -> array; absent where only weights were saved
-    ema.npz         name -> array; only with an exponential moving average
-    state.json      format, step, the trainer's state, the sha256 of each file
-
-Beside them `best.json` names the best step, and `averaged_*` hold averages.
-Arrays go in and arrays come out: nothing here knows TensorFlow.
+In its folder `checkpoints` each step has a directory, `step_00001000` (see
+`checkpoint_files`). Beside them `best.json` names the best step, and
+`averaged_*` hold averages.
 """
 
 import dataclasses
 import json
 import logging
-import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from t2t_keras.data.writing import replacing
 from t2t_keras.errors import InputError
-from t2t_keras.training.array_files import read_arrays, sha256, sync_directory, write_arrays
+from t2t_keras.training import checkpoint_files
+from t2t_keras.training.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
 
-Arrays = Mapping[str, np.ndarray]
+__all__ = [
+    "Arrays",
+    "Best",
+    "Checkpoint",
+    "best",
+    "latest",
+    "load",
+    "prune",
+    "remove_leftovers",
+    "resolve",
+    "save",
+    "save_weights",
+    "set_best",
+    "step_name",
+    "steps",
+]
 
-_FORMAT = 1
-_STATE = "state.json"
 _BEST = "best.json"
-_TEMPORARY = ".tmp_"
-_STEP_NAME = re.compile(r"step_(\d{8,})")
-_WEIGHTS_FILES = ("weights.npz", "ema.npz")
-
-
-@dataclasses.dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint on disk, verified; its arrays are read when asked for.
-
-    Attributes:
-        path: its directory.
-        step: updates made before it was saved.
-        state: what the trainer gave to `save`.
-    """
-
-    path: Path
-    step: int
-    state: dict[str, Any]
-
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        """The model's weights by name, read anew each time."""
-        return read_arrays(self.path / "weights.npz")
-
-    @property
-    def optimizer(self) -> dict[str, np.ndarray]:
-        """The optimizer's variables by name.
-
-        Raises:
-            InputError: only weights were saved.
-        """
-        return read_arrays(self.path / "optimizer.npz")
-
-    @property
-    def ema(self) -> dict[str, np.ndarray] | None:
-        """The moving average of the weights by name; None if none was kept."""
-        path = self.path / "ema.npz"
-        return read_arrays(path) if path.exists() else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +80,7 @@ def save(
     files = {"weights.npz": weights, "optimizer.npz": optimizer}
     if ema is not None:
         files["ema.npz"] = ema
-    return _write(Path(directory), step_name(step), step, files, state)
+    return checkpoint_files.write(Path(directory), step_name(step), step, files, state)
 
 
 def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
@@ -134,46 +99,11 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
     Raises:
         InputError: the name is that of a step or of no file, or the files cannot be written.
     """
-    if not re.fullmatch(r"\w[\w.+-]*", name) or _STEP_NAME.fullmatch(name) or name in ("best", "latest"):
+    if not re.fullmatch(r"\w[\w.+-]*", name) or STEP_NAME.fullmatch(name) or name in ("best", "latest"):
         raise InputError(
             f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
         )
-    return _write(Path(directory), name, step, {"weights.npz": weights}, state)
-
-
-def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
-    """Verifies a checkpoint against its checksums.
-
-    Args:
-        path: the checkpoint's directory.
-        weights_only: leave the optimizer's file, the largest, unverified.
-
-    Returns:
-        The checkpoint.
-
-    Raises:
-        InputError: it is not a checkpoint, or a file is missing or damaged.
-    """
-    path = Path(path)
-    try:
-        document = json.loads((path / _STATE).read_text(encoding="utf-8"))
-        found, step, state, checksums = (document[key] for key in ("format", "step", "state", "sha256"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a checkpoint: it has no {_STATE}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path / _STATE} is damaged: {error}") from error
-    if found != _FORMAT:
-        raise InputError(f"{path / _STATE} has format {found!r}; this version of t2t_keras reads {_FORMAT}")
-    for name, expected in checksums.items():
-        if weights_only and name not in _WEIGHTS_FILES:
-            continue
-        try:
-            actual = sha256(path / name)
-        except OSError as error:
-            raise InputError(f"{path / name} cannot be read: {error.strerror}") from error
-        if actual != expected:
-            raise InputError(f"{path / name} is damaged: it does not match its checksum")
-    return Checkpoint(path, step, state)
+    return checkpoint_files.write(Path(directory), name, step, {"weights.npz": weights}, state)
 
 
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
@@ -240,13 +170,8 @@ def steps(directory: str | Path) -> list[int]:
     directory = Path(directory)
     if not directory.is_dir():
         return []
-    matches = (_STEP_NAME.fullmatch(entry.name) for entry in directory.iterdir() if entry.is_dir())
+    matches = (STEP_NAME.fullmatch(entry.name) for entry in directory.iterdir() if entry.is_dir())
     return sorted(int(match[1]) for match in matches if match)
-
-
-def step_name(step: int) -> str:
-    """The name of a step's directory."""
-    return f"step_{step:08d}"
 
 
 def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
@@ -268,7 +193,7 @@ def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[i
     kept = [step for step in found if newest is None or step <= newest][-keep:]
     deleted = [step for step in found if step not in kept and (pointer is None or step != pointer.step)]
     for step in deleted:
-        _discard(directory / step_name(step))
+        checkpoint_files.discard(directory / step_name(step))
     return deleted
 
 
@@ -278,8 +203,7 @@ def remove_leftovers(directory: str | Path) -> None:
     Args:
         directory: the run's `checkpoints` folder; it need not exist.
     """
-    for stale in Path(directory).glob(f"{_TEMPORARY}step_*"):
-        shutil.rmtree(stale)
+    checkpoint_files.remove_leftovers(Path(directory), checkpoint_files.EVERY_STEP)
     for stale in Path(directory).glob(f".{_BEST}.*.tmp"):
         stale.unlink()
 
@@ -329,51 +253,12 @@ def _named(directory: Path, name: str) -> Path | None:
         paths = [directory / step_name(int(name))]
     else:
         paths = [directory / name, Path(name)]
-    return next((path for path in paths if (path / _STATE).is_file()), None)
+    return next((path for path in paths if (path / STATE).is_file()), None)
 
 
 def _other_names(directory: Path) -> list[str]:
     """The checkpoints that are not a step's."""
     if not directory.is_dir():
         return []
-    names = (entry.parent.name for entry in directory.glob(f"*/{_STATE}"))
-    return sorted(name for name in names if not name.startswith(_TEMPORARY) and not _STEP_NAME.fullmatch(name))
-
-
-def _write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], state: Mapping[str, Any]) -> Path:
-    """Writes a checkpoint under a temporary name, then renames it."""
-    path = directory / name
-    temporary = directory / f"{_TEMPORARY}{name}"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _remove_stale(directory, name)
-        temporary.mkdir()
-        checksums = {file: write_arrays(temporary / file, arrays) for file, arrays in files.items()}
-        document = {"format": _FORMAT, "step": step, "state": dict(state), "sha256": checksums}
-        with replacing(temporary / _STATE) as file:
-            json.dump(document, file, indent=1)
-        if path.exists():
-            _discard(path)  # the same step again, after a resumption
-        os.rename(temporary, path)
-    except OSError as error:
-        raise InputError(
-            f"cannot save checkpoint {path}: {error.strerror or error}; the earlier ones are as they were"
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    sync_directory(directory)
-    return path
-
-
-def _remove_stale(directory: Path, name: str) -> None:
-    """Removes what interrupted writers of such checkpoints left; a running average's is not a trainer's to remove."""
-    pattern = f"{_TEMPORARY}step_*" if _STEP_NAME.fullmatch(name) else f"{_TEMPORARY}{name}"
-    for stale in directory.glob(pattern):
-        shutil.rmtree(stale)
-
-
-def _discard(path: Path) -> None:
-    """Deletes a checkpoint, which is out of sight before its first file goes."""
-    doomed = path.with_name(f"{_TEMPORARY}{path.name}.deleted")
-    os.rename(path, doomed)
-    shutil.rmtree(doomed)
+    names = (entry.parent.name for entry in directory.glob(f"*/{STATE}"))
+    return sorted(name for name in names if not name.startswith(TEMPORARY) and not STEP_NAME.fullmatch(name))

@@ -31,6 +31,8 @@ class RecordFile:
         self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != self._lines
         self._path = path
         self._waiting: list[bytes] = []
+        self._unsynced: list[bytes] = []
+        self._synced_size = 0
         self._is_full = False
         self._file: io.FileIO | None = None
 
@@ -45,6 +47,7 @@ class RecordFile:
             with replacing(self._path) as file:
                 file.write(self._lines)
         self._file = io.FileIO(self._path, "ab")
+        self._synced_size = os.fstat(self._file.fileno()).st_size
 
     @property
     def is_closed(self) -> bool:
@@ -59,7 +62,18 @@ class RecordFile:
     def sync(self) -> None:
         """Makes what was appended survive a power cut, as far as there is room for it."""
         self._write()
-        os.fsync(self._file.fileno())
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            if not is_full(error):
+                raise
+            # A file system of another machine may find out only now: nobody knows what of it is there.
+            self._file.truncate(self._synced_size)
+            self._waiting = self._unsynced + self._waiting
+            self._unsynced = []
+            self._warn(error)
+            return
+        self._synced_size, self._unsynced = os.fstat(self._file.fileno()).st_size, []
 
     def close(self) -> None:
         """Writes what waits, if there is room by now, and closes the file."""
@@ -78,12 +92,16 @@ class RecordFile:
             if not is_full(error):
                 raise
             self._file.truncate(size)  # half a line is worse than none
-            if not self._is_full:
-                logging.getLogger(__name__).warning("%s: %s; its lines wait in memory", self._path, error.strerror)
-            self._is_full = True
+            self._warn(error)
             return
         self._is_full = False
-        self._waiting.clear()
+        self._unsynced += self._waiting
+        self._waiting = []
+
+    def _warn(self, error: OSError) -> None:
+        if not self._is_full:
+            logging.getLogger(__name__).warning("%s: %s; its lines wait in memory", self._path, error.strerror)
+        self._is_full = True
 
 
 def read_metrics(path: str | Path) -> list[Record]:

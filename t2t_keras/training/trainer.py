@@ -6,7 +6,6 @@ import signal
 import time
 import zlib
 from collections.abc import Iterator
-from types import FrameType
 from typing import NamedTuple
 
 import keras
@@ -27,6 +26,7 @@ from t2t_keras.training.interval import Interval
 from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.monitor import Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.stop_signals import SIGNALS, StopSignals
 from t2t_keras.training.validation import Validator
 from t2t_keras.training.workers import Workers
 
@@ -95,8 +95,9 @@ class Trainer:
         )
         self.step, self.position, self.interval = 0, Position(), Interval()
         self.best: float | None = None
+        self.best_step: int | None = None
         self.validations_without_gain = 0
-        self._signal = 0
+        self.signals = StopSignals()
 
     def train(self) -> Outcome:
         """Runs until a limit, a signal or a lack of progress ends it; the last step is saved.
@@ -136,16 +137,8 @@ class Trainer:
         if self.workers.is_chief:
             train = self.config.train
             monitor = Monitor(self.run, train.max_steps, self.step, train.max_minutes)
-        handlers = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
-        try:
+        with contextlib.closing(monitor), self.signals, contextlib.closing(self.writer):
             return self._loop(monitor)
-        finally:
-            try:
-                self.writer.close()
-            finally:  # one more Ctrl-C does not wait for that either
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)
-                monitor.close()
 
     @contextlib.contextmanager
     def _run_locked(self) -> Iterator[None]:
@@ -191,7 +184,7 @@ class Trainer:
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()
         with self.workers.alike():  # nobody leaves before all is written
-            self.writer.finish(is_in_a_hurry=lambda: bool(self._signal))
+            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received))
         return Outcome(self.step, reason, decided.signal)
 
     def _steps_to_next_event(self) -> int:
@@ -211,10 +204,10 @@ class Trainer:
         train = self.config.train
         is_over = bool(train.max_minutes) and minutes >= train.max_minutes
         is_due = bool(train.checkpoint_minutes) and minutes_since_saved >= train.checkpoint_minutes
-        flags = [self._signal == number for number in _SIGNALS]
+        flags = [self.signals.received == number for number in SIGNALS]
         flags += [flag and self.workers.is_chief for flag in (is_over, is_due)]
         *signals, is_over, is_due = self.workers.sum(flags).tolist()
-        stopped_by = next((number for number, asked in zip(_SIGNALS, signals, strict=True) if asked), 0)
+        stopped_by = next((number for number, asked in zip(SIGNALS, signals, strict=True) if asked), 0)
         return _Decision(stopped_by, bool(is_over), bool(is_due))
 
     def _reason_to_stop(self, decided: "_Decision") -> str:
@@ -242,7 +235,7 @@ class Trainer:
         by_loss = self.config.train.best_metric == "loss"
         gain = -validation.loss if by_loss else validation.bleu
         improved = self.best is None or gain > self.best
-        self.best = gain if improved else self.best
+        self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved
 
@@ -261,7 +254,7 @@ class Trainer:
                 "seed": self.config.train.seed,
                 "interval": self.interval.sums(),
                 "best": self.best,
-                "improved": improved,
+                "best_step": self.best_step,
                 "validations_without_gain": self.validations_without_gain,
                 "config": self.config.to_dict(),
             },
@@ -289,9 +282,11 @@ class Trainer:
         self.interval = Interval(*saved.state.get("interval", []))
         self.best = saved.state["best"]
         self.validations_without_gain = saved.state["validations_without_gain"]
-        if self.workers.is_chief and saved.state.get("improved"):
-            # Again, for it may have been killed in between.
-            checkpoints.set_best(self.run.checkpoints_path, self.step, self.config.train.best_metric, abs(self.best))
+        self.best_step = saved.state.get("best_step")
+        if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
+            # Again, for it may have been killed in between, or the note be damaged.
+            metric = self.config.train.best_metric
+            checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
 
     def _training_batches(self) -> tf.distribute.DistributedIterator:
         """This worker's shares of the batches from the position on."""
@@ -331,14 +326,8 @@ class Trainer:
             "Lower train.learning_rate_scale, raise train.warmup_steps or set train.clip_norm"
         )
 
-    def _on_signal(self, number: int, _: FrameType | None) -> None:
-        if self._signal == signal.SIGINT and number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: at once, without saving
-        self._signal = number
-
 
 _MOMENTS = ("first_moments", "second_moments")
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Decision(NamedTuple):

@@ -12,6 +12,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 import reference_search
 from scripted import NUM_CODES, ScriptedModel
+from searching import assert_same, hypotheses
 
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
 
@@ -42,30 +43,6 @@ def search(
     run = compiled(beam, alpha, model.tables.shape[-1], patience)
     result = run(model.tables, limits, np.zeros(len(limits), np.int32) if min_lengths is None else min_lengths)
     return SearchResult(*(part.numpy() for part in result))
-
-
-def hypotheses(result: SearchResult, sentence: int) -> list[tuple]:
-    """The used slots as (tokens, score, log_prob); checks what must be in the others and in the padding."""
-    found = []
-    for slot, length in enumerate(result.lengths[sentence]):
-        tokens = result.token_ids[sentence, slot]
-        assert not tokens[length:].any()
-        if length == 0:
-            assert np.isneginf(result.scores[sentence, slot])
-        else:
-            assert tokens[:length].all(), "padding inside a hypothesis"
-            assert EOS not in tokens[: length - 1]
-            found.append((tuple(tokens[:length].tolist()), *_numbers(result, sentence, slot)))
-    return found
-
-
-def _numbers(result: SearchResult, sentence: int, slot: int) -> tuple[float, float]:
-    return float(result.scores[sentence, slot]), float(result.log_probs[sentence, slot])
-
-
-def assert_same(found: list[tuple], expected: list[tuple]) -> None:
-    assert [tokens for tokens, *_ in found] == [tokens for tokens, *_ in expected]
-    np.testing.assert_allclose([f[1:] for f in found], [e[1:] for e in expected], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.5])

@@ -1,5 +1,6 @@
 """The translations of lines from those of their parts, as `joined_lists` makes them."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -16,6 +17,20 @@ LOWEST = float(np.finfo(np.float32).min)
 # Few values, so that many sums are equal, and exact in any order.
 slots = st.one_of(st.none(), st.tuples(st.sampled_from(["", "A", "B", "C"]), st.integers(-4, 0)))
 lines = st.lists(st.lists(st.lists(slots, min_size=K, max_size=K), max_size=4), max_size=4)
+
+
+@functools.cache
+def compiled(by_value: bool):
+    """Traced once, for any number of lines and parts."""
+    slots = [tf.TensorSpec([None, K], dtype) for dtype in (tf.string, tf.float32, tf.bool)]
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32), *slots], autograph=False
+    )
+    def run(*arguments):
+        return joined(*arguments, by_value)
+
+    return run
 
 
 def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
@@ -36,13 +51,12 @@ def test_as_in_python(by_value, lines):
         lines = [[sorted(part, key=key) for part in line] for line in lines]
     rows = [row for row, line in enumerate(lines) for _ in line]
     parts = list(itertools.chain.from_iterable(lines))
-    found = tf.function(joined, autograph=False)(
+    found = compiled(by_value)(
         tf.constant(rows, tf.int32),
         tf.constant(len(lines)),
         tf.reshape(tf.constant([[slot[0] if slot else "x" for slot in part] for part in parts], tf.string), [-1, K]),
         tf.reshape(tf.constant([[slot[1] if slot else -9 for slot in part] for part in parts], tf.float32), [-1, K]),
         tf.reshape(tf.constant([[slot is not None for slot in part] for part in parts], tf.bool), [-1, K]),
-        by_value,
     )
     texts = [[text.decode() for text in row] for row in found.texts.numpy()]
     pairs = [list(zip(*row, strict=True)) for row in zip(texts, found.values.numpy().tolist(), strict=True)]

@@ -28,12 +28,13 @@ def test_it_translates_as_before(translator, loaded):
 
 
 def test_it_does_what_no_signature_does(loaded):
-    (found,) = loaded.translate([Request(LINES[0], prefix="Zwei", constraints=("Hunde",))])
+    source = "Two dogs play."
+    (found,) = loaded.translate([Request(source, prefix="Zwei", constraints=("Hunde",))])
     assert found.text.startswith("Zwei")
     assert "Hunde" in found.text
-    (explanation,) = loaded.explain([LINES[0]], [found.text])
+    (explanation,) = loaded.explain([source], [found.text])
     assert explanation.attention.shape[0] == 2
-    assert loaded.score([LINES[0]], [found.text])[0].log_prob < 0
+    assert loaded.score([source], [found.text])[0].log_prob < 0
 
 
 def test_the_newest_version_stands_for_all(version, tmp_path):

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.config import Config
+from t2t_keras.errors import InputError
 from t2t_keras.export.weights import Weights
 from t2t_keras.export.writing import export_translator
 from t2t_keras.model import Transformer
@@ -157,15 +158,15 @@ def test_versions_count_up(quick, translator, tmp_path):
 
 
 def test_a_version_that_appears_meanwhile_stays(quick, translator, tmp_path, monkeypatch):
-    make = pathlib.Path.mkdir
+    rename = os.rename
 
-    def mkdir(path, *arguments, **named):
+    def rename_later(source, path):
         if path.name == "1" and not path.exists():
-            make(path)
+            path.mkdir()
             (path / "saved_model.pb").write_text("another's")
-        make(path, *arguments, **named)
+        rename(source, path)
 
-    monkeypatch.setattr(pathlib.Path, "mkdir", mkdir)
+    monkeypatch.setattr(os, "rename", rename_later)
     assert export(translator, tmp_path) == "2"
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's"
 
@@ -196,6 +197,6 @@ def test_what_cannot_be_exported(quick, translator, tmp_path):
 
 def test_without_the_messages_of_tensorflow_serving(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
-    with pytest.raises(exporting.InputError, match=r"pip install '\.\[serve\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[serve\]'"):
         export(translator, tmp_path / "mine")
     assert not os.path.exists(tmp_path / "mine")

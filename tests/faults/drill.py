@@ -83,7 +83,7 @@ class Life:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=before,
+            preexec_fn=lambda: _begin_child(before),
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment, "PYTHONPATH": path},
         )
         self.lines: list[str] = []
@@ -135,6 +135,12 @@ class Life:
         return status, self.text
 
 
+def _begin_child(before) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells have it ignored by what they start in the background
+    if before is not None:
+        before()
+
+
 @dataclasses.dataclass(frozen=True)
 class Death:
     """How one life ended.
@@ -144,7 +150,7 @@ class Death:
         means: which signals.
         step: the last step reported.
         saved: the step of the newest whole checkpoint afterwards; 0 if there is none.
-        half_written: whether a checkpoint was half written or half deleted then.
+        half_done: what of which checkpoints was half written or half deleted then.
         status: the exit status.
     """
 
@@ -152,7 +158,7 @@ class Death:
     means: str
     step: int
     saved: int
-    half_written: bool
+    half_done: list[str]
     status: int
 
 
@@ -176,15 +182,14 @@ def run_to_end(setup: Setup, model_dir: pathlib.Path) -> Life:
 
 def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: int, chance: random.Random) -> Death:
     """Starts the training, ends it violently at the given place, and looks at what is left."""
-    before = newest(model_dir)
+    before, half_before = newest(model_dir), half_done(model_dir)
     life = Life(setup.command(model_dir))
     if place == "start":  # importing, building, restoring, tracing
         time.sleep(chance.uniform(0, 1) * START_SECONDS[setup.replicas])
     else:
         life.wait_for_step(step)
         if place == "write":
-            life.wait_for(lambda: unfinished(model_dir), pause=0.0002)
-            time.sleep(chance.uniform(0, 0.02))
+            freeze_inside_a_write(life, model_dir, chance)
         else:
             time.sleep(chance.uniform(0, 0.3))
     assert not life.is_over, life.text
@@ -192,17 +197,36 @@ def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: in
         if index:
             time.sleep(chance.uniform(0, 0.1))
         life.send(number)
+        life.send(signal.SIGCONT)  # if frozen, it takes notice now; a SIGKILL has not waited for that
     status, text = life.end()
-    death = Death(place, means, life.step, newest(model_dir), bool(unfinished(model_dir)), status)
+    half = half_done(model_dir)
+    if place == "start" and half == half_before:  # the life before left it
+        half = []
+    death = Death(place, means, life.step, newest(model_dir), half, status)
     assert status != 0, f"{death}: it ended by itself\n{text}"
+    assert death.half_done or (place, means) != ("write", "SIGKILL"), f"{death}: it was not inside a write"
     assert death.saved >= before, f"{death}: checkpoint {before} is lost\n{text}"
     if stopped := re.search(r"^step ([\d,]+): stopped by \w+; the same command goes on from here$", text, re.M):
         assert status == 128 + MEANS[means][0], death
         assert death.saved == int(stopped[1].replace(",", "")), f"{death}\n{text}"
-        assert not death.half_written, death
+        assert not death.half_done, death
     elif means in ("SIGTERM", "SIGINT") and place != "start":
         raise AssertionError(f"{death}: did not stop in good order\n{text}")
     return death
+
+
+def freeze_inside_a_write(life: Life, model_dir: pathlib.Path, chance: random.Random) -> None:
+    """Stops the process at a random moment at which a checkpoint is half written or half deleted."""
+    longest = 0.02
+    while True:
+        life.wait_for(lambda: unfinished(model_dir), pause=0.0002)
+        time.sleep(chance.uniform(0, longest))
+        life.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, life.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if unfinished(model_dir):
+            return
+        life.send(signal.SIGCONT)
+        longest /= 2  # that was too late
 
 
 # How long a life takes to its first step, by replicas; measured by the uninterrupted training.
@@ -214,6 +238,12 @@ def unfinished(model_dir: pathlib.Path) -> list[str]:
     with contextlib.suppress(FileNotFoundError):
         return [name for name in os.listdir(Run(model_dir).checkpoints_path) if name.startswith(".tmp_step_")]
     return []
+
+
+def half_done(model_dir: pathlib.Path) -> list[str]:
+    """Of each unfinished directory, what is in it."""
+    folder = Run(model_dir).checkpoints_path
+    return [f"{name}: {', '.join(sorted(os.listdir(folder / name)))}" for name in unfinished(model_dir)]
 
 
 def newest(model_dir: pathlib.Path) -> int:
@@ -294,8 +324,11 @@ def plan(seed: int, count: int, max_steps: int) -> list[tuple[str, str, int]]:
 
 def report(deaths: list[Death]) -> list[str]:
     """How many lives ended how, for people to read."""
-    lines = [f"{len(deaths)} kills, {sum(death.half_written for death in deaths)} left a checkpoint half written"]
-    for key in (lambda death: death.place, lambda death: death.means):
+    half = [what for death in deaths for what in death.half_done]
+    deleted = sum(".deleted: " in what for what in half)
+    lines = [f"{len(deaths)} kills left {len(half) - deleted} checkpoints half written and {deleted} half deleted"]
+    lines += [f"  {what}" for what in sorted(half)]
+    for key in (lambda death: death.place, lambda death: death.means, lambda death: f"{death.place}, {death.means}"):
         groups = itertools.groupby(sorted(deaths, key=key), key)
         lines.append("  " + ", ".join(f"{name}: {len(list(group))}" for name, group in groups))
     return lines

@@ -127,7 +127,7 @@ def delete(path):
 
 @pytest.mark.parametrize(
     "name, damage",
-    [("weights.npz", truncate), ("optimizer.npz", flip_a_bit), ("ema.npz", delete), ("state.json", delete)],
+    [("weights.npz", truncate), ("optimizer.npz", flip_a_bit), ("ema.npz", delete), ("state.json", flip_a_bit)],
 )
 def test_a_damaged_checkpoint(tmp_path, uninterrupted, halfway, name, damage):
     setup, expected = uninterrupted()

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 
 
 def run_cases(module: str, cases: list[tuple[list[str], bytes]]) -> list[tuple[int, str, str]]:
@@ -41,6 +42,9 @@ def _run(run, arguments: list[str], stdin: bytes) -> tuple[int, str, str]:
         run()
     except SystemExit as exit:
         status = exit.code or 0
+    except BaseException:
+        traceback.print_exc()
+        status = 1
     outputs = []
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

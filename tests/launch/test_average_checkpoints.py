@@ -98,6 +98,9 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     other = make_run("other", [60], num_heads=4)  # the same shapes, another model
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
     check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
+    seeded = make_run("seeded", [60], train={"seed": 2})
+    chosen = f"10,{seeded.checkpoints_path / 'step_00000060'}"
+    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
     foreign = make_run("foreign", [70], b"other words")
     chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
     check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")

@@ -134,8 +134,8 @@ def test_tensorflow_is_imported_quietly():
 
 def test_other_lines_are_not_kept_from_standard_error():
     code = (
-        "import os\nfrom launch.quiet_tensorflow import _without_notices\n"
-        "with _without_notices():\n"
+        "import os\nfrom launch.quiet_tensorflow import without_notices\n"
+        "with without_notices():\n"
         "    os.write(2, b'I0000 oneDNN custom operations are on.\\nCannot dlopen some GPU libraries.\\n')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)

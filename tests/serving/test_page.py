@@ -125,7 +125,8 @@ class Page:
         return self.browser.find_elements(By.CSS_SELECTOR, f"#{side}-pieces .piece")
 
     def shows_pieces(self, *pieces: str) -> None:
-        self.wait(lambda: [piece.text for piece in self.pieces("target")] == list(pieces))
+        query = "[...document.querySelectorAll('#target-pieces .piece')]"
+        self.wait(lambda: self.run(f"return {query}.map((piece) => piece.textContent)") == list(pieces))
 
     def weights(self, side: str) -> list[float]:
         """How strongly each piece of a side is lit."""

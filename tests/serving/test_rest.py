@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.serving import rest
+from t2t_keras.serving.server import listen
 
 MODEL = "/v1/models/toy"
 
@@ -301,6 +302,13 @@ def test_a_half_sent_request_keeps_nobody_from_being_served(server, client):
     with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
         connection.sendall(f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
         assert predict(client, {"instances": ["a"]}).status_code == 200
+
+
+def test_answers_do_not_wait_for_acknowledgements():
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_what_is_no_http_is_refused(server, client):

@@ -53,20 +53,21 @@ def test_averages_refuse_another_model(tmp_path):
         averaging.average([first, shapes])
 
 
-def test_averages_refuse_another_configuration_of_the_model(tmp_path):
+def test_averages_refuse_another_configuration(tmp_path):
     config = Config(model=ModelConfig(num_heads=8))
     others = {
-        2: dataclasses.replace(config, train=TrainConfig(max_steps=7)),  # may differ
+        2: dataclasses.replace(config, train=TrainConfig(max_steps=7)),  # may differ within a run
         3: Config(model=ModelConfig(num_heads=4)),  # the same shapes
+        4: dataclasses.replace(config, train=TrainConfig(seed=2)),  # other weights to begin with
     }
     first = checkpoints.load(save(tmp_path, 1, config=config.to_dict()))
-    second, third = (checkpoints.load(save(tmp_path, s, config=c.to_dict())) for s, c in others.items())
+    second, *foreign = (checkpoints.load(save(tmp_path, s, config=c.to_dict())) for s, c in others.items())
     assert averaging.average([first, second]).keys() == arrays(1).keys()
-    with pytest.raises(
-        InputError, match=r"step_00000003 is of another model than .*step_00000001: .*num_heads: 8 -> 4"
-    ):
-        averaging.average([first, second, third])
-    plain = checkpoints.load(save(tmp_path, 4))  # nobody knows of what it is
+    for other, difference in zip(foreign, ["num_heads: 8 -> 4", "train.seed: 1 -> 2"], strict=True):
+        message = rf"step_0000000{other.step} was trained with other settings than .*step_00000001: .*{difference}"
+        with pytest.raises(InputError, match=message):
+            averaging.average([first, second, other])
+    plain = checkpoints.load(save(tmp_path, 5))  # nobody knows of what it is
     assert averaging.average([first, plain]).keys() == arrays(1).keys()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.training import background, checkpoints
+from t2t_keras.training import background, checkpoint_files, checkpoints
 from t2t_keras.training.background import CheckpointWriter
 from t2t_keras.training.checkpoints import Best
 
@@ -43,7 +43,7 @@ def gate(monkeypatch):
 @pytest.fixture
 def disk(monkeypatch):
     """A disk with an error, until that is cleared: `disk[0]` is its number, `disk[1]` how often it was met."""
-    state, real = [0, 0], checkpoints.write_arrays
+    state, real = [0, 0], checkpoint_files.write_arrays
 
     def write(*arguments):
         if state[0]:
@@ -51,7 +51,7 @@ def disk(monkeypatch):
             raise OSError(state[0], os.strerror(state[0]))
         return real(*arguments)
 
-    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
     monkeypatch.setattr(background, "_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(background, "_PAUSES_BETWEEN_TRIES", 2)
     return state

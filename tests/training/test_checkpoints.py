@@ -1,6 +1,5 @@
 """Checkpoints: whole or not at all, damage noticed."""
 
-import json
 import logging
 import resource
 import shutil
@@ -34,33 +33,6 @@ def assert_equal(found, expected):
         np.testing.assert_array_equal(found[name], array)
 
 
-@pytest.mark.parametrize("ema", [None, arrays(99)])
-def test_what_is_saved_is_loaded(tmp_path, ema):
-    state = {"epoch": 2, "batch": 7, "seed": -1, "best": {"bleu": 12.5, "waited": None}}
-    path = checkpoints.save(tmp_path / "new" / "checkpoints", 1000, arrays(1), arrays(2), state, ema)
-    assert path == tmp_path / "new" / "checkpoints" / "step_00001000"
-    loaded = checkpoints.load(path)
-    assert (loaded.path, loaded.step, loaded.state) == (path, 1000, state)
-    assert_equal(loaded.weights, arrays(1))
-    assert_equal(loaded.optimizer, arrays(2))
-    if ema is None:
-        assert loaded.ema is None
-    else:
-        assert_equal(loaded.ema, ema)
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-    with np.load(path / "weights.npz") as plain:  # anybody's NumPy reads it
-        np.testing.assert_array_equal(plain["file"], arrays(1)["file"])
-
-
-def test_the_same_step_again_replaces(tmp_path):
-    save(tmp_path, 5)
-    save(tmp_path, 5, weights=arrays(77), ema=arrays(78))
-    save(tmp_path, 5, weights=arrays(77))
-    assert_equal(checkpoints.load(tmp_path / "step_00000005").weights, arrays(77))
-    assert checkpoints.load(tmp_path / "step_00000005").ema is None
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_steps_beyond_eight_digits_keep_their_order(tmp_path):
     for step in (99_999_999, 100_000_000, 7):
         save(tmp_path, step)
@@ -83,19 +55,6 @@ def test_a_full_disk_keeps_the_last_good_one(tmp_path):
     assert_equal(checkpoints.latest(tmp_path).weights, arrays(1))
     save(tmp_path, 2)
     assert checkpoints.latest(tmp_path).step == 2
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_leaves_nothing_behind(tmp_path, monkeypatch, error):
-    save(tmp_path, 1)
-
-    def interrupted(*arguments):
-        raise error
-
-    monkeypatch.setattr(checkpoints.os, "rename", interrupted)
-    with pytest.raises(error):
-        save(tmp_path, 2)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
 
 
 def test_what_a_killed_save_left_goes_with_the_next(tmp_path):
@@ -133,6 +92,7 @@ def flip_a_bit(path):
         ("optimizer.npz", truncate),
         ("ema.npz", flip_a_bit),
         ("state.json", truncate),
+        ("state.json", lambda path: path.write_text(path.read_text().replace('"batch": ', '"batch": 1'))),
         ("state.json", lambda path: path.write_text("")),
         ("state.json", lambda path: path.write_text("[1]")),
         ("state.json", lambda path: path.unlink()),
@@ -153,29 +113,9 @@ def test_damage_falls_back_to_the_one_before(tmp_path, caplog, name, damage):
         checkpoints.latest(tmp_path)
 
 
-def test_translating_does_not_read_the_optimizer(tmp_path):
-    path = save(tmp_path, 1)
-    truncate(path / "optimizer.npz")
-    assert_equal(checkpoints.load(path, weights_only=True).weights, arrays(1))
-
-
 def test_no_checkpoint_at_all(tmp_path):
     assert checkpoints.latest(tmp_path / "missing") is None
     assert checkpoints.steps(tmp_path) == []
-
-
-def test_a_format_of_the_future(tmp_path):
-    path = save(tmp_path, 1)
-    document = json.loads((path / "state.json").read_text())
-    (path / "state.json").write_text(json.dumps({**document, "format": 2}))
-    with pytest.raises(InputError, match="format 2; this version of t2t_keras reads 1"):
-        checkpoints.load(path)
-
-
-def test_arrays_that_numpy_cannot_keep(tmp_path):
-    with pytest.raises(ValueError, match="object for 'odd'"):
-        save(tmp_path, 1, weights={"odd": np.array([None])})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_pruning_keeps_the_newest_and_the_best(tmp_path):

@@ -61,6 +61,27 @@ def test_lines_wait_for_room(path, caplog):
     assert read_metrics(path) == [record(step) for step in (1, 2, 3, 4, 5)]
 
 
+def test_lines_wait_where_only_writing_them_through_finds_no_room(path, monkeypatch, caplog):
+    file = opened(path, 0)
+    file.append(record(1))
+    file.sync()
+    file.append(record(2))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(os, "fsync", full)
+        file.sync()
+        assert read_metrics(path) == [record(1)]
+        file.append(record(3))
+        file.sync()
+    assert all("Disk quota exceeded" in warning.getMessage() for warning in caplog.records) and caplog.records
+    file.sync()
+    file.close()
+    assert read_metrics(path) == [record(1), record(2), record(3)]
+
+
 def test_other_errors_are_errors(path):
     file = opened(path, 0)
     file._file = FullDisk(file._file, room=0, error=errno.EIO)

@@ -20,11 +20,12 @@ import tiny_training
 from tiny_training import assert_same_end, make_data, make_trainer, records, train
 
 from t2t_keras import evaluation, schedules
+from t2t_keras import run as run_module
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.training import checkpoint_files, checkpoints
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validation, Validator
@@ -220,6 +221,17 @@ def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
     assert best_step(tmp_path) == 8
 
 
+def test_a_damaged_note_of_the_best_is_written_anew(tmp_path, data, scripted):
+    scripted(3.0, 4.0)
+    train(tmp_path, data, max_steps=8)
+    note = Run(tmp_path).checkpoints_path / "best.json"
+    before = note.read_bytes()
+    note.write_text("{")
+    train(tmp_path, data, keep_checkpoints=1)
+    assert note.read_bytes() == before
+    assert saved_steps(tmp_path) == [4, 12]
+
+
 def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted):
     del scripted
     send_at(monkeypatch, signal.SIGINT, 3)
@@ -405,14 +417,14 @@ def test_a_checkpoint_is_of_its_step_however_late_it_is_written(monkeypatch, tmp
 
 def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
     del scripted
-    save = checkpoints.write_arrays
+    save = checkpoint_files.write_arrays
 
     def write(path, arrays):
         if "step_00000008" in str(path):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         return save(path, arrays)
 
-    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
     assert train(tmp_path, data).step == 12
     assert saved_steps(tmp_path) == [4, 12]
     assert "step_00000008: No space left on device; the earlier ones" in caplog.text
@@ -421,21 +433,22 @@ def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog
 
 def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
     del scripted
-    save = checkpoints.write_arrays
+    save = checkpoint_files.write_arrays
 
     def write(path, arrays):
         if "step_00000004" in str(path):
             raise OSError(errno.EIO, "Input/output error", str(path))
         return save(path, arrays)
 
-    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
     with pytest.raises(InputError, match="step_00000004: Input/output error"):
         train(tmp_path, data)
     assert saved_steps(tmp_path) == []
 
 
-def test_one_training_at_a_time(tmp_path, data, scripted):
+def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     del scripted
+    monkeypatch.setattr(run_module, "_PATIENCE_SECONDS", 0.0)
     trainer = make_trainer(tmp_path, data)
     with Run(tmp_path).lock():
         with pytest.raises(InputError, match="is being trained already"):

@@ -1,5 +1,6 @@
 """Trainings of several processes: equal to those of one, alike in what they decide, clear when one is gone."""
 
+import functools
 import os
 import pathlib
 import re
@@ -15,7 +16,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 import tiny_training
 import worker_processes
-from tiny_training import assert_same_end, records
+from tiny_training import assert_same_end, assert_same_numbers, records
 from worker_processes import running
 
 from t2t_keras.errors import InputError
@@ -27,6 +28,17 @@ from t2t_keras.training.workers import Workers
 
 STEPS = 300
 SIZES = {"max_steps": STEPS, "checkpoint_steps": 20, "validation_steps": 100, "keep_checkpoints": 3}
+LONGER = {
+    "train__max_steps": 60,
+    "train__validation_steps": 20,
+    "train__validation_sentences": 19,
+    "train__best_metric": "bleu",
+    "train__ema_decay": 0.9,
+    "train__accumulation_steps": 2,
+    "train__tokens_per_batch": 200,
+    "train__learning_rate_scale": 0.3,
+    "model__use_attention_bias": False,
+}
 SECONDS_TO_NOTICE = 60  # that a worker is gone
 
 
@@ -37,17 +49,21 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make_flags(data):
-    """A function that makes the flags of a run: settings of the tiny training, and some that differ."""
+    """A function that makes the flags of a run: all settings of the tiny training, and some that differ."""
 
     def make(model_dir: pathlib.Path, **changes: object) -> list[str]:
-        settings = {f"model.{name}": value for name, value in tiny_training.MODEL.items()}
-        settings |= {f"train.{name}": value for name, value in {**tiny_training.TRAIN, **SIZES}.items()}
-        settings |= {"model.dropout_rate": 0.3, "decode.beam_size": 1, "decode.max_length_offset": 4}
-        settings |= {name.replace("__", "."): value for name, value in changes.items()}
-        flags = [f"--data_dir={data.directory}", f"--model_dir={model_dir}", "--preset=tiny"]
-        return flags + [f"--set={name}={value}" for name, value in settings.items()]
+        plain = tiny_training.launch_flags(model_dir, data, model={"dropout_rate": 0.3}, **SIZES)
+        return plain + [f"--set={name.replace('__', '.')}={value}" for name, value in changes.items()]
 
     return make
+
+
+@pytest.fixture
+def eager():
+    """A few steps take less time so than their graph takes to make."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 def train_alone(flags: list[str], replicas: int) -> None:
@@ -71,16 +87,6 @@ def step_of(model_dir: pathlib.Path) -> int:
     return max((record["step"] for record in read_metrics(Run(model_dir).metrics_path)), default=0)
 
 
-def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tolerance: float = 1e-5) -> None:
-    """Two runs have the same metrics for the same steps, up to rounding."""
-    for kind in ("train", "valid"):
-        lines, expected = records(model_dir, kind), records(expected_dir, kind)
-        assert [line["step"] for line in lines] == [line["step"] for line in expected]
-        assert expected
-        for line, wanted in zip(lines, expected, strict=True):
-            assert line == pytest.approx(wanted, rel=tolerance), line["step"]
-
-
 def test_one_process_talks_to_nobody():
     workers = Workers(tf.distribute.get_strategy())
     assert (workers.count, workers.index, workers.is_chief, list(workers.replica_ids)) == (1, 0, True, [0])
@@ -100,63 +106,63 @@ def test_one_process_talks_to_nobody():
         raise tf.errors.ResourceExhaustedError(None, None, "no memory left")
 
 
-def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags):
+def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags, eager):
     """The second has a folder of its own, which must stay as it is: not there."""
-    changes = {"train__max_steps": 4, "train__checkpoint_steps": 2, "train__validation_steps": 4}
-    flags = [make_flags(tmp_path / name, model__dropout_rate=0.0, **changes) for name in ("first", "second")]
-    with running(flags, tmp_path) as workers:
+    settings = {"max_steps": 4, "checkpoint_steps": 2, "validation_steps": 4}
+    changes = {"model__dropout_rate": 0.0, **{f"train__{name}": value for name, value in settings.items()}}
+    flags = [make_flags(tmp_path / name, **changes) for name in ("first", "second")]
+    with running(flags, tmp_path, program=(str(worker_processes.HERE / "launch_quickly.py"),)) as workers:
         assert workers.end() == [0, 0], workers.output(0) + workers.output(1)
         outputs = [workers.output(0), workers.output(1)]
     assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1] == "step 4: reached train.max_steps"
-    assert len(outputs[1].splitlines()) == 1
-    settings = {"max_steps": 4, "checkpoint_steps": 2, "validation_steps": 4}
     assert tiny_training.train(tmp_path / "alone", data, model={"dropout_rate": 0.0}, **settings).step == 4
     assert_same_numbers(tmp_path / "first", tmp_path / "alone")
     assert saved_steps(tmp_path / "first") == [2, 4]
     assert not (tmp_path / "second").exists()
 
 
+@pytest.fixture(scope="module")
+def replicas_of_one_process(tmp_path_factory, make_flags):
+    """A function that trains in one process with so many logical devices, and gives the run's folder."""
+
+    @functools.cache
+    def run(count: int) -> pathlib.Path:
+        model_dir = tmp_path_factory.mktemp("alone") / "run"
+        train_alone(make_flags(model_dir, **LONGER), count)
+        return model_dir
+
+    return run
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3])
-def test_workers_equal_replicas_of_one_process(tmp_path, make_flags, count):
+@pytest.mark.parametrize("cluster", ["tf_config", "slurm", "kubernetes"])
+def test_workers_equal_replicas_of_one_process(tmp_path, make_flags, replicas_of_one_process, cluster, count):
     """Dropout, moving averages, BLEU and accumulation included."""
-    changes = {
-        "train__max_steps": 60,
-        "train__validation_steps": 20,
-        "train__validation_sentences": 19,
-        "train__best_metric": "bleu",
-        "train__ema_decay": 0.9,
-        "train__accumulation_steps": 2,
-        "train__tokens_per_batch": 200,
-        "train__learning_rate_scale": 0.3,
-        "model__use_attention_bias": False,
-    }
-    train_together(count, make_flags(tmp_path / "workers", **changes), tmp_path)
-    train_alone(make_flags(tmp_path / "replicas", **changes), count)
-    assert_same_numbers(tmp_path / "workers", tmp_path / "replicas")
-    assert records(tmp_path / "workers", "valid")[-1]["bleu"] > 0
-    runs = [Run(tmp_path / name) for name in ("workers", "replicas")]
-    steps = [checkpoints.best(run.checkpoints_path).step for run in runs]
+    flags = make_flags(tmp_path / "run", **LONGER)
+    if cluster == "kubernetes":
+        if not worker_processes.has_pods():
+            pytest.skip("needs namespaces of Linux: unshare, ip")
+        worker_processes.run_pods(count, flags, tmp_path)
+    else:
+        environments = getattr(worker_processes, cluster)(count)
+        train_together(count, [*flags, f"--cluster={cluster}"], tmp_path, environments)
+    alone = replicas_of_one_process(count)
+    assert_same_numbers(tmp_path / "run", alone)
+    assert records(tmp_path / "run", "valid")[-1]["bleu"] > 0
+    steps = [checkpoints.best(Run(path).checkpoints_path).step for path in (tmp_path / "run", alone)]
     assert steps[0] == steps[1]
 
 
 @pytest.mark.slow
-def test_a_cluster_of_slurm(tmp_path, make_flags):
-    job = str(os.getpid())  # which chooses the ports
-    environments = [
-        {
-            "SLURM_PROCID": str(index),
-            "SLURM_STEP_NUM_TASKS": "2",
-            "SLURM_STEP_NODELIST": "localhost",
-            "SLURM_STEP_TASKS_PER_NODE": "2",
-            "SLURM_JOB_ID": job,
-            "SLURM_NODEID": "0",
-            "SLURM_LOCALID": str(index),
-        }
-        for index in range(2)
-    ]
-    train_together(2, [*make_flags(tmp_path, train__max_steps=6), "--cluster=slurm"], tmp_path, environments)
-    assert saved_steps(tmp_path) == [6]
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+def test_a_worker_that_waits_for_others_says_so_and_can_be_stopped(tmp_path, make_flags, number, status):
+    environment = worker_processes.tf_config(2)[1]
+    with running([make_flags(tmp_path / "run")], tmp_path, [environment]) as workers:
+        workers.wait_for(lambda: "worker 1 waits until all have started: 127.0.0.1:" in workers.output(0))
+        workers.processes[0].send_signal(number)
+        assert workers.end(30) == [status]
+        assert "Traceback" not in workers.output(0)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Runs that take seconds: a made-up language of syllables, a model of one layer, a `Trainer`."""
 
+import math
 import pathlib
 import random
 from typing import Any
@@ -73,6 +74,15 @@ def make_config(data: PreparedData, model: dict[str, Any] | None = None, **train
     )
 
 
+def launch_flags(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -> list[str]:
+    """The flags of launch.train for a run in `model_dir` with the settings of `make_config`, all of them."""
+    config = make_config(data, **settings).to_dict()
+    del config["model"]["vocab_size"], config["data"]
+    fields = [(section, name, value) for section, values in config.items() for name, value in values.items()]
+    sets = [f"--set={section}.{name}={value}" for section, name, value in fields if value is not None]
+    return [f"--data_dir={data.directory}", f"--model_dir={model_dir}", "--preset=base", *sets]
+
+
 def make_trainer(
     model_dir: pathlib.Path, data: PreparedData, model: dict[str, Any] | None = None, replicas: int = 1, **train: Any
 ) -> Trainer:
@@ -89,6 +99,19 @@ def records(model_dir: pathlib.Path, kind: str) -> list[dict[str, Any]]:
     """The lines of metrics of one kind, without what differs from time to time."""
     lines = read_metrics(Run(model_dir).metrics_path)
     return [{k: v for k, v in line.items() if k not in TIMES} for line in lines if line["kind"] == kind]
+
+
+def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tolerance: float = 1e-5) -> None:
+    """Two runs have the same metrics for the same steps, up to rounding."""
+    for kind in ("train", "valid"):
+        lines, expected = records(model_dir, kind), records(expected_dir, kind)
+        assert [line["step"] for line in lines] == [line["step"] for line in expected]
+        assert expected
+        for line, wanted in zip(lines, expected, strict=True):
+            assert line.keys() == wanted.keys()
+            for name, number in wanted.items():
+                is_same = line[name] == number or math.isclose(line[name], number, rel_tol=tolerance)
+                assert is_same, f"{kind} step {line['step']}: {name} is {line[name]}, not {number}"
 
 
 def state(model_dir: pathlib.Path, step: int) -> dict[str, np.ndarray]:

@@ -4,13 +4,17 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
-ROOT = pathlib.Path(__file__).parents[2]
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+PROGRAM = ("-m", "launch.train")
 PATIENCE = 600  # seconds that a busy machine may take for a start and some steps
 
 
@@ -30,6 +34,46 @@ def tf_config(count: int) -> list[dict[str, str]]:
     return [{"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})} for task in tasks]
 
 
+def slurm(count: int) -> list[dict[str, str]]:
+    """Likewise as tasks of one node."""
+    step = {
+        "SLURM_STEP_NUM_TASKS": str(count),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_STEP_TASKS_PER_NODE": str(count),
+        "SLURM_JOB_ID": str(os.getpid()),  # which chooses the ports
+        "SLURM_NODEID": "0",
+    }
+    return [{**step, "SLURM_PROCID": str(index), "SLURM_LOCALID": str(index)} for index in range(count)]
+
+
+_APART = ["unshare", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+
+
+def has_pods() -> bool:
+    """Whether `run_pods` can work here."""
+    if not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
+        return False
+    bridge = "mount -t tmpfs none /run && ip link add pods type bridge && ip netns add pod"
+    return subprocess.run([*_APART, "bash", "-c", bridge], capture_output=True).returncode == 0
+
+
+def run_pods(count: int, flags: list[str], folder: pathlib.Path) -> None:
+    """A training of as many pods of a Kubernetes Job, up to its end; needs namespaces of Linux and `ip`."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    environment |= {"T2T_SERVICE": "t2t", "T2T_WORKERS": str(count), "T2T_PORT": "2222"}
+    command = [sys.executable, *PROGRAM, "--strategy=multiworker", "--cluster=kubernetes", *flags]
+    done = subprocess.run(
+        [*_APART, "bash", HERE / "pods.sh", "t2t", str(count), folder, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    logs = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("worker_*.log"))]
+    assert done.returncode == 0, "\n".join([done.stderr, *logs])
+
+
 class WorkerProcesses:
     """A training of several processes.
 
@@ -37,10 +81,15 @@ class WorkerProcesses:
         flags: of launch.train, for each worker.
         folder: for their outputs.
         environments: what each worker finds its cluster in; as of `tf_config` if not given.
+        program: what each worker runs.
     """
 
     def __init__(
-        self, flags: list[list[str]], folder: pathlib.Path, environments: list[dict[str, str]] | None = None
+        self,
+        flags: list[list[str]],
+        folder: pathlib.Path,
+        environments: list[dict[str, str]] | None = None,
+        program: tuple[str, ...] = PROGRAM,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._logs = [folder / f"worker_{index}.log" for index in range(len(flags))]
@@ -50,9 +99,9 @@ class WorkerProcesses:
             with open(log, "w", encoding="utf-8") as file:
                 self.processes.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", "launch.train", "--strategy=multiworker", *own],
+                        [sys.executable, *program, "--strategy=multiworker", *own],
                         cwd=ROOT,
-                        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+                        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **environment},
                         stdout=subprocess.DEVNULL,
                         stderr=file,
                     )
@@ -90,11 +139,9 @@ class WorkerProcesses:
 
 
 @contextlib.contextmanager
-def running(
-    flags: list[list[str]], folder: pathlib.Path, environments: list[dict[str, str]] | None = None
-) -> Iterator[WorkerProcesses]:
-    """A training that is ended at the end of the context, whatever happens in it."""
-    workers = WorkerProcesses(flags, folder, environments)
+def running(*arguments: Any, **named: Any) -> Iterator[WorkerProcesses]:
+    """`WorkerProcesses` that are ended at the end of the context, whatever happens in it."""
+    workers = WorkerProcesses(*arguments, **named)
     try:
         yield workers
     finally:

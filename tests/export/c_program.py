@@ -1,0 +1,47 @@
+"""Compiles serve_once.c, and translates with it."""
+
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+SOURCE = pathlib.Path(__file__).parent / "serve_once.c"
+
+
+def compiled(folder: pathlib.Path) -> pathlib.Path | None:
+    """The program, written into a folder; None where there is no C compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        return None
+    path, libraries = folder / "serve_once", pathlib.Path(tf.sysconfig.get_lib())
+    command = [compiler, "-std=c11", "-Wall", "-Werror", "-o", path, SOURCE, "-isystem", tf.sysconfig.get_include()]
+    command += [libraries / "libtensorflow_cc.so.2", libraries / "libtensorflow_framework.so.2"]
+    done = subprocess.run([*command, f"-Wl,-rpath,{libraries}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def translations(
+    program: pathlib.Path, op_library: str, version: pathlib.Path, texts: Sequence[bytes], batch_size: int
+) -> list[tuple[str, float]]:
+    """Translations and scores, of `serving_default`."""
+    saved = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
+    signature = saved.meta_graphs[0].signature_def["serving_default"]
+    names = [signature.inputs["text"].name, *(signature.outputs[name].name for name in ("translation", "score"))]
+    command = [program, op_library, version, *names, str(batch_size)]
+    requests = b"".join(struct.pack("=I", len(text)) + text for text in texts)
+    environment = {**os.environ, "PATH": "/nowhere", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(command, input=requests, capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found, place = [], 0
+    while place < len(done.stdout):
+        (size,) = struct.unpack_from("=I", done.stdout, place)
+        text, place = done.stdout[place + 4 : place + 4 + size].decode("utf-8"), place + 4 + size
+        found.append((text, *struct.unpack_from("=f", done.stdout, place)))
+        place += 4
+    return found

@@ -1,0 +1,34 @@
+"""Signals are taken note of; asking twice is heard at once."""
+
+import os
+import signal
+
+import pytest
+
+from t2t_keras.training.stop_signals import SIGNALS, StopSignals
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_noted_as_long_as_the_context_lasts(number):
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+    signals = StopSignals()
+    with signals:
+        assert signals.received == 0
+        os.kill(os.getpid(), number)
+        assert signals.received == number
+    assert {each: signal.getsignal(each) for each in SIGNALS} == before
+
+
+def test_the_second_interrupt_is_heard_at_once():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), StopSignals():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_scheduler_may_repeat_itself():
+    with StopSignals() as signals:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert signals.received == signal.SIGTERM
