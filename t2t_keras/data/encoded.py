@@ -99,18 +99,24 @@ class EncodedCorpus:
         width = longest if length is None else length
         if width < longest:
             raise ValueError(f"length must be at least the longest sentence's {longest}, got {length}")
-        columns = np.arange(width)
-        is_token = columns < row_lengths[:, None]  # --> [rows, length]
-        padded = np.full((len(rows), width), PAD_ID, np.int32)
+        # Row by row in the order of the shards, so that each shard is read once.
         shard_of = np.searchsorted(self._starts, rows, side="right") - 1  # --> [rows]
-        for shard in np.unique(shard_of):
-            ids, offsets = side[shard]
-            mine = np.flatnonzero(shard_of == shard)
-            begins = offsets[rows[mine] - self._starts[shard]]
-            positions = begins[:, None] + columns  # --> [rows of the shard, length]
-            part = np.full(positions.shape, PAD_ID, np.int32)
-            part[is_token[mine]] = ids[positions[is_token[mine]]]
-            padded[mine] = part
+        order = np.argsort(shard_of, kind="stable")
+        present, first = np.unique(shard_of[order], return_index=True)
+        bounds = [*first.tolist(), len(rows)]
+        begins = np.empty(len(rows), np.int64)  # of each row in its shard
+        for shard, begin, end in zip(present, bounds[:-1], bounds[1:], strict=True):
+            begins[begin:end] = side[shard][1][rows[order[begin:end]] - self._starts[shard]]
+        row_lengths = row_lengths[order]
+        ends = np.cumsum([0, *row_lengths])  # --> [rows + 1]
+        positions = np.repeat(begins - ends[:-1], row_lengths) + np.arange(ends[-1])  # --> [tokens]
+        tokens = np.empty(len(positions), np.int32)
+        for shard, begin, end in zip(present, ends[bounds[:-1]], ends[bounds[1:]], strict=True):
+            tokens[begin:end] = side[shard][0][positions[begin:end]]
+        in_order = np.full((len(rows), width), PAD_ID, np.int32)
+        in_order[np.arange(width) < row_lengths[:, None]] = tokens
+        padded = np.empty_like(in_order)
+        padded[order] = in_order
         return padded
 
 

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import signal
-import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,15 +23,12 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.processes import ProcessDiedError, call_apart
 from t2t_keras.run import RESUMABLE, Run
+from t2t_keras.training.stop_signals import SIGNALS
 from t2t_keras.training.strategy import LocalDevices, make_strategy
 from t2t_keras.training.trainer import Trainer
 
-# What a process dies of that gets no memory: the kernel's choice, C++'s std::bad_alloc, a null pointer.
-_DEATHS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 # How libraries below TensorFlow say it, which need not become a ResourceExhaustedError; oneDNN says "Status: 1".
-_NO_MEMORY = re.compile(
-    r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|can't start new thread|Status: 1, message: could not"
-)
+_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|Status: 1, message: could not")
 
 
 class MicroBatch(NamedTuple):
@@ -67,7 +63,7 @@ def fit_to_memory(
         The configuration with the accumulation steps found.
 
     Raises:
-        InputError: not even the longest pair fits, or a try failed for another reason than memory.
+        InputError: not even the longest pair fits, or settings or data are at fault.
     """
     conditions = _conditions(config, devices)
     found = _noted(run, conditions)
@@ -103,7 +99,7 @@ def _search(
         if not reason:
             return candidate
     raise InputError(
-        f"out of memory even with {candidate.tokens:,} tokens on a device at once, no more than a single long pair: "
+        f"not even {candidate.tokens:,} tokens on a device at once fit, no more than a single long pair ({reason}): "
         "take a smaller model, or prepare the data with a smaller --max_length"
     )
 
@@ -117,21 +113,22 @@ def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) ->
     try:
         outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices, str(folder))
     except ProcessDiedError as error:
-        if -error.exit_code in _DEATHS:
-            return f"ended by {signal.Signals(-error.exit_code).name}"
-        outcome = _Outcome("", str(error))
+        if -error.exit_code in SIGNALS:
+            raise InputError(f"the search was stopped by {signal.Signals(-error.exit_code).name}") from error
+        killed = error.exit_code < 0
+        return f"ended by {signal.Signals(-error.exit_code).name}" if killed else str(error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if outcome.failure:
-        raise InputError(f"trying how large a batch fits failed: {outcome.failure}")
+    if outcome.fault:
+        raise InputError(f"trying how large a batch fits: {outcome.fault}")
     return outcome.shortage
 
 
 class _Outcome(NamedTuple):
-    """How a try went: what memory was short for, or what else went wrong; nothing of either if the batch fits."""
+    """How a try went; neither a fault nor a shortage if the batch fits."""
 
-    shortage: str
-    failure: str
+    fault: str = ""  # of the settings or the data
+    shortage: str = ""  # whatever else went wrong, for memory that runs out is not always called that
 
 
 def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
@@ -142,13 +139,11 @@ def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model
         _train_once(Config.from_dict(config), data_dir, devices, model_dir)
     except Exception as error:
         if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or _NO_MEMORY.search(str(error)):
-            return _Outcome("out of memory", "")
+            return _Outcome(shortage="out of memory")
         if isinstance(error, InputError):
-            return _Outcome("", str(error))
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        first_line = (str(error).splitlines() or [""])[0][:200]
-        return _Outcome("", f"{first_line} ({type(error).__name__} in {os.path.basename(last.filename)})")
-    return _Outcome("", "")
+            return _Outcome(fault=str(error))
+        return _Outcome(shortage=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
+    return _Outcome()
 
 
 def _be_the_first_to_go() -> None:
