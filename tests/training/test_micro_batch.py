@@ -168,7 +168,7 @@ def peak(config, data, parts, folder) -> int:
 @pytest.mark.slow
 def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, data):
     config = make_config(data, WIDE, tokens_per_batch=8192, max_steps=4, validation_steps=4)
-    limit = (peak(config, data, 2, tmp_path) + peak(config, data, 4, tmp_path)) // 2
+    limit = peak(config, data, 2, tmp_path)
     settings = {f"model.{name}": value for name, value in WIDE.items()}
     settings |= {"train.tokens_per_batch": 8192, "train.log_steps": 1, "train.warmup_steps": 20}
 
@@ -187,19 +187,19 @@ def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, d
     found = train(tmp_path / "run", 2, "--tokens_per_batch=auto")
     assert found.returncode == 0, found.stderr
     lines = [line for line in found.stderr.splitlines() if "on a device at once" in line]
-    assert [re.sub(r"\(.*\)", "(...)", line) for line in lines] == [
-        "8,192 tokens on a device at once, 1 part: too much (...)",
-        "4,096 tokens on a device at once, 2 parts: too much (...)",
-        "2,048 tokens on a device at once, 4 parts: fits",
-    ]
-    assert Run(tmp_path / "run").config.train.accumulation_steps == 4
+    # What is too much at the brink differs from time to time, but the whole batch always is.
+    assert lines[0].startswith("8,192 tokens on a device at once, 1 part: too much (")
+    assert all(": too much (" in line for line in lines[:-1]) and lines[-1].endswith("parts: fits")
+    parts = int(re.search(r", (\d+) parts: fits", lines[-1])[1])
+    assert parts == 2 ** (len(lines) - 1) == Run(tmp_path / "run").config.train.accumulation_steps
+    assert not list((tmp_path / "run").glob("micro_batch_try*"))
 
     resumed = train(tmp_path / "run", 4, "--tokens_per_batch=auto")
     assert resumed.returncode == 0, resumed.stderr
     assert "on a device at once" not in resumed.stderr
     assert len(records(tmp_path / "run", "train")) == 4
 
-    expected = train(tmp_path / "expected", 4, "--set=train.accumulation_steps=4", limited=False)
+    expected = train(tmp_path / "expected", 4, f"--set=train.accumulation_steps={parts}", limited=False)
     assert expected.returncode == 0, expected.stderr
     assert records(tmp_path / "run", "train") == records(tmp_path / "expected", "train")
     for name, array in state(tmp_path / "expected", 4).items():
