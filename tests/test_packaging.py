@@ -181,7 +181,7 @@ def test_every_other_documented_command_exists() -> None:
         elif words[0].startswith("t2t-"):
             assert words[0] in commands(), f"{document}: {words[0]}"
         else:
-            assert words[0] in ("cd", "curl", "git", "pip", "source", "tensorboard"), (document, words)
+            assert words[0] in ("cd", "curl", "git", "pip", "sbatch", "source", "tensorboard"), (document, words)
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         assert set(re.findall(r"`(t2t-[a-z]+)`", text)) <= set(commands()), document.name

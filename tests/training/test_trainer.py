@@ -183,6 +183,7 @@ def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, u
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_killed_on_eight_replicas_changes_nothing(tmp_path, data):
     """A program of its own, for its logical devices; see `resumed_on_replicas.py`."""
     command = [sys.executable, HERE / "resumed_on_replicas.py", data.directory, tmp_path, "8"]
