@@ -14,18 +14,15 @@ is read like a run; it cannot be trained.
 """
 
 import contextlib
-import fcntl
 import json
-import logging
 import os
 import pathlib
-import socket
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
+from t2t_keras.locking import locked
 
 if TYPE_CHECKING:
     from t2t_keras.model import Transformer
@@ -50,7 +47,6 @@ RESUMABLE = {
 # What an exported configuration says beyond that of a run.
 _EXPORT = "export"
 _EXPORTED_WEIGHTS = "weights/"  # what the names of the weights in an export begin with
-_PATIENCE_SECONDS = 5.0  # for a training that is dying, or a child of one that has yet to let go of its files
 
 
 class Run:
@@ -144,46 +140,19 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         _write(self.micro_batch_path, (json.dumps(note, indent=2) + "\n").encode("utf-8"))
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Keeps every other training out of the directory, which is made if missing, as long as the context lasts.
-
-        The operating system lets go of the lock when the process dies, however
-        that happens: nothing has to be cleaned up by hand.
 
         Raises:
             InputError: another process trains the run, and goes on doing so for some seconds; or nothing can be
                 written there.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise InputError(f"cannot train in {self.path}: {error.strerror}") from error
-        try:
-            self._take_lock(descriptor)
-            yield
-        finally:
-            os.close(descriptor)
+        return locked(self.path)
 
     def remove_leftovers(self) -> None:
         """Removes the temporary files of a process that was killed; only for whoever holds the lock."""
         for path in self.path.glob(".*.tmp"):
             path.unlink()
-
-    def _take_lock(self, descriptor: int) -> None:
-        try:
-            _lock_patiently(descriptor)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
-            raise InputError(f"{self.path} is being trained already, by {holder}; use another --model_dir") from None
-        except OSError as error:
-            logging.getLogger(__name__).warning(
-                "%s cannot be locked (%s): do not train there twice at once", self.path, error.strerror
-            )
-        with contextlib.suppress(OSError):  # on a full disk the lock is as good without its holder's name
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def _read(self) -> dict:
         if not self.exists:
@@ -195,23 +164,6 @@ class Run:
         if not isinstance(values, dict):
             raise InputError(f"{self.config_path} holds no configuration but {type(values).__name__}")
         return values
-
-
-def _lock_patiently(descriptor: int) -> None:
-    """Locks an open file as soon as nobody else does.
-
-    Raises:
-        BlockingIOError: somebody still does when patience is at its end.
-        OSError: it cannot be locked.
-    """
-    ends_at = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= ends_at:
-                raise
-        time.sleep(0.05)
 
 
 def _write(path: pathlib.Path, contents: bytes) -> None:

@@ -17,7 +17,7 @@ ABOVE_THE_SEAM = ("layers", "model", "losses", "schedules", "config", "presets",
 TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
 
 # What each part of the package may import besides itself. A part is the first name below t2t_keras.
-GROUND = {"errors", "streams", "processes"}
+GROUND = {"errors", "streams", "processes", "locking"}
 CONFIG = GROUND | {"config"}
 DATA = CONFIG | {"data"}
 MODEL = CONFIG | {"presets", "layers", "model"}
@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "errors": set(),
     "streams": set(),
     "processes": {"errors"},
+    "locking": {"errors"},
     "config": GROUND,
     "layers": CONFIG,
     "losses": CONFIG,

@@ -4,7 +4,9 @@ import contextlib
 import os
 import pathlib
 import resource
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,12 +26,21 @@ class SmallDisk:
             pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
 
     def watch(self, life) -> None:
-        """Nothing to do: the disk is the folder's, not the process's."""
+        self._life = life
 
     def fill(self) -> None:
+        """Takes all the room there is, while no file is there that the process would soon delete."""
+        while True:
+            self._life.send(signal.SIGSTOP)
+            time.sleep(0.02)
+            if not [*self.folder.rglob(".tmp_*"), *self.folder.rglob(".*.tmp")]:
+                break
+            self._life.send(signal.SIGCONT)
+            time.sleep(0.02)
         with open(self.folder / "ballast", "ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
+        self._life.send(signal.SIGCONT)
 
     def empty(self) -> None:
         (self.folder / "ballast").unlink()

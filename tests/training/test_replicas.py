@@ -71,7 +71,7 @@ def test_eight_replicas_stay_with_one(tmp_path, train, tolerance):
     """The same losses in every step; that all replicas end with the same bits, `check_replicas` makes sure."""
     one, eight = (long_trajectory(tmp_path, replicas, train=train) for replicas in (1, 8))
     assert eight["loss"].shape == (STEPS,)
-    assert one["loss"][-20:].mean() < 0.9 * one["loss"][:20].mean()
+    assert one["loss"][-20:].mean() < one["loss"][:20].mean() - 0.1
     np.testing.assert_array_equal(eight["tokens"], one["tokens"])
     np.testing.assert_allclose(eight["loss"], one["loss"], rtol=tolerance)
 
@@ -91,8 +91,10 @@ def test_launch_train_on_eight_replicas_stays_with_one(tmp_path, train, toleranc
     """The same again through the program, validation included; batches at the end of an epoch have few rows."""
     data = tiny_training.make_data(tmp_path)
     settings = {"max_steps": STEPS, "checkpoint_steps": STEPS, "tokens_per_batch": 60, **train}
+    # So that rounding stays what it is: at a high rate a difference in the last bit grows tenfold every twenty steps.
+    settings |= {"learning_rate_scale": 0.3, "warmup_steps": 100}
+    model = {"dropout_rate": 0.0, "norm_position": "pre"}
     for replicas in (1, 8):
-        model = {"dropout_rate": 0.0}
         flags = tiny_training.launch_flags(tmp_path / str(replicas), data, model=model, **settings)
         run_program("-m", "launch.train", "--strategy=cpu", f"--replicas={replicas}", *flags)
     lines = records(tmp_path / "8", "train")

@@ -19,8 +19,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 import tiny_training
 from tiny_training import assert_same_end, make_data, make_trainer, records, train
 
-from t2t_keras import evaluation, schedules
-from t2t_keras import run as run_module
+from t2t_keras import evaluation, locking, schedules
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
@@ -449,7 +448,7 @@ def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
 
 def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     del scripted
-    monkeypatch.setattr(run_module, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
     trainer = make_trainer(tmp_path, data)
     with Run(tmp_path).lock():
         with pytest.raises(InputError, match="is being trained already"):

@@ -8,9 +8,12 @@ operation: so the tests run this file as a program of its own,
 where CASES.json maps names to the arguments of `trajectory`.
 """
 
+import contextlib
+import functools
 import json
 import pathlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -76,6 +79,12 @@ def make_batches(config: TrainConfig, strategy: tf.distribute.Strategy) -> tf.di
     return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
 
 
+@functools.cache
+def devices(replicas: int) -> tf.distribute.Strategy:
+    """So many logical devices, always as the same strategy: collective operations of two would have the same names."""
+    return make_strategy("cpu", replicas)
+
+
 def trajectory(
     replicas: int = 1,
     steps: int = STEPS,
@@ -95,13 +104,12 @@ def trajectory(
     Returns:
         The metrics by name, [steps] each, and the state by part and weight name.
     """
-    strategy = make_strategy("cpu", replicas)
+    strategy = devices(replicas)
     training = make_step(train or {}, model or {}, strategy)
-    if check_replicas:
-        assert_same_metrics(strategy)
     batches = make_batches(training.config, strategy)
     together = training.config.steps_per_call
-    metrics = [training.run(batches, min(together, steps - done)) for done in range(0, steps, together)]
+    with same_metrics(strategy) if check_replicas else contextlib.nullcontext():
+        metrics = [training.run(batches, min(together, steps - done)) for done in range(0, steps, together)]
     result = {name: np.concatenate([getattr(m, name) for m in metrics]) for name in metrics[0]._fields}
     for part, arrays in training.read().items():
         result.update({f"{part}/{name}": array for name, array in arrays.items()})
@@ -113,8 +121,9 @@ def trajectory(
     return result
 
 
-def assert_same_metrics(strategy: tf.distribute.Strategy) -> None:
-    """From now on, what a replica returns must be what replica 0 returns, bit for bit."""
+@contextlib.contextmanager
+def same_metrics(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Inside, what a replica returns must be what replica 0 returns, bit for bit."""
     plain_run = strategy.run
 
     def run(function: Any, args: tuple = (), **options: Any) -> Any:
@@ -126,11 +135,15 @@ def assert_same_metrics(strategy: tf.distribute.Strategy) -> None:
         return results
 
     strategy.run = run
+    try:
+        yield
+    finally:
+        strategy.run = plain_run
 
 
 def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarray:
     """The seeds that the model gets in training, int32 [steps, replicas and parts in any order, 2]."""
-    strategy = make_strategy("cpu", replicas)
+    strategy = devices(replicas)
     training = make_step(train, {}, strategy)
     seen: list[np.ndarray] = []
 
@@ -147,7 +160,7 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
 
 def element_order(replicas: int, steps: int) -> np.ndarray:
     """Which elements of a dataset the replicas get, int64 [steps, replicas]."""
-    strategy = make_strategy("cpu", replicas)
+    strategy = devices(replicas)
     numbers = iter(strategy.distribute_datasets_from_function(lambda _: tf.data.Dataset.range(replicas * steps)))
 
     @tf.function
@@ -161,7 +174,7 @@ def main(cases_path: str, results_path: str) -> None:
     # A third of these programs' time would go into optimising graphs that run ten times.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     cases = json.loads(pathlib.Path(cases_path).read_text(encoding="utf-8"))
-    make_strategy("cpu", max(case.get("replicas", 1) for case in cases.values()))
+    devices(max(case.get("replicas", 1) for case in cases.values()))
     results = {f"{name}:{key}": array for name, case in cases.items() for key, array in trajectory(**case).items()}
     replicas = max(case.get("replicas", 1) for case in cases.values())
     results["seeds"] = dropout_seeds(replicas, 2, {})

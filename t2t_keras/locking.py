@@ -1,0 +1,72 @@
+"""One training of a run at a time."""
+
+import contextlib
+import fcntl
+import logging
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Iterator
+
+from t2t_keras.errors import InputError
+
+_PATIENCE_SECONDS = 5.0  # for a training that is dying, or a child of one that has yet to let go of its files
+
+
+@contextlib.contextmanager
+def locked(directory: pathlib.Path) -> Iterator[None]:
+    """Keeps every other training out of a run's directory, which is made if missing, as long as the context lasts.
+
+    The operating system lets go of the lock when the process dies, however
+    that happens: nothing has to be cleaned up by hand.
+
+    Args:
+        directory: the run's.
+
+    Raises:
+        InputError: another process trains the run, and goes on doing so for some seconds; or nothing can be
+            written there.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise InputError(f"cannot train in {directory}: {error.strerror}") from error
+    try:
+        _take(descriptor, directory)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, directory: pathlib.Path) -> None:
+    try:
+        _wait_for_lock(descriptor)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
+        raise InputError(f"{directory} is being trained already, by {holder}; use another --model_dir") from None
+    except OSError as error:
+        logging.getLogger(__name__).warning(
+            "%s cannot be locked (%s): do not train there twice at once", directory, error.strerror
+        )
+    with contextlib.suppress(OSError):  # on a full disk the lock is as good without its holder's name
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+
+
+def _wait_for_lock(descriptor: int) -> None:
+    """Locks an open file as soon as nobody else does.
+
+    Raises:
+        BlockingIOError: somebody still does when patience is at its end.
+        OSError: it cannot be locked.
+    """
+    ends_at = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= ends_at:
+                raise
+        time.sleep(0.05)
