@@ -2,9 +2,6 @@
 
 import os
 import signal
-import sys
-import threading
-import time
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -12,14 +9,13 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.streams import share_out_cores
 from t2t_keras.training.cluster import Cluster, WorkerLostError, find_cluster
+from t2t_keras.training.meeting import wait_for_all
 
 NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
 # A CPU that trains alone computes two halves of each batch side by side, each with half of the cores: small
 # operations then neither wait for threads nor for each other.
 _CPU_STREAMS = 2
-
-_SECONDS_OF_SILENCE = 30
 
 
 def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> tf.distribute.Strategy:
@@ -121,46 +117,17 @@ def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy
         num_accelerators={"GPU": min(replicas or gpus, gpus)},
         rpc_layer="grpc",
     )
+    wait_for_all(cluster)
+    handler = signal.getsignal(signal.SIGTERM)
     try:
-        return _meet(resolver, cluster)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+        signal.signal(signal.SIGTERM, handler)  # TensorFlow has caught it, only to take note
+        return strategy
     except tf.errors.OpError as error:
         raise WorkerLostError(
             f"worker {cluster.index} did not meet the others ({', '.join(cluster.addresses)}): "
             f"{error.message.splitlines()[0][:200]}"
         ) from error
-
-
-def _meet(
-    resolver: tf.distribute.cluster_resolver.ClusterResolver, cluster: Cluster
-) -> tf.distribute.MultiWorkerMirroredStrategy:
-    """Waits for the other workers, up to TensorFlow's hour, and can be stopped meanwhile.
-
-    TensorFlow waits in C++, where Python hears no signal, and catches SIGTERM only to note it; so it does that in
-    another thread, and this one takes SIGTERM back.
-    """
-    handler = signal.getsignal(signal.SIGTERM)
-    made: list[tf.distribute.MultiWorkerMirroredStrategy | Exception] = []
-
-    def make() -> None:
-        try:
-            made.append(tf.distribute.MultiWorkerMirroredStrategy(resolver))
-        except Exception as error:
-            made.append(error)
-
-    begun = time.monotonic()
-    thread = threading.Thread(target=make, daemon=True)
-    thread.start()
-    is_silent = True
-    while thread.is_alive():
-        thread.join(0.1)
-        signal.signal(signal.SIGTERM, handler)
-        if is_silent and time.monotonic() - begun > _SECONDS_OF_SILENCE:
-            others = ", ".join(cluster.addresses)
-            print(f"worker {cluster.index} waits until all have started: {others}", file=sys.stderr, flush=True)
-            is_silent = False
-    if isinstance(made[0], Exception):
-        raise made[0]
-    return made[0]
 
 
 def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:

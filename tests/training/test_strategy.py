@@ -44,6 +44,7 @@ def two_gpus(monkeypatch):
 
 
 def workers_in_environment(monkeypatch, count: int) -> None:
+    monkeypatch.setattr("t2t_keras.training.strategy.wait_for_all", lambda cluster: None)
     cluster = {"worker": [f"host{i}:2222" for i in range(count)]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
 

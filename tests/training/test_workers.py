@@ -38,6 +38,7 @@ LONGER = {
     "train__tokens_per_batch": 200,
     "train__learning_rate_scale": 0.3,
     "model__use_attention_bias": False,
+    "model__norm_position": "pre",
 }
 SECONDS_TO_NOTICE = 60  # that a worker is gone
 
@@ -159,7 +160,7 @@ def test_workers_equal_replicas_of_one_process(tmp_path, make_flags, replicas_of
 def test_a_worker_that_waits_for_others_says_so_and_can_be_stopped(tmp_path, make_flags, number, status):
     environment = worker_processes.tf_config(2)[1]
     with running([make_flags(tmp_path / "run")], tmp_path, [environment]) as workers:
-        workers.wait_for(lambda: "worker 1 waits until all have started: 127.0.0.1:" in workers.output(0))
+        workers.wait_for(lambda: "worker 1 waits for worker 0 (127.0.0.1:" in workers.output(0))
         workers.processes[0].send_signal(number)
         assert workers.end(30) == [status]
         assert "Traceback" not in workers.output(0)
