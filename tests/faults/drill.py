@@ -185,7 +185,9 @@ def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: in
     before, half_before = newest(model_dir), half_done(model_dir)
     life = Life(setup.command(model_dir))
     if place == "start":  # importing, building, restoring, tracing
-        time.sleep(chance.uniform(0, 1) * START_SECONDS[setup.replicas])
+        moment = life.started + chance.uniform(0, 1) * START_SECONDS[setup.replicas]
+        # Not every life is as slow as the one that was measured.
+        life.wait_for(lambda: time.monotonic() >= moment or life.step)
     else:
         life.wait_for_step(step)
         if place == "write":
