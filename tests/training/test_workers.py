@@ -29,14 +29,14 @@ from t2t_keras.training.workers import Workers
 STEPS = 300
 SIZES = {"max_steps": STEPS, "checkpoint_steps": 20, "validation_steps": 100, "keep_checkpoints": 3}
 LONGER = {
-    "train__max_steps": 60,
-    "train__validation_steps": 20,
+    "train__max_steps": 150,
+    "train__validation_steps": 75,
     "train__validation_sentences": 19,
     "train__best_metric": "bleu",
     "train__ema_decay": 0.9,
     "train__accumulation_steps": 2,
-    "train__tokens_per_batch": 200,
-    "train__learning_rate_scale": 0.3,
+    "train__tokens_per_batch": 400,
+    "model__dropout_rate": 0.1,
     "model__use_attention_bias": False,
     "model__norm_position": "pre",
 }
