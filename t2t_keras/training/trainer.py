@@ -208,6 +208,8 @@ class Trainer:
         flags += [flag and self.workers.is_chief for flag in (is_over, is_due)]
         *signals, is_over, is_due = self.workers.sum(flags).tolist()
         stopped_by = next((number for number, asked in zip(SIGNALS, signals, strict=True) if asked), 0)
+        if self.step >= train.max_steps:  # nothing is left to go on with: the end is as it would have been
+            stopped_by = 0
         return _Decision(stopped_by, bool(is_over), bool(is_due))
 
     def _reason_to_stop(self, decided: "_Decision") -> str:

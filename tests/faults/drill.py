@@ -313,7 +313,7 @@ def names(model_dir: pathlib.Path) -> set[str]:
 def plan(seed: int, count: int, max_steps: int) -> list[tuple[str, str, int]]:
     """Where and how to kill one run so many times: place, means and step, in rising order."""
     chance = random.Random(seed)
-    width = 0.9 * max_steps / count
+    width = 0.75 * max_steps / count  # far enough from the end for a write to come
     return [
         (
             chance.choices(["step", "write", "start"], [5, 4, 2])[0],

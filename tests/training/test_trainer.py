@@ -244,6 +244,14 @@ def test_a_second_interrupt_does_not_wait(monkeypatch, tmp_path, data, scripted)
     assert signal.getsignal(signal.SIGINT) == handler
 
 
+def test_a_signal_at_the_last_step_changes_nothing(monkeypatch, tmp_path, data, scripted):
+    scripted(3.0)
+    send_at(monkeypatch, signal.SIGTERM, 12)
+    assert train(tmp_path, data, checkpoint_steps=9) == (12, "reached train.max_steps", 0)
+    assert saved_steps(tmp_path) == [9, 12]
+    assert [line["step"] for line in records(tmp_path, "valid")] == [9, 12]
+
+
 # The ways to end.
 
 
