@@ -179,7 +179,8 @@ def test_stopped_and_killed_workers_go_on_as_if_nothing_had_been(tmp_path, make_
                 workers.processes[index].send_signal(number)
             begun = time.monotonic()
             statuses = workers.end()
-            return statuses, [workers.output(i).strip().splitlines()[-1] for i in range(2)], time.monotonic() - begun
+            seconds = time.monotonic() - begun
+            return statuses, [workers.output(i).strip().rpartition("\n")[-1] for i in range(2)], seconds
 
     for victim, step in ((1, 50), (0, 90)):
         statuses, lines, seconds = until(step, {victim: signal.SIGKILL})
