@@ -102,7 +102,7 @@ def records(model_dir: pathlib.Path, kind: str) -> list[dict[str, Any]]:
 
 
 def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tolerance: float = 1e-5) -> None:
-    """Two runs have the same metrics for the same steps, up to rounding."""
+    """Two runs have the same metrics for the same steps, up to rounding, which norms of gradients show most."""
     for kind in ("train", "valid"):
         lines, expected = records(model_dir, kind), records(expected_dir, kind)
         assert [line["step"] for line in lines] == [line["step"] for line in expected]
@@ -110,7 +110,8 @@ def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tol
         for line, wanted in zip(lines, expected, strict=True):
             assert line.keys() == wanted.keys()
             for name, number in wanted.items():
-                is_same = line[name] == number or math.isclose(line[name], number, rel_tol=tolerance)
+                allowed = 10 * tolerance if name == "gradient_norm" else tolerance
+                is_same = line[name] == number or math.isclose(line[name], number, rel_tol=allowed)
                 assert is_same, f"{kind} step {line['step']}: {name} is {line[name]}, not {number}"
 
 
