@@ -1,22 +1,18 @@
 """Averages: exact, of one model only, and told where they lean."""
 
 import dataclasses
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).parent))
 
 import numpy as np
 import pytest
+from checkpoint_arrays import arrays
 
 from t2t_keras.config import Config, ModelConfig, TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.training import averaging, checkpoints
-
-
-def arrays(seed: int, size: int = 12) -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(seed)
-    return {
-        "encoder/layer_0/kernel": generator.normal(size=(3, size)).astype(np.float32),
-        "file": generator.normal(size=(size,)).astype(np.float32),
-        "größe": np.float32(0.25 * seed),
-    }
 
 
 def save(directory, step: int, weights=None, **state):

@@ -1,35 +1,18 @@
 """A checkpoint is there whole or not at all."""
 
 import json
+import pathlib
 import shutil
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).parent))
 
 import numpy as np
 import pytest
+from checkpoint_arrays import arrays, assert_equal, save
 
 from t2t_keras.errors import InputError
 from t2t_keras.training import checkpoint_files, checkpoints
-
-
-def arrays(seed: int, size: int = 12) -> dict[str, np.ndarray]:
-    """Weights under names that are awkward for a file format: with slashes, or those of np.savez's own arguments."""
-    generator = np.random.default_rng(seed)
-    return {
-        "encoder/layer_0/kernel": generator.normal(size=(3, size)).astype(np.float32),
-        "file": generator.normal(size=(size,)).astype(np.float32),
-        "größe": np.float32(0.25 * seed),
-    }
-
-
-def save(directory, step: int, **changes):
-    values = {"weights": arrays(step), "optimizer": {**arrays(step + 1), "iterations": np.int64(step)}}
-    return checkpoints.save(directory, step, state={"epoch": 3, "batch": step}, **{**values, **changes})
-
-
-def assert_equal(found, expected):
-    assert list(found) == list(expected)
-    for name, array in expected.items():
-        assert found[name].dtype == np.asarray(array).dtype
-        np.testing.assert_array_equal(found[name], array)
 
 
 def truncate(path):
