@@ -135,18 +135,23 @@ class Searches:
             sampling = Sampling(config.beam_size, config.temperature, config.top_k, config.top_p)
             keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
             limits = (config.length_penalty, config.min_length)
-            return sample(self._model.decode_step, cache, max_lengths, keys, sampling, *limits, options)
-        return beam_search(
-            self._model.decode_step,
-            cache,
-            max_lengths,
-            config.beam_size,
-            config.length_penalty,
-            config.min_length,
-            config.patience,
-            options,
-            num_best=1 if only_best else None,
-        )
+            found = sample(self._model.decode_step, cache, max_lengths, keys, sampling, *limits, options)
+        else:
+            found = beam_search(
+                self._model.decode_step,
+                cache,
+                max_lengths,
+                config.beam_size,
+                config.length_penalty,
+                config.min_length,
+                config.patience,
+                options,
+                num_best=1 if only_best else None,
+            )
+        if hasattr(self._model, "end_search"):
+            with tf.control_dependencies(found):
+                self._model.end_search(cache)
+        return found
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:

@@ -220,18 +220,38 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             float [batch * beam, d_model], and `past` with this position's `beam` entries at the end.
         """
-        projected = kernels.linear(query, projections["joined_kernel"], projections["joined_bias"])
-        if self.d_key == self.d_value:
-            heads = self._beam_heads(projected, 3 * self.num_heads, self.d_key, beam_size)
-            queries, keys, values = ops.split(heads, 3, axis=1)  # --> [batch, heads, beam, d_head] each
-        else:
-            ends = [self.num_heads * self.d_key, self.num_heads * self.d_key * 2]
-            widths = (self.d_key, self.d_key, self.d_value)
-            parts = zip(ops.split(projected, ends, axis=-1), widths, strict=True)
-            queries, keys, values = (self._beam_heads(part, self.num_heads, d, beam_size) for part, d in parts)
+        queries, keys, values = self._step_heads(query, projections, beam_size)
         keys = ops.concatenate([past["keys"], keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
         values = ops.concatenate([past["values"], values], axis=2)
         attended = self._attended(queries, keys, values, bias, projections["output_kernel"])
+        return attended, {"keys": keys, "values": values}
+
+    def step_beside(
+        self,
+        query: Tensor,
+        past: dict[str, Tensor],
+        bias: Tensor,
+        projections: dict[str, Tensor | None],
+        beam_size: int,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """`step` for a past that is kept elsewhere: what is new is not joined to it, and attended to beside it.
+
+        Args:
+            query: float [batch * beam, d_model].
+            past: "keys" and "values", float [batch, heads, room, d_head], of which only a part need be filled.
+            bias: a `mask_bias`, broadcastable to [batch, heads, beam, room], that hides what is not filled.
+            projections: of `step_projections`.
+            beam_size: hypotheses a sentence.
+
+        Returns:
+            float [batch * beam, d_model], and this position's keys and values, [batch, heads, beam, d_head].
+        """
+        queries, keys, values = self._step_heads(query, projections, beam_size)
+        past_scores = ops.matmul(queries, ops.swapaxes(past["keys"], 2, 3)) + bias  # --> [batch, heads, beam, room]
+        own_scores = ops.sum(queries * keys, axis=-1, keepdims=True)  # --> [batch, heads, beam, 1]
+        weights = kernels.softmax(ops.concatenate([past_scores, own_scores], axis=-1))
+        heads = ops.matmul(weights[..., :-1], past["values"]) + weights[..., -1:] * values
+        attended = self._joined_heads(heads, projections["output_kernel"])
         return attended, {"keys": keys, "values": values}
 
     def step_to_memory(
@@ -272,6 +292,17 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         return _weights_of_scaled(self._step_queries(query, projections, beam_size), memory["keys"], bias)
 
+    def _step_heads(self, query: Tensor, projections: dict[str, Tensor | None], beam_size: int) -> list[Tensor]:
+        """Scaled queries, keys and values of one more position, [batch, heads, beam, d_head] each."""
+        projected = kernels.linear(query, projections["joined_kernel"], projections["joined_bias"])
+        if self.d_key == self.d_value:
+            heads = self._beam_heads(projected, 3 * self.num_heads, self.d_key, beam_size)
+            return ops.split(heads, 3, axis=1)  # --> [batch, heads, beam, d_head] each
+        ends = [self.num_heads * self.d_key, self.num_heads * self.d_key * 2]
+        widths = (self.d_key, self.d_key, self.d_value)
+        parts = zip(ops.split(projected, ends, axis=-1), widths, strict=True)
+        return [self._beam_heads(part, self.num_heads, width, beam_size) for part, width in parts]
+
     def _step_queries(self, query: Tensor, projections: dict[str, Tensor | None], beam_size: int) -> Tensor:
         """Scaled queries to the memory, [batch, heads, beam, d_key]."""
         queries = kernels.linear(query, projections["query_kernel"], projections["query_bias"])
@@ -288,6 +319,10 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Tensor:
         """From scaled queries [batch, heads, beam, d_key] to [batch * beam, d_model]."""
         heads = ops.matmul(_weights_of_scaled(queries, keys, bias), values)  # --> [batch, heads, beam, d_value]
+        return self._joined_heads(heads, output_kernel)
+
+    def _joined_heads(self, heads: Tensor, output_kernel: Tensor) -> Tensor:
+        """From [batch, heads, beam, d_value] to [batch * beam, d_model]."""
         if heads.shape[2] != 1:
             heads = ops.transpose(heads, (0, 2, 1, 3))  # --> [batch, beam, heads, d_value]
         rows = ops.reshape(heads, (-1, self.num_heads * self.d_value))

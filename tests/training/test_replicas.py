@@ -56,20 +56,21 @@ def test_the_steps_below_have_uneven_and_empty_shares_and_small_batches():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "train, tolerance",
+    "train, model, tolerance",
     [
-        ({}, EXACT),
-        ({"accumulation_steps": 3}, EXACT),
-        ({"steps_per_call": 25}, EXACT),
-        ({"clip_norm": 0.5, "ema_decay": 0.9}, EXACT),
-        ({"mixed_bfloat16": True}, 2e-3),
-        ({"static_shapes": True, "jit_compile": True}, EXACT),
+        ({}, {}, EXACT),
+        ({"accumulation_steps": 3}, {}, EXACT),
+        ({"steps_per_call": 25}, {}, EXACT),
+        ({"clip_norm": 0.5, "ema_decay": 0.9}, {}, EXACT),
+        # Shares round their gradients to bfloat16 before these are added up: at a low rate that stays what it is.
+        ({"mixed_bfloat16": True, "learning_rate_scale": 0.05, "warmup_steps": 100}, {"norm_position": "pre"}, 2e-3),
+        ({"static_shapes": True, "jit_compile": True}, {}, EXACT),
     ],
     ids=["plain", "accumulation", "steps_per_call", "clipping_and_average", "bfloat16", "compiled"],
 )
-def test_eight_replicas_stay_with_one(tmp_path, train, tolerance):
+def test_eight_replicas_stay_with_one(tmp_path, train, model, tolerance):
     """The same losses in every step; that all replicas end with the same bits, `check_replicas` makes sure."""
-    one, eight = (long_trajectory(tmp_path, replicas, train=train) for replicas in (1, 8))
+    one, eight = (long_trajectory(tmp_path, replicas, train=train, model=model) for replicas in (1, 8))
     assert eight["loss"].shape == (STEPS,)
     assert one["loss"][-20:].mean() < one["loss"][:20].mean() - 0.1
     np.testing.assert_array_equal(eight["tokens"], one["tokens"])

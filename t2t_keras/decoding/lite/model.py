@@ -1,0 +1,160 @@
+"""A Transformer whose steps TensorFlow Lite computes."""
+
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.lite.graph import MEMORY_KEYS, MEMORY_VALUES, StepGraph
+from t2t_keras.decoding.lite.session import Session
+from t2t_keras.layers import padding_mask
+from t2t_keras.layers.attention import mask_bias
+from t2t_keras.model import Transformer
+
+Cache = dict[str, Any]
+
+
+class LiteModel:
+    """A `Transformer` to search with on a CPU, several times as fast; has its decoding methods.
+
+    The weights of the steps are those that the model had when the first search began; converting them takes a
+    second for a small model, several for a large one. The encoder, scores of given translations and explanations are the
+    model's own.
+
+    Searches run where Python runs: not on a GPU, not in an export.
+
+    Args:
+        model: what is searched; its compute dtype is float32.
+        int8: whether the steps' products are computed with weights and activations of 8 bits: faster again, and some
+            outputs differ.
+        threads: of each operation; 1 where several batches are translated side by side.
+
+    Raises:
+        ValueError: another compute dtype.
+    """
+
+    def __init__(self, model: Transformer, int8: bool = False, threads: int = 1) -> None:
+        if model.compute_dtype != "float32":
+            raise ValueError(f"model must compute in float32, got {model.compute_dtype}")
+        self.model = model
+        self.int8 = int8
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._contents: dict[int, bytes] = {}
+        self._running: dict[int, Session] = {}
+        self._idle: dict[int, list[Session]] = {}
+        self._numbers = itertools.count()
+
+    def __call__(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """The model's own call."""
+        return self.model(inputs, training=training)
+
+    def encode(self, source: tf.Tensor) -> tf.Tensor:
+        """The model's memory of the source, int [batch, source_len]."""
+        return self.model.encode(source)
+
+    def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `Transformer.logits_and_cross_attention`."""
+        return self.model.logits_and_cross_attention(inputs)
+
+    def start_cache(
+        self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, coverage: bool = False, bfloat16: bool = False
+    ) -> Cache:
+        """The cache before the first step, of which keys and values are kept beside the graph.
+
+        Args:
+            source: int [batch, source_len].
+            memory: of `encode`.
+            beam_size: hypotheses a sentence.
+            coverage: whether the steps add up the attention to the source, for a coverage penalty.
+            bfloat16: must be False.
+
+        Raises:
+            ValueError: `bfloat16` is asked for.
+        """
+        if bfloat16:
+            raise ValueError("bfloat16 is of searches that TensorFlow computes alone, got bfloat16=True")
+        with tf.init_scope():
+            self._converted(beam_size)
+        given = {"memory_bias": mask_bias(padding_mask(source), "float32")}
+        for index, layer in enumerate(self.model.decoder.layers):
+            keys, values = layer.cross_attention.project_memory(memory)
+            given.update({f"{MEMORY_KEYS}{index}": keys, f"{MEMORY_VALUES}{index}": values})
+        names = list(given)
+
+        def start(*arrays: np.ndarray) -> np.int64:
+            return np.int64(self._start(beam_size, dict(zip(names, arrays, strict=True))))
+
+        number = tf.ensure_shape(tf.numpy_function(start, list(given.values()), tf.int64), [])
+        batch = tf.shape(source)[0]
+        hypotheses = tf.zeros([batch, beam_size, 0], tf.bool)
+        if coverage:
+            hidden = tf.cast(source == 0, tf.float32)[:, tf.newaxis]  # --> [batch, 1, source_len]
+            hypotheses = {"own": hypotheses, "coverage": tf.repeat(hidden, beam_size, axis=1)}
+        return {
+            "position": tf.constant(0),
+            "hypotheses": hypotheses,
+            "self_attention": {"sentences": tf.range(batch)},
+            "memory": {},
+            "constants": {"search": number},
+        }
+
+    def decode_step(self, token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
+        """One position of every hypothesis.
+
+        Args:
+            token_ids: int [batch * beam], the token before this position.
+            cache: of `start_cache` or of the step before.
+
+        Returns:
+            float32 [batch * beam, vocab], and the cache.
+        """
+        hypotheses = cache["hypotheses"]
+        before = hypotheses["own"] if isinstance(hypotheses, dict) else hypotheses
+        beam_size = before.shape[1]
+        x = self.model.target_embedding(token_ids[:, tf.newaxis])  # --> [batch * beam, 1, d_model]
+        x = tf.squeeze(self.model.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
+        given = [cache["constants"]["search"], x, cache["self_attention"]["sentences"], before]
+        logits, attention = tf.numpy_function(self._step, given, [tf.float32, tf.float32])
+        own = tf.broadcast_to(tf.eye(beam_size, dtype=tf.bool), [tf.shape(before)[0], beam_size, beam_size])
+        hypotheses_now = tf.concat([before, own], axis=2) if beam_size > 1 else before
+        if isinstance(hypotheses, dict):
+            attention = tf.ensure_shape(attention, hypotheses["coverage"].shape)
+            hypotheses_now = {"own": hypotheses_now, "coverage": hypotheses["coverage"] + attention}
+        changes = {"position": cache["position"] + 1, "hypotheses": hypotheses_now}
+        return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), {**cache, **changes}
+
+    def end_search(self, cache: Cache) -> None:
+        """Lets what the search used go to the next one.
+
+        Args:
+            cache: of `start_cache`.
+        """
+        tf.numpy_function(self._end, [cache["constants"]["search"]], [])
+
+    def _converted(self, beam_size: int) -> bytes:
+        with self._lock:
+            if beam_size not in self._contents:
+                self._contents[beam_size] = StepGraph(self.model, beam_size).converted(self.int8)
+            return self._contents[beam_size]
+
+    def _start(self, beam_size: int, memory: dict[str, np.ndarray]) -> int:
+        """The number of a search that begins."""
+        with self._lock:
+            number = next(self._numbers)
+            idle = self._idle.setdefault(beam_size, [])
+            session = idle.pop() if idle else None
+        session = session or Session(self._contents[beam_size], beam_size, self._threads)
+        session.start(memory)
+        self._running[number] = session
+        return number
+
+    def _step(self, number: np.int64, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._running[int(number)].step(*given)
+
+    def _end(self, number: np.int64) -> None:
+        with self._lock:
+            session = self._running.pop(int(number))
+            self._idle[session.beam_size].append(session)
