@@ -31,8 +31,17 @@ from t2t_keras.config import EOS_ID
 from t2t_keras.data.prepare import PreparedData
 
 # Those whose weights are rounded need not find the same.
-ROUNDED = ("ours_bfloat16", "ctranslate2_int8")
-ENGINES = ("ours", "ours_bfloat16", "ctranslate2_float32", "ctranslate2_int8", "ctranslate2_one_worker", "marian")
+ROUNDED = ("ours_bfloat16", "ours_lite_int8", "ctranslate2_int8")
+ENGINES = (
+    "ours",
+    "ours_bfloat16",
+    "ours_lite",
+    "ours_lite_int8",
+    "ctranslate2_float32",
+    "ctranslate2_int8",
+    "ctranslate2_one_worker",
+    "marian",
+)
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Of a free translation: more than any sentence needs, since the engines do not all count the end symbol.
 MAX_FREE_TOKENS = 200

@@ -42,7 +42,7 @@ class Engine:
     versions: str
 
 
-def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], bfloat16: bool) -> Engine:
+def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfloat16: bool = False) -> Engine:
     from t2t_keras.streams import num_streams, share_out_cores
 
     share_out_cores()
@@ -51,6 +51,7 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], bfloat16: bool) 
     from t2t_keras.config import DecodeConfig, ModelConfig
     from t2t_keras.decoding.batches import padded
     from t2t_keras.decoding.forced import token_log_probs_function
+    from t2t_keras.decoding.lite import LiteModel
     from t2t_keras.decoding.searches import Searches
     from t2t_keras.model import Transformer
     from t2t_keras.run import assign_weights
@@ -66,7 +67,8 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], bfloat16: bool) 
         max_length_offset=task["output_tokens"] or task["max_tokens"],
         bfloat16=bfloat16,
     )
-    searches = Searches(model, config)  # what is measured begins and ends with ids
+    searched = model if engine == "tensorflow" else LiteModel(model, int8=engine == "lite_int8")
+    searches = Searches(searched, config)  # what is measured begins and ends with ids
     token_log_probs = token_log_probs_function(model)
 
     def search(batch: Ids) -> Ids:
@@ -87,12 +89,22 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], bfloat16: bool) 
 
 def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
     """t2t_keras: the search of `Translator.translate`, from as many threads as it uses."""
-    return _ours(task, weights, bfloat16=False)
+    return _ours(task, weights, "tensorflow")
 
 
 def ours_bfloat16(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
     """The same with the steps' weights in bfloat16; scores of given translations are computed in float32."""
-    return _ours(task, weights, bfloat16=True)
+    return _ours(task, weights, "tensorflow", bfloat16=True)
+
+
+def ours_lite(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """t2t_keras with the steps on TensorFlow Lite, `--engine=lite`."""
+    return _ours(task, weights, "lite")
+
+
+def ours_lite_int8(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """The same with weights of 8 bits, `--engine=lite_int8`."""
+    return _ours(task, weights, "lite_int8")
 
 
 def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -200,7 +212,16 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
 
 ENGINES = {
     engine.__name__: engine
-    for engine in (ours, ours_bfloat16, ctranslate2_float32, ctranslate2_int8, ctranslate2_one_worker, marian)
+    for engine in (
+        ours,
+        ours_bfloat16,
+        ours_lite,
+        ours_lite_int8,
+        ctranslate2_float32,
+        ctranslate2_int8,
+        ctranslate2_one_worker,
+        marian,
+    )
 }
 
 

@@ -124,6 +124,12 @@ class Ensemble:
             caches.append(own_cache)
         return self._combined(logits), _joined(caches)
 
+    def end_search(self, cache: Cache) -> None:
+        """Ends the search of every member that wants to know; `cache` is that of `start_cache`."""
+        for index, model in enumerate(self.models):
+            if hasattr(model, "end_search"):
+                model.end_search({entry: _members(cache[entry])[index] for entry in _ENTRIES})
+
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         """The call's result, and the mean of the members' attention.
 

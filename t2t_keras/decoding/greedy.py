@@ -33,6 +33,9 @@ class GreedyResult(NamedTuple):
     lengths: tf.Tensor
 
 
+GreedySearch = Callable[[StepFunction, Cache, tf.Tensor, tf.Tensor], GreedyResult]
+
+
 class _Open(NamedTuple):
     """The sentences that the step function works on.
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from t2t_keras.config import PAD_ID, DecodeConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.decoding.greedy import greedy_search
 from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.random_numbers import sentence_keys
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
@@ -21,7 +22,11 @@ _OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "exc
 
 
 class StepModel(Protocol):
-    """What a Translator asks of a model; `t2t_keras.model.Transformer` has it."""
+    """What a Translator asks of a model; `t2t_keras.model.Transformer` has it.
+
+    A model may also have `greedy_search`, to be called in place of `t2t_keras.decoding.greedy.greedy_search`, and
+    `end_search`, which is called with the first cache once a search has found what it gives back.
+    """
 
     def encode(self, source: tf.Tensor) -> Any: ...
 
@@ -147,6 +152,7 @@ class Searches:
                 config.patience,
                 options,
                 num_best=1 if only_best else None,
+                greedy=getattr(self._model, "greedy_search", greedy_search),
             )
         if hasattr(self._model, "end_search"):
             with tf.control_dependencies(found):

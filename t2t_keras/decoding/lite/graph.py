@@ -13,6 +13,7 @@ Tensor = Any
 
 # Inputs and outputs are named after what they hold; of a layer's, its number follows.
 KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = "keys_", "values_", "memory_keys_", "memory_values_"
+RESULTS = ("logits", "attention", "probabilities")
 
 
 class StepGraph(tf.Module):
@@ -24,7 +25,8 @@ class StepGraph(tf.Module):
     "memory_keys_I" and "memory_values_I" [batch, heads, source_len, d_head].
 
     Outputs: "logits" [batch * beam, vocab]; "attention" [batch, beam, source_len], the last layer's to the
-    source, mean over its heads; and of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head].
+    source, mean over its heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and with a beam
+    of one "probabilities" [batch, vocab].
 
     Args:
         model: a `Transformer` that computes in float32.
@@ -71,6 +73,8 @@ class StepGraph(tf.Module):
         x = x if decoder.final_norm is None else decoder.final_norm(x)
         outputs["attention"] = tf.reduce_mean(attention, axis=1)  # --> [batch, beam, source_len]
         outputs["logits"] = kernels.linear(x, self._model.output_embedding.output_matrix("float32"), None)
+        if self._beam_size == 1:
+            outputs["probabilities"] = tf.nn.softmax(outputs["logits"])
         return outputs
 
     def _layer(self, layer: Any, x: Tensor, given: dict[str, Tensor], index: str) -> tuple[Tensor, Tensor, dict]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.decoding.greedy import GreedyResult
+from t2t_keras.decoding.lite import greedy
 from t2t_keras.decoding.lite.graph import MEMORY_KEYS, MEMORY_VALUES, StepGraph
 from t2t_keras.decoding.lite.session import Session
 from t2t_keras.layers import padding_mask
@@ -116,15 +118,36 @@ class LiteModel:
         beam_size = before.shape[1]
         x = self.model.target_embedding(token_ids[:, tf.newaxis])  # --> [batch * beam, 1, d_model]
         x = tf.squeeze(self.model.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
-        given = [cache["constants"]["search"], x, cache["self_attention"]["sentences"], before]
-        logits, attention = tf.numpy_function(self._step, given, [tf.float32, tf.float32])
+        given = [cache["constants"]["search"], x, cache["self_attention"]["sentences"]]
+        given += [before] if beam_size > 1 else []
+        logits = tf.numpy_function(self._step, given, tf.float32)
         own = tf.broadcast_to(tf.eye(beam_size, dtype=tf.bool), [tf.shape(before)[0], beam_size, beam_size])
         hypotheses_now = tf.concat([before, own], axis=2) if beam_size > 1 else before
         if isinstance(hypotheses, dict):
-            attention = tf.ensure_shape(attention, hypotheses["coverage"].shape)
+            with tf.control_dependencies([logits]):
+                attention = tf.numpy_function(self._attention, given[:1], tf.float32)
+            attention = tf.ensure_shape(attention, hypotheses["coverage"].shape)  # --> [batch, beam, source_len]
             hypotheses_now = {"own": hypotheses_now, "coverage": hypotheses["coverage"] + attention}
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses_now}
         return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), {**cache, **changes}
+
+    def greedy_search(
+        self, step_fn: Any, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor
+    ) -> GreedyResult:
+        """`t2t_keras.decoding.greedy.greedy_search` of this model, faster.
+
+        Args:
+            step_fn: `decode_step`.
+            cache: of `start_cache` with a beam of one.
+            max_lengths: int32 [batch].
+            min_lengths: int32 [batch].
+        """
+        del step_fn  # this one knows its steps
+        steps = tf.maximum(tf.reduce_max(max_lengths), 0)
+        positions = self.model.target_positions(tf.zeros([1, steps, self.model.config.d_model]))[0]
+        given = [cache["constants"]["search"], positions, max_lengths, min_lengths]
+        found = tf.numpy_function(self._greedy, given, [tf.int32, tf.float32, tf.int32])
+        return GreedyResult(*(tf.ensure_shape(value, [None] * rank) for value, rank in zip(found, (2, 1, 1), strict=True)))
 
     def end_search(self, cache: Cache) -> None:
         """Lets what the search used go to the next one.
@@ -138,6 +161,7 @@ class LiteModel:
         with self._lock:
             if beam_size not in self._contents:
                 self._contents[beam_size] = StepGraph(self.model, beam_size).converted(self.int8)
+                self._table = self.model.target_embedding(tf.range(self.model.config.vocab_size)).numpy()
             return self._contents[beam_size]
 
     def _start(self, beam_size: int, memory: dict[str, np.ndarray]) -> int:
@@ -151,8 +175,16 @@ class LiteModel:
         self._running[number] = session
         return number
 
-    def _step(self, number: np.int64, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._running[int(number)].step(*given)
+    def _step(self, number: np.int64, *given: np.ndarray) -> np.ndarray:
+        session = self._running[int(number)]
+        session.advance(*given)
+        return session.logits()
+
+    def _greedy(self, number: np.int64, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return greedy.greedy_search(self._running[int(number)], self._table, *given)
+
+    def _attention(self, number: np.int64) -> np.ndarray:
+        return self._running[int(number)].attention()
 
     def _end(self, number: np.int64) -> None:
         with self._lock:

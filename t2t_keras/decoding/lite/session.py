@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.lite.graph import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
+from t2t_keras.decoding.lite.buffers import Buffers
+from t2t_keras.decoding.lite.graph import KEYS, MEMORY_KEYS, MEMORY_VALUES, RESULTS, VALUES
 
 _HIDDEN = -1e9  # what hides a key, as `mask_bias` has it
 _ROOM = 16  # positions that the cache grows by
@@ -32,9 +33,10 @@ class Session:
         self._shapes = {details["name"]: details["shape"] for details in inputs}
         self._past = [name for name in self._inputs if name.startswith((KEYS, VALUES))]
         self._memory = [name for name in self._inputs if name.startswith((MEMORY_KEYS, MEMORY_VALUES, "memory_bias"))]
-        names = sorted((*self._past, "attention", "logits"))  # the order of a dict's values in a graph
+        names = sorted((*self._past, *RESULTS[: len(outputs) - len(self._past)]))  # as a graph sorts a dict's values
         self._outputs = {name: details["index"] for name, details in zip(names, outputs, strict=True)}
         self.beam_size = beam_size
+        self._buffers = Buffers()
         self._sentences = np.zeros([0], np.int32)
         self._length = self._room = 0
 
@@ -49,31 +51,39 @@ class Session:
         if len(self._sentences):
             self._allocate(memory, {})
 
-    def step(self, inputs: np.ndarray, sentences: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One position of every hypothesis.
+    def advance(self, inputs: np.ndarray, sentences: np.ndarray, own: np.ndarray | None = None) -> None:
+        """Computes one position of every hypothesis, and writes its keys and values down.
 
         Args:
             inputs: float32 [batch * beam, d_model].
             sentences: int32 [batch], which of those that the search began with are left, ascending.
-            own: bool [batch, beam, positions * beam], which of the cache's entries are each hypothesis' own; not
-                read with a beam of one, where all are.
-
-        Returns:
-            Logits, float32 [batch * beam, vocab], and the last layer's attention, float32 [batch, beam, source_len].
+            own: bool [batch, beam, positions * beam], which of the cache's entries are each hypothesis' own; None
+                with a beam of one, where all are.
         """
         if len(sentences) < len(self._sentences) or self._length == self._room:
             self._rearrange(sentences)
         self._view("inputs")[...] = inputs
-        if self.beam_size > 1:
+        if own is not None:
             self._view("bias")[:, 0, :, : self._length] = np.where(own, np.float32(0), np.float32(_HIDDEN))
         self._interpreter.invoke()
         end = self._length + self.beam_size
         for name in self._past:
             self._view(name)[:, :, self._length : end] = self._output(name)
-        if self.beam_size == 1:
+        if own is None:
             self._view("bias")[..., self._length : end] = 0.0
         self._length = end
-        return self._output("logits").copy(), self._output("attention").copy()
+
+    def logits(self) -> np.ndarray:
+        """What follows from the last step, float32 [batch * beam, vocab]."""
+        return self._buffers.copy(self._output("logits"))
+
+    def predictions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Logits and probabilities, float32 [batch, vocab] each, with a beam of one; only to look at before the next step."""
+        return self._output("logits"), self._output("probabilities")
+
+    def attention(self) -> np.ndarray:
+        """The last layer's attention in the last step, mean over its heads, float32 [batch, beam, source_len]."""
+        return self._output("attention").copy()
 
     def _rearrange(self, sentences: np.ndarray) -> None:
         """Leaves out all other sentences, and makes room for more positions if there is none."""
