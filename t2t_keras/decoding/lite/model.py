@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.config import PAD_ID
 from t2t_keras.decoding.greedy import GreedyResult
 from t2t_keras.decoding.lite import greedy
-from t2t_keras.decoding.lite.graph import MEMORY_KEYS, MEMORY_VALUES, StepGraph
+from t2t_keras.decoding.lite.encoder_graph import encoder_graph
+from t2t_keras.decoding.lite.interpreter import converted
 from t2t_keras.decoding.lite.session import Session
-from t2t_keras.layers import padding_mask
-from t2t_keras.layers.attention import mask_bias
+from t2t_keras.decoding.lite.step_graph import StepGraph
 from t2t_keras.model import Transformer
 
 Cache = dict[str, Any]
@@ -44,7 +45,8 @@ class LiteModel:
         self.int8 = int8
         self._threads = threads
         self._lock = threading.Lock()
-        self._contents: dict[int, bytes] = {}
+        self._encoder: bytes | None = None
+        self._steps: dict[int, bytes] = {}
         self._running: dict[int, Session] = {}
         self._idle: dict[int, list[Session]] = {}
         self._numbers = itertools.count()
@@ -54,8 +56,8 @@ class LiteModel:
         return self.model(inputs, training=training)
 
     def encode(self, source: tf.Tensor) -> tf.Tensor:
-        """The model's memory of the source, int [batch, source_len]."""
-        return self.model.encode(source)
+        """The embedded source, float32 [batch, source_len, d_model]: the encoder itself runs when a search starts."""
+        return self.model.source_positions(self.model.source_embedding(source))
 
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         """As `Transformer.logits_and_cross_attention`."""
@@ -79,17 +81,12 @@ class LiteModel:
         if bfloat16:
             raise ValueError("bfloat16 is of searches that TensorFlow computes alone, got bfloat16=True")
         with tf.init_scope():
-            self._converted(beam_size)
-        given = {"memory_bias": mask_bias(padding_mask(source), "float32")}
-        for index, layer in enumerate(self.model.decoder.layers):
-            keys, values = layer.cross_attention.project_memory(memory)
-            given.update({f"{MEMORY_KEYS}{index}": keys, f"{MEMORY_VALUES}{index}": values})
-        names = list(given)
+            self._convert(beam_size)
 
-        def start(*arrays: np.ndarray) -> np.int64:
-            return np.int64(self._start(beam_size, dict(zip(names, arrays, strict=True))))
+        def start(inputs: np.ndarray, hidden: np.ndarray) -> np.int64:
+            return np.int64(self._start(beam_size, inputs, hidden))
 
-        number = tf.ensure_shape(tf.numpy_function(start, list(given.values()), tf.int64), [])
+        number = tf.ensure_shape(tf.numpy_function(start, [memory, source == PAD_ID], tf.int64), [])
         batch = tf.shape(source)[0]
         hypotheses = tf.zeros([batch, beam_size, 0], tf.bool)
         if coverage:
@@ -131,9 +128,7 @@ class LiteModel:
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses_now}
         return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), {**cache, **changes}
 
-    def greedy_search(
-        self, step_fn: Any, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor
-    ) -> GreedyResult:
+    def greedy_search(self, step_fn: Any, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -> GreedyResult:
         """`t2t_keras.decoding.greedy.greedy_search` of this model, faster.
 
         Args:
@@ -147,7 +142,9 @@ class LiteModel:
         positions = self.model.target_positions(tf.zeros([1, steps, self.model.config.d_model]))[0]
         given = [cache["constants"]["search"], positions, max_lengths, min_lengths]
         found = tf.numpy_function(self._greedy, given, [tf.int32, tf.float32, tf.int32])
-        return GreedyResult(*(tf.ensure_shape(value, [None] * rank) for value, rank in zip(found, (2, 1, 1), strict=True)))
+        return GreedyResult(
+            *(tf.ensure_shape(value, [None] * rank) for value, rank in zip(found, (2, 1, 1), strict=True))
+        )
 
     def end_search(self, cache: Cache) -> None:
         """Lets what the search used go to the next one.
@@ -157,21 +154,26 @@ class LiteModel:
         """
         tf.numpy_function(self._end, [cache["constants"]["search"]], [])
 
-    def _converted(self, beam_size: int) -> bytes:
+    def _convert(self, beam_size: int) -> None:
+        """Converts what searches with this beam need, unless it is there."""
         with self._lock:
-            if beam_size not in self._contents:
-                self._contents[beam_size] = StepGraph(self.model, beam_size).converted(self.int8)
+            if self._encoder is None:
+                self._encoder = converted(encoder_graph(self.model), self.int8)
                 self._table = self.model.target_embedding(tf.range(self.model.config.vocab_size)).numpy()
-            return self._contents[beam_size]
+            if beam_size not in self._steps:
+                self._steps[beam_size] = converted(StepGraph(self.model, beam_size).function(), self.int8)
 
-    def _start(self, beam_size: int, memory: dict[str, np.ndarray]) -> int:
+    def _start(self, beam_size: int, inputs: np.ndarray, hidden: np.ndarray) -> int:
         """The number of a search that begins."""
         with self._lock:
             number = next(self._numbers)
             idle = self._idle.setdefault(beam_size, [])
             session = idle.pop() if idle else None
-        session = session or Session(self._contents[beam_size], beam_size, self._threads)
-        session.start(memory)
+        if session is None:
+            attentions = [layer.self_attention for layer in self.model.decoder.layers]
+            heads = [(attention.num_heads, attention.d_key, attention.d_value) for attention in attentions]
+            session = Session(self._encoder, self._steps[beam_size], heads, beam_size, self._threads)
+        session.start(inputs, hidden)
         self._running[number] = session
         return number
 

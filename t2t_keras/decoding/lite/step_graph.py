@@ -1,22 +1,16 @@
 """The decoder at one position as a TensorFlow Lite model."""
 
-import contextlib
-import io
-import os
 from typing import Any
 
 import tensorflow as tf
 
+from t2t_keras.decoding.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
 from t2t_keras.layers import kernels
 
 Tensor = Any
 
-# Inputs and outputs are named after what they hold; of a layer's, its number follows.
-KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = "keys_", "values_", "memory_keys_", "memory_values_"
-RESULTS = ("logits", "attention", "probabilities")
 
-
-class StepGraph(tf.Module):
+class StepGraph:
     """One position of every hypothesis, beside a cache that is kept elsewhere.
 
     Inputs, all float32, of any number of sentences: "inputs" [batch * beam, d_model], embedded tokens with
@@ -25,8 +19,8 @@ class StepGraph(tf.Module):
     "memory_keys_I" and "memory_values_I" [batch, heads, source_len, d_head].
 
     Outputs: "logits" [batch * beam, vocab]; "attention" [batch, beam, source_len], the last layer's to the
-    source, mean over its heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and with a beam
-    of one "probabilities" [batch, vocab].
+    source, mean over its heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and with
+    a beam of one "probabilities" [batch, vocab].
 
     Args:
         model: a `Transformer` that computes in float32.
@@ -34,29 +28,22 @@ class StepGraph(tf.Module):
     """
 
     def __init__(self, model: Any, beam_size: int) -> None:
-        super().__init__()
         self._model = model
         self._beam_size = beam_size
 
-    def converted(self, int8: bool) -> bytes:
-        """The graph in TensorFlow Lite's format, with the weights as they are now.
+    def function(self) -> tf.types.experimental.PolymorphicFunction:
+        """The graph, to be converted."""
+        signature = self._signature()
 
-        Args:
-            int8: whether the products' weights are rounded to 8 bits, a scale for each output; what they are multiplied with
-                is rounded at each step, a scale for each row.
-        """
-        graph = tf.function(self._step, autograph=False).get_concrete_function(**self._signature())
-        converter = tf.lite.TFLiteConverter.from_concrete_functions([graph])
-        if int8:
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        with contextlib.redirect_stderr(io.StringIO()):
-            return converter.convert()
+        def step(*given: Tensor) -> dict[str, Tensor]:
+            return self._step(dict(zip(signature, given, strict=True)))
+
+        return tf.function(step, input_signature=list(signature.values()), autograph=False)
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
-        width, beam = self._model.config.d_model, self._beam_size
         shapes: dict[str, list[int | None]] = {
-            "inputs": [None, width],
-            "bias": [None, 1, beam, None],
+            "inputs": [None, self._model.config.d_model],
+            "bias": [None, 1, self._beam_size, None],
             "memory_bias": [None, 1, 1, None],
         }
         for index, layer in enumerate(self._model.decoder.layers):
@@ -65,8 +52,9 @@ class StepGraph(tf.Module):
                 shapes.update({f"{name}{index}": [None, attention.num_heads, None, d_head] for name in names})
         return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
 
-    def _step(self, **given: Tensor) -> dict[str, Tensor]:
-        decoder, x, outputs = self._model.decoder, given["inputs"], {}
+    def _step(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
+        decoder, x = self._model.decoder, given["inputs"]
+        outputs: dict[str, Tensor] = {}
         for index, layer in enumerate(decoder.layers):
             x, attention, written = self._layer(layer, x, given, str(index))
             outputs.update(written)
