@@ -1,11 +1,12 @@
 """The flags that all programs which translate have in common; programs adopt them as their own."""
 
 import dataclasses
+from typing import get_args
 
 import tensorflow as tf
 from absl import flags
 
-from t2t_keras.decoding.loading import Member
+from t2t_keras.decoding.loading import Engine, Member
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.run import Run
 from t2t_keras.streams import share_out_cores
@@ -21,6 +22,12 @@ ENSEMBLE = flags.DEFINE_multi_string(
 )
 ENSEMBLE_MEAN = flags.DEFINE_enum(
     "ensemble_mean", "probabilities", ["probabilities", "log_probabilities"], "What is averaged over an ensemble."
+)
+_ENGINE = flags.DEFINE_enum(
+    "engine",
+    "tensorflow",
+    get_args(Engine),
+    "What computes searches; lite: TensorFlow Lite, faster on a CPU, once it has converted; lite_int8: in 8 bits.",
 )
 _EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
 _SETTINGS = (
@@ -61,6 +68,6 @@ def load_translator() -> Translator:
     given = {flag.name: flag.value for flag in _SETTINGS if flag.value is not None}
     config = dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given)
     if not ENSEMBLE.value:
-        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, _EXCLUDE.value)
+        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, _EXCLUDE.value, _ENGINE.value)
     members = [Member(MODEL_DIR.value, CHECKPOINT.value), *map(Member.parse, ENSEMBLE.value)]
-    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, _EXCLUDE.value)
+    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, _EXCLUDE.value, _ENGINE.value)

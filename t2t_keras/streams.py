@@ -30,6 +30,11 @@ def num_streams() -> int:
     return max(_cores() // threads, 1) if threads else 1
 
 
+def threads_per_stream() -> int:
+    """Threads that one stream's operations may use."""
+    return max(_cores() // num_streams(), 1)
+
+
 def _cores() -> int:
     """Cores that this process may use, which in a container can be fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

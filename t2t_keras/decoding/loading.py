@@ -3,13 +3,17 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from t2t_keras import run
 from t2t_keras.config import Config
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.decoding.ensemble import Combination, Ensemble
+from t2t_keras.decoding.lite import LiteModel
 from t2t_keras.errors import InputError
+from t2t_keras.streams import threads_per_stream
+
+Engine = Literal["tensorflow", "lite", "lite_int8"]
 
 
 class Member(NamedTuple):
@@ -56,12 +60,13 @@ class Loaded:
     excluded: tuple[str, ...] = ()
 
 
-def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -> Loaded:
+def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None, engine: Engine = "tensorflow") -> Loaded:
     """The model of one run, or of an export.
 
     Args:
         model_dir: the run's directory, or the export's.
         checkpoint: which weights, as `t2t_keras.run.load_model` takes it.
+        engine: what computes the model; see `Translator.load`.
 
     Raises:
         InputError: no run there, no such checkpoint, or a vocabulary that does not fit.
@@ -73,15 +78,20 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -
             f"{vocab_path} has {tokenizer.vocab_size} entries, the model of {model_dir} expects "
             f"{config.model.vocab_size}"
         )
+    if engine != "tensorflow":
+        model = LiteModel(model, int8=engine == "lite_int8", threads=threads_per_stream())
     return Loaded(model, tokenizer, config, run.Run(model_dir).excluded)
 
 
-def load_ensemble(members: Sequence[Member], combination: Combination = "probabilities") -> Loaded:
+def load_ensemble(
+    members: Sequence[Member], combination: Combination = "probabilities", engine: Engine = "tensorflow"
+) -> Loaded:
     """The models of several runs, or of several checkpoints, as one.
 
     Args:
         members: at least one.
         combination: what is averaged; see `t2t_keras.decoding.ensemble.combined_logits`.
+        engine: what computes the models; see `Translator.load`.
 
     Returns:
         An `Ensemble` with the first member's tokenizer and configuration, but for `data.max_length`, which is the
@@ -92,7 +102,7 @@ def load_ensemble(members: Sequence[Member], combination: Combination = "probabi
             than the first.
         ValueError: no member, or an unknown combination.
     """
-    loaded = [load_run(*member) for member in members]
+    loaded = [load_run(*member, engine) for member in members]
     ensemble = Ensemble([member.model for member in loaded], combination)
     names = [os.fspath(member[0]) for member in members]
     for name, member in zip(names, loaded, strict=True):

@@ -42,8 +42,8 @@ class Translator:
     there is one, and its parts are translated one by one.
 
     The weights are read from the model at each call, so that a model in
-    training can be used; one trace of the graph serves every batch. Another is made when the first
-    request comes that asks for a prefix, for constraints or for excluded phrases, one for each kind.
+    training can be used, unless it is a `LiteModel`; one trace of the graph serves every batch. Another is made when
+    the first request comes that asks for a prefix, for constraints or for excluded phrases, one for each kind.
 
     Args:
         tokenizer: of the vocabulary that the model was trained with.
@@ -91,6 +91,7 @@ class Translator:
         checkpoint: str | None = None,
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
+        engine: loading.Engine = "tensorflow",
     ) -> "Translator":
         """The translator of a run, or of an exported model.
 
@@ -100,11 +101,15 @@ class Translator:
             config: None means what the run's `config.json` says, or the settings of the export.
             excluded: words or phrases that no translation may contain; see `Request.excluded`. Those of an
                 export are added.
+            engine: what computes the searches: "tensorflow"; "lite", TensorFlow Lite, faster on a CPU once it has
+                converted the model, which takes seconds; or "lite_int8", the same with weights and activations
+                of 8 bits, faster still, and some translations differ. See `t2t_keras.decoding.lite`.
 
         Raises:
-            InputError: no run there, no such checkpoint, or a vocabulary that does not fit.
+            InputError: no run there, no such checkpoint, a vocabulary that does not fit, or `config.bfloat16` with
+                another engine than "tensorflow".
         """
-        return cls._of(loading.load_run(model_dir, checkpoint), config, excluded)
+        return cls._of(loading.load_run(model_dir, checkpoint, engine), config, excluded, engine)
 
     @classmethod
     def load_ensemble(
@@ -113,6 +118,7 @@ class Translator:
         combination: Combination = "probabilities",
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
+        engine: loading.Engine = "tensorflow",
     ) -> "Translator":
         """The translator of several runs, or of several checkpoints, whose predictions are averaged.
 
@@ -121,18 +127,23 @@ class Translator:
             combination: "probabilities" or "log_probabilities", what is averaged.
             config: None means what the first run's `config.json` says.
             excluded: words or phrases that no translation may contain.
+            engine: what computes the searches, as of `load`.
 
         Raises:
             InputError: a member cannot be loaded, or does not go with the first: another vocabulary, or trained
-                on text of another case.
+                on text of another case; or `config.bfloat16` with another engine than "tensorflow".
             ValueError: no member, or an unknown combination.
         """
-        return cls._of(loading.load_ensemble(members, combination), config, excluded)
+        return cls._of(loading.load_ensemble(members, combination, engine), config, excluded, engine)
 
     @classmethod
-    def _of(cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str]) -> "Translator":
-        data = loaded.config.data
-        settings = (config or loaded.config.decode, data.lowercase, max(2, data.max_length))
+    def _of(
+        cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str], engine: loading.Engine
+    ) -> "Translator":
+        data, config = loaded.config.data, config or loaded.config.decode
+        if config.bfloat16 and engine != "tensorflow":
+            raise InputError(f"decode.bfloat16=true does not go together with the engine {engine}")
+        settings = (config, data.lowercase, max(2, data.max_length))
         return cls(loaded.tokenizer, loaded.model, *settings, tuple(dict.fromkeys((*loaded.excluded, *excluded))))
 
     def translate(self, lines: Iterable[str | Request], on_progress: Progress | None = None) -> list[Translation]:

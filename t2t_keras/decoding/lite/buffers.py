@@ -11,7 +11,7 @@ _REFERENCES = 3  # to a buffer that nobody reads: the list's, the loop's, and ge
 class Buffers:
     """Copies of arrays in memory that is used again once TensorFlow is done with it.
 
-    A fresh megabyte for each step would cost more than the step's arithmetic: the system has to find and clear its pages.
+    A fresh megabyte for each step would cost as much as the step's arithmetic, for the system to find and clear it.
     """
 
     def __init__(self) -> None:

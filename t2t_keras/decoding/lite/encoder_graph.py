@@ -14,9 +14,8 @@ Tensor = Any
 def encoder_graph(model: Any) -> tf.types.experimental.PolymorphicFunction:
     """The left half of Figure 1, and the keys and values of every layer's attention to it.
 
-    TensorFlow Lite plans its memory by shapes that it knows, and a reshape can leave it one size to find out. So no
-    tensor is ever reshaped here, while both the number of sentences and their length are open: heads are parts of the last
-    axis, each multiplied by itself.
+    In TensorFlow Lite a reshape may leave one size to be found out, and here two are open: the number of sentences and
+    their length. So nothing is ever reshaped: heads are parts of the last axis, multiplied one after the other.
 
     Args:
         model: a `Transformer` that computes in float32.
@@ -68,10 +67,8 @@ def _attended(attention: Any, x: Tensor, bias: Tensor) -> Tensor:
     parts = tf.split(projected, widths, axis=2)  # --> [batch, source_len, d_head] each
     results = []
     for queries, keys, values in zip(parts[:heads], parts[heads : 2 * heads], parts[2 * heads :], strict=True):
-        weights = tf.nn.softmax(
-            tf.matmul(queries, keys, transpose_b=True) + bias
-        )  # --> [batch, source_len, source_len]
-        results.append(tf.matmul(weights, values))  # --> [batch, source_len, d_value]
+        scores = tf.matmul(queries, keys, transpose_b=True) + bias  # --> [batch, source_len, source_len]
+        results.append(tf.matmul(tf.nn.softmax(scores), values))  # --> [batch, source_len, d_value]
     return plain.linear(tf.concat(results, axis=2), projections["output_kernel"], attention.output_bias)
 
 

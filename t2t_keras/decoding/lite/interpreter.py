@@ -17,7 +17,8 @@ def converted(function: tf.types.experimental.PolymorphicFunction, int8: bool) -
         int8: whether matrices that inputs are multiplied with are rounded to 8 bits, a scale for each column; what
             is multiplied with them is rounded when it is there, a scale for each row.
     """
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()])
+    graph = function.get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([graph], graph)
     if int8:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     with contextlib.redirect_stderr(io.StringIO()):

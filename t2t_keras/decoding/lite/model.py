@@ -22,9 +22,8 @@ Cache = dict[str, Any]
 class LiteModel:
     """A `Transformer` to search with on a CPU, several times as fast; has its decoding methods.
 
-    The weights of the steps are those that the model had when the first search began; converting them takes a
-    second for a small model, several for a large one. The encoder, scores of given translations and explanations are the
-    model's own.
+    The weights are those that the model has when the first search begins; converting them takes two seconds for a
+    small model, ten for a large one. Scores of given translations and explanations are the model's own.
 
     Searches run where Python runs: not on a GPU, not in an export.
 

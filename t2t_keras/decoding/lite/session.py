@@ -93,7 +93,7 @@ class Session:
         return self._buffers.copy(self._step.output("logits"))
 
     def predictions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Logits and probabilities, float32 [batch, vocab] each, of a beam of one; let go of them before the next step."""
+        """Logits and probabilities of a beam of one, float32 [batch, vocab]; let go of them before the next step."""
         return self._step.output("logits"), self._step.output("probabilities")
 
     def attention(self) -> np.ndarray:

@@ -1,0 +1,191 @@
+"""Searches on TensorFlow Lite against the same searches on TensorFlow."""
+
+import concurrent.futures
+import functools
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+import tiny
+
+from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
+from t2t_keras.decoding.batches import padded
+from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.decoding.lite import LiteModel
+from t2t_keras.decoding.request import Request
+from t2t_keras.decoding.searches import Searches
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.model import Transformer
+
+VOCAB = 60
+SHAPES = {
+    "paper": {},
+    "pre_norm_without_bias": {"norm_position": "pre", "use_attention_bias": False},
+    "untied_and_learned": {"tie_embeddings": False, "position_encoding": "learned", "max_positions": 20},
+    "odd_widths": {"d_key": 4, "d_value": 12, "num_encoder_layers": 2, "num_decoder_layers": 1},
+}
+# Of 1 to 15 tokens, so that sentences leave at different steps, after more steps than the cache has room for at first.
+RANDOM = np.random.default_rng(5)
+SOURCES = [[*RANDOM.integers(3, VOCAB, length).tolist(), EOS_ID] for length in (2, 14, 5, 1, 9, 12, 3, 7)]
+
+
+@functools.cache
+def make_model(shape: str = "paper", seed: int = 1) -> Transformer:
+    """Untrained, but with opinions, that differ from position to position."""
+    tf.keras.utils.set_random_seed(seed)
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2}
+    model = Transformer(ModelConfig(vocab_size=VOCAB, **{**sizes, **SHAPES[shape]}))
+    model.build()
+    random = np.random.default_rng(seed)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+@functools.cache
+def lite(shape: str = "paper", seed: int = 1) -> LiteModel:
+    return LiteModel(make_model(shape, seed))
+
+
+def settings(beam_size: int, **changes) -> DecodeConfig:
+    return DecodeConfig(**{"beam_size": beam_size, "min_length": 3, "max_length_factor": 2, **changes})
+
+
+def assert_same(found, wanted) -> None:
+    np.testing.assert_array_equal(found.token_ids, wanted.token_ids)
+    np.testing.assert_array_equal(found.lengths, wanted.lengths)
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_finds_what_tensorflow_finds(shape, beam_size):
+    config = settings(beam_size, max_length_offset=10)
+    found, wanted = (Searches(model(shape), config)(padded(SOURCES)) for model in (lite, make_model))
+    assert found.token_ids.shape[2] > 16  # more steps than there is room for at first
+    assert len(set(wanted.lengths[:, 0].numpy())) > 3
+    assert_same(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"coverage_penalty": 0.4},
+        {"num_groups": 2, "diversity_strength": 0.5},
+        {"no_repeat_ngram_size": 2},
+        {"sampling": True, "temperature": 1.5},
+        {"patience": 1.0, "length_normalization": "average"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_with_every_kind_of_search(changes):
+    config = settings(4, **changes)
+    assert_same(*(Searches(model(), config)(padded(SOURCES)) for model in (lite, make_model)))
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_with_prefixes_constraints_and_excluded_phrases(beam_size):
+    asked = {
+        "prefix": padded([[7, 8], [9], [], [], [10], [], [], []]),
+        "constraints": np.array([[[30]], [[0]], [[31]], [[0]], [[0]], [[32]], [[0]], [[0]]], np.int32),
+        "excluded": np.array([[[0]], [[40]], [[0]], [[5]], [[0]], [[0]], [[0]], [[0]]], np.int32),
+    }
+    config = settings(beam_size)
+    assert_same(*(Searches(model(), config)(padded(SOURCES), **asked) for model in (lite, make_model)))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_an_ensemble(beam_size):
+    config = settings(beam_size)
+    found, wanted = (
+        Searches(Ensemble([model(), model("odd_widths", 2)]), config)(padded(SOURCES)) for model in (lite, make_model)
+    )
+    assert_same(found, wanted)
+    assert not lite()._running and not lite("odd_widths", 2)._running
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_sentence_does_not_depend_on_its_batch(beam_size):
+    searches = Searches(lite(), settings(beam_size))
+    together = searches(padded(SOURCES))
+    for row, source in enumerate(SOURCES):
+        alone = searches(padded([source]))
+        length = int(together.lengths[row, 0])
+        assert length == alone.lengths[0, 0]
+        np.testing.assert_array_equal(alone.token_ids[0, 0, :length], together.token_ids[row, 0, :length])
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], rtol=1e-5)
+    assert searches.num_traces() == 1
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_searches_side_by_side_do_not_meet(beam_size):
+    searches = Searches(lite(), settings(beam_size))
+    batches = [padded(SOURCES[start : start + 3]) for start in range(6)]
+    wanted = [searches(batch) for batch in batches]
+    with concurrent.futures.ThreadPoolExecutor(4) as executor:
+        found = list(executor.map(searches, batches * 3))
+    for result, expected in zip(found, wanted * 3, strict=True):
+        np.testing.assert_array_equal(result.token_ids, expected.token_ids)
+        np.testing.assert_array_equal(result.scores, expected.scores)
+    assert not lite()._running
+    assert len(lite()._idle[beam_size]) <= 4
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_an_empty_batch_and_one_without_room(beam_size):
+    searches = Searches(lite(), settings(beam_size))
+    assert searches(np.zeros([0, 3], np.int32)).token_ids.shape[:2] == (0, beam_size)
+    result = Searches(lite(), settings(beam_size, max_length_factor=0, max_length_offset=1, min_length=0))(
+        padded(SOURCES)
+    )
+    assert result.token_ids.shape[2] == 1
+
+
+def test_eight_bits_change_scores_a_little_and_make_a_quarter_of_the_size():
+    tf.keras.utils.set_random_seed(3)
+    model = Transformer.from_preset("tiny", vocab_size=500)
+    model.build()
+    models = [LiteModel(model, int8=True), LiteModel(model)]
+    found, wanted = (Searches(lite_model, settings(2))(padded(SOURCES)) for lite_model in models)
+    difference = np.abs(found.scores[:, 0] - wanted.scores[:, 0])
+    assert difference.max() > 1e-4
+    assert np.median(difference) < 0.2
+    small, large = (len(lite_model._steps[2]) + len(lite_model._encoder) for lite_model in models)
+    assert small < 0.4 * large
+
+
+def test_scores_and_explanations_are_the_models_own():
+    translators = [Translator(tiny.tokenizer(), model) for model in (tiny.transformer(), LiteModel(tiny.transformer()))]
+    lines = [tiny.SENTENCES[:2], tiny.SENTENCES[3:]]
+    assert translators[0].score(*lines) == translators[1].score(*lines)
+    found = [translator.explain(*lines)[0].attention for translator in translators]
+    np.testing.assert_array_equal(*found)
+
+
+def test_requests_of_a_translator():
+    lines = [*tiny.SENTENCES, Request(tiny.SENTENCES[0], prefix="Ein"), Request(tiny.SENTENCES[1], excluded=("dog",))]
+    config = DecodeConfig(beam_size=2, max_length_offset=6)
+    found, wanted = (
+        Translator(tiny.tokenizer(), model, config).translate(lines)
+        for model in (LiteModel(tiny.transformer()), tiny.transformer())
+    )
+    assert [translation.text for translation in found] == [translation.text for translation in wanted]
+    assert found[5].text.startswith("Ein")
+
+
+def test_what_it_cannot_do():
+    model = lite()
+    with pytest.raises(ValueError, match="bfloat16"):
+        Searches(model, DecodeConfig(bfloat16=True))(padded(SOURCES))
+    tf.keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed = Transformer.from_preset("tiny", vocab_size=50)
+    finally:
+        tf.keras.config.set_dtype_policy("float32")
+    with pytest.raises(ValueError, match="float32, got bfloat16"):
+        LiteModel(mixed)
