@@ -65,6 +65,10 @@ def results(folder):
         "chunks": ([*run, "--chunk_lines=2", "--beam_size=2"], ODD_LINES),
         "ensemble": ([*run, f"--ensemble={folder / 'run'}", f"--ensemble={folder / 'run'}@1"], ODD_LINES),
         "geometric": ([*run, f"--ensemble={folder / 'run'}", "--ensemble_mean=log_probabilities"], ODD_LINES),
+        "lite": ([*run, "--engine=lite", "--verify=3"], ODD_LINES),
+        "lite_ensemble": ([*run, "--engine=lite", f"--ensemble={folder / 'run'}"], ODD_LINES),
+        "lite_int8": ([*run, "--engine=lite_int8", "--beam_size=1"], ODD_LINES),
+        "lite_bfloat16": ([*run, "--engine=lite", "--bfloat16"], b""),
         "empty": (run, b""),
         "invalid": ([*run, f"--output={folder / 'never.txt'}"], b"A man\nA d\xffg\nA man\n"),
         "no_run": (["--model_dir=/nowhere"], b"A man\n"),
@@ -113,9 +117,17 @@ def test_chunks_do_not_matter(results):
     assert results["chunks"][1] == results["pipe"][1]
 
 
-@pytest.mark.parametrize("name", ["ensemble", "geometric"])
+@pytest.mark.parametrize("name", ["ensemble", "geometric", "lite_ensemble"])
 def test_a_run_with_itself_is_the_run(results, name):
     assert results[name] == results["pipe"]
+
+
+def test_engines(results):
+    status, out, err = results["lite"]
+    assert (status, out) == (0, results["pipe"][1])
+    assert "3 of 3" in err
+    status, out, _ = results["lite_int8"]
+    assert (status, out.count("\n")) == (0, 7)
 
 
 def test_nothing_in_nothing_out(results):
@@ -141,6 +153,7 @@ def test_nothing_in_nothing_out(results):
         ("not_json", ["standard input, line 3", "not valid JSON"]),
         ("blank_exclude", ["excluded", "blank"]),
         ("plain_alignments", ["--alignments", "--json"]),
+        ("lite_bfloat16", ["decode.bfloat16", "lite"]),
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
 )
