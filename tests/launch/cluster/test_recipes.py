@@ -88,6 +88,61 @@ def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, status, 
     assert lines(tmp_path / "arguments") == ["-m", "launch.train", *flags]
 
 
+# As srun does it: the command once for each worker, side by side; the highest status of all.
+FAKE_SRUN = """
+while [[ $1 == -* ]]; do shift; done
+for rank in 0 1; do
+  SLURM_PROCID=$rank setsid "$@" &
+  echo $! > group_$rank
+done
+highest=0
+for rank in 0 1; do
+  wait -n || { status=$?; ((status <= highest)) || highest=$status; }
+done
+exit $highest
+"""
+
+
+@pytest.fixture
+def two_workers(tmp_path):
+    """A function that starts a job of two workers, which are as a script says, in the test's folder."""
+    executable(tmp_path / "srun", FAKE_SRUN)
+    executable(tmp_path / "scontrol", 'echo "$@" >> scontrol.log')
+
+    def start(worker: str) -> subprocess.Popen:
+        settings = {"PYTHON": executable(tmp_path / "python", worker), "SLURM_JOB_ID": 17}
+        return subprocess.Popen(
+            ["bash", CLUSTER / "slurm.sh"], cwd=tmp_path, env=environment(tmp_path, **settings), stderr=subprocess.DEVNULL
+        )
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [((MISTAKE, LOST), MISTAKE), ((STOPPED, MISTAKE), MISTAKE), ((0, MISTAKE), MISTAKE), ((KILLED, LOST), KILLED)],
+)
+def test_slurm_does_not_queue_again_what_one_worker_is_at_fault_for(tmp_path, two_workers, statuses, status):
+    first, second = statuses
+    job = two_workers(f"((SLURM_PROCID)) || exit {first}; exit {second}")
+    assert job.wait(timeout=30) == status
+    assert lines(tmp_path / "scontrol.log") == []
+
+
+def test_slurm_workers_save_when_their_whole_step_gets_a_signal(tmp_path, two_workers):
+    saving = "trap 'sleep 0.2; touch saved_$SLURM_PROCID; exit 143' TERM"
+    job = two_workers(f"{saving}; touch up_$SLURM_PROCID; while true; do sleep 0.05; done")
+    until = time.monotonic() + 30
+    while not all((tmp_path / f"up_{rank}").exists() for rank in range(2)):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    for rank in range(2):
+        os.killpg(int(lines(tmp_path / f"group_{rank}")[0]), signal.SIGTERM)
+    assert job.wait(timeout=30) == STOPPED
+    assert all((tmp_path / f"saved_{rank}").exists() for rank in range(2))
+    assert lines(tmp_path / "scontrol.log") == ["requeue 17"]
+
+
 def test_slurm_says_that_it_wants_a_job(tmp_path):
     done = run("slurm.sh", env=environment(tmp_path))
     assert done.returncode == 1
