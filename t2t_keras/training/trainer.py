@@ -178,8 +178,8 @@ class Trainer:
             if checkpoint_due or validation_due or (reason and self.step != last_saved):
                 is_validated = validation_due or bool(reason and not decided.signal)
                 improved = is_validated and self._validate(monitor)
-                monitor.sync()
                 with self.workers.alike():
+                    monitor.sync()
                     self._save(improved)
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()

@@ -1,5 +1,6 @@
 """The loop: what it leaves behind, how it ends, and that an interruption changes nothing."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -28,6 +29,7 @@ from t2t_keras.training import checkpoint_files, checkpoints
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validation, Validator
+from t2t_keras.training.workers import Workers
 
 HERE = pathlib.Path(__file__).parent
 SETTINGS = {"model": {"dropout_rate": 0.3}, "ema_decay": 0.9}
@@ -452,6 +454,30 @@ def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
     with pytest.raises(InputError, match="step_00000004: Input/output error"):
         train(tmp_path, data)
     assert saved_steps(tmp_path) == []
+
+
+def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_path, data, scripted):
+    """What the first worker alone does before a checkpoint is one of the things of which the others are told."""
+    del scripted
+    inside, alike = [], Workers.alike
+
+    @contextlib.contextmanager
+    def watched(self):
+        with alike(self):
+            inside.append(True)
+            try:
+                yield
+            finally:
+                inside.pop()
+
+    def sync(self):
+        assert inside
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Workers, "alike", watched)
+    monkeypatch.setattr(Monitor, "sync", sync)
+    with pytest.raises(OSError, match="Input/output error"):
+        train(tmp_path, data)
 
 
 def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
