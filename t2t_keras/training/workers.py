@@ -13,14 +13,15 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.training.cluster import WorkerLostError
 
-# What an operation with other workers fails with that is not their absence.
-_OF_THIS_WORKER = (
-    tf.errors.ResourceExhaustedError,
-    tf.errors.InvalidArgumentError,
-    tf.errors.UnimplementedError,
-    tf.errors.NotFoundError,
-    tf.errors.OutOfRangeError,
+# What operations fail with when another worker is gone: errors of these kinds, or of any kind with these words. All else,
+# such as a GPU's InternalError or the UnknownError of what reads the data, is this worker's own and would come again.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
 )
+_LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the second is NCCL's
 
 
 class Workers:
@@ -122,7 +123,8 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            if self.count == 1 or isinstance(error, _OF_THIS_WORKER):
+            is_lost = isinstance(error, _LOST) or any(words in error.message for words in _LOST_WORDS)
+            if self.count == 1 or not is_lost:
                 raise
             raise WorkerLostError(
                 f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "

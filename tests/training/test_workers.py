@@ -103,8 +103,28 @@ def test_one_process_talks_to_nobody():
     words = r"worker 0 of 2 stops: another worker .*connection reset"
     with pytest.raises(WorkerLostError, match=words), workers.watched():
         raise lost
-    with pytest.raises(tf.errors.ResourceExhaustedError), workers.watched():  # that is this worker's own trouble
-        raise tf.errors.ResourceExhaustedError(None, None, "no memory left")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (tf.errors.UnavailableError(None, None, "Socket closed"), True),
+        (tf.errors.DeadlineExceededError(None, None, "no answer"), True),
+        (tf.errors.InternalError(None, None, "Collective ops is aborted by: Error reported from task:1"), True),
+        (tf.errors.ResourceExhaustedError(None, None, "Graph\nCollective ops is aborted by: OOM at task:1"), True),
+        (tf.errors.UnknownError(None, None, "NCCL: remote process exited or there was a network error"), True),
+        # This worker's own trouble.
+        (tf.errors.ResourceExhaustedError(None, None, "no memory left"), False),
+        (tf.errors.InternalError(None, None, "cuDNN launch failure"), False),
+        (tf.errors.UnknownError(None, None, "OSError: [Errno 5] Input/output error"), False),
+        (tf.errors.PermissionDeniedError(None, None, "events.out.tfevents; Permission denied"), False),
+    ],
+)
+def test_what_counts_as_a_lost_worker(error, is_lost):
+    workers = Workers(tf.distribute.get_strategy())
+    workers.count = 2
+    with pytest.raises(WorkerLostError if is_lost else type(error)), workers.watched():
+        raise error
 
 
 def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags, eager):
