@@ -58,6 +58,8 @@ if [[ -z ${SLURM_JOB_ID:-} ]]; then
   exit 1
 fi
 
+# Since SLURM 22.05 srun need not take this from the job, and a worker would get one core.
+[[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 status=0
 "${step[@]}" || status=$?
 ((status != mistake)) || status=1
