@@ -143,6 +143,15 @@ def test_slurm_workers_save_when_their_whole_step_gets_a_signal(tmp_path, two_wo
     assert lines(tmp_path / "scontrol.log") == ["requeue 17"]
 
 
+@pytest.mark.parametrize("cores", ["32", ""])
+def test_slurm_workers_get_the_cores_of_the_job(tmp_path, cores):
+    """Some versions of srun read a variable of their own."""
+    executable(tmp_path / "srun", f'echo "${{SRUN_CPUS_PER_TASK-unset}}" > {tmp_path}/cores')
+    settings = {"SLURM_JOB_ID": 17, "SLURM_CPUS_PER_TASK": cores}
+    assert run("slurm.sh", env=environment(tmp_path, **settings)).returncode == 0
+    assert lines(tmp_path / "cores") == [cores or "unset"]
+
+
 def test_slurm_says_that_it_wants_a_job(tmp_path):
     done = run("slurm.sh", env=environment(tmp_path))
     assert done.returncode == 1
@@ -215,6 +224,7 @@ def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
     assert pod(found)["restartPolicy"] == "Never"  # as podFailurePolicy demands
     assert pod(found)["terminationGracePeriodSeconds"] == 400
     assert manifests()["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 120
+    assert pod(found)["shareProcessNamespace"] is True  # nothing is process 1, which SIGTERM may not end
     assert job["podReplacementPolicy"] == "Failed"
     rules = job["podFailurePolicy"]["rules"]
     (worker,) = pod(found)["containers"]
@@ -249,11 +259,31 @@ def test_kubernetes_workers_share_a_volume():
     )
 
 
-def test_kubernetes_manifests_fit_the_schema():
+def copying_pod() -> dict:
+    """The one in the README."""
+    text = (CLUSTER / "README.md").read_text(encoding="utf-8")
+    return yaml.safe_load(text.partition("<<'YAML'\n")[2].partition("\nYAML\n")[0])
+
+
+def test_the_volume_can_be_made_and_filled_before_the_first_training(tmp_path):
+    """As the README says."""
+    command = f"bash {CLUSTER}/kubernetes.sh | sed '/^---$/,$d'"
+    assert "DRY_RUN=1 launch/cluster/kubernetes.sh | sed '/^---$/,$d' | kubectl" in (CLUSTER / "README.md").read_text()
+    alone = subprocess.run(command, shell=True, env=environment(tmp_path, DRY_RUN=1), capture_output=True, check=True)
+    (claim,) = yaml.safe_load_all(alone.stdout)
+    assert claim == manifests()["PersistentVolumeClaim"]
+    (volume,), (container,) = copying_pod()["spec"]["volumes"], copying_pod()["spec"]["containers"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/t2t"}]
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.31"])
+def test_kubernetes_manifests_fit_the_schema(version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
+    validator.validate(copying_pod(), version, strict=True)
     for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine"}):
         for document in manifests(**settings).values():
-            validator.validate(document, "1.31", strict=True)
+            validator.validate(document, version, strict=True)
 
 
 def test_kubernetes_applies_what_the_dry_run_prints(tmp_path):
