@@ -374,7 +374,7 @@ case "$*" in
     for word in "$@"; do case $word in --command=*) command=${word#--command=} ;; esac; done
     case $command in
       *sudo*) echo mount >> log ;;
-      *"uv pip"*) echo install >> log; mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
+      *"uv pip"*) echo install >> log; [[ ! -e broken ]] || exit 1; mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
       *) (cd home && bash -c "$command"); status=$?
         [[ -e home/preempted ]] && { echo PREEMPTED > state; exit 255; }
         exit $status ;;
@@ -420,6 +420,15 @@ def test_tpu_ends_with_a_mistake_in_the_input(cloud, tmp_path):
     (tmp_path / "runs").write_text(f"{MISTAKE}\n0\n", encoding="utf-8")
     assert run("tpu_vm.sh", "train", env=cloud).returncode == MISTAKE
     assert events(tmp_path) == [*FRESH, "train"]
+
+
+def test_tpu_gives_up_a_vm_that_cannot_be_set_up(cloud, tmp_path):
+    """It would cost on and on."""
+    (tmp_path / "broken").touch()
+    done = run("tpu_vm.sh", "train", env=cloud)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: the VM is there, but setting it up failed 3 times")
+    assert events(tmp_path) == [*FRESH, *["mount", "install"] * 2]
 
 
 def test_tpu_saves_when_it_is_stopped(cloud, tmp_path):
