@@ -123,10 +123,11 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            is_lost = isinstance(error, _LOST) or any(words in error.message for words in _LOST_WORDS)
-            if self.count == 1 or not is_lost:
+            begins = [error.message.find(words) for words in _LOST_WORDS if words in error.message]
+            if self.count == 1 or not (begins or isinstance(error, _LOST)):
                 raise
+            reason = error.message[min(begins, default=0) :].strip().partition("\n")[0]
             raise WorkerLostError(
                 f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
-                f"command on all of them goes on from the last checkpoint ({error.message.splitlines()[0][:200]})"
+                f"command on all of them goes on from the last checkpoint ({reason[:200]})"
             ) from error

@@ -127,6 +127,14 @@ def test_what_counts_as_a_lost_worker(error, is_lost):
         raise error
 
 
+def test_the_reason_why_a_worker_counts_as_lost_is_told():
+    workers = Workers(tf.distribute.get_strategy())
+    workers.count = 2
+    message = "Graph execution error:\n\nDetected at node x\n{{node x}} Collective ops is aborted by: Socket closed\nmore"
+    with pytest.raises(WorkerLostError, match=r"\(Collective ops is aborted by: Socket closed\)$"), workers.watched():
+        raise tf.errors.InternalError(None, None, message)
+
+
 def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags, eager):
     """The second has a folder of its own, which must stay as it is: not there."""
     settings = {"max_steps": 4, "checkpoint_steps": 2, "validation_steps": 4}
