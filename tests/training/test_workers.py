@@ -130,7 +130,9 @@ def test_what_counts_as_a_lost_worker(error, is_lost):
 def test_the_reason_why_a_worker_counts_as_lost_is_told():
     workers = Workers(tf.distribute.get_strategy())
     workers.count = 2
-    message = "Graph execution error:\n\nDetected at node x\n{{node x}} Collective ops is aborted by: Socket closed\nmore"
+    message = (
+        "Graph execution error:\n\nDetected at node x\n{{node x}} Collective ops is aborted by: Socket closed\nmore"
+    )
     with pytest.raises(WorkerLostError, match=r"\(Collective ops is aborted by: Socket closed\)$"), workers.watched():
         raise tf.errors.InternalError(None, None, message)
 

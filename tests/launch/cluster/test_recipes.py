@@ -112,7 +112,10 @@ def two_workers(tmp_path):
     def start(worker: str) -> subprocess.Popen:
         settings = {"PYTHON": executable(tmp_path / "python", worker), "SLURM_JOB_ID": 17}
         return subprocess.Popen(
-            ["bash", CLUSTER / "slurm.sh"], cwd=tmp_path, env=environment(tmp_path, **settings), stderr=subprocess.DEVNULL
+            ["bash", CLUSTER / "slurm.sh"],
+            cwd=tmp_path,
+            env=environment(tmp_path, **settings),
+            stderr=subprocess.DEVNULL,
         )
 
     return start
