@@ -137,7 +137,7 @@ class Trainer:
         if self.workers.is_chief:
             train = self.config.train
             monitor = Monitor(self.run, train.max_steps, self.step, train.max_minutes)
-        with contextlib.closing(monitor), self.signals, contextlib.closing(self.writer):
+        with contextlib.closing(monitor), self.signals, self.writer:
             return self._loop(monitor)
 
     @contextlib.contextmanager

@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -25,9 +26,11 @@ from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
-from t2t_keras.training import checkpoint_files, checkpoints
+from t2t_keras.training import background, checkpoint_files, checkpoints
+from t2t_keras.training import trainer as trainer_module
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.trainer import Trainer
 from t2t_keras.training.validation import Validation, Validator
 from t2t_keras.training.workers import Workers
 
@@ -478,6 +481,23 @@ def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_p
     monkeypatch.setattr(Monitor, "sync", sync)
     with pytest.raises(OSError, match="Input/output error"):
         train(tmp_path, data)
+
+
+def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    asked, written = threading.Event(), []
+
+    def save(directory, step, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)  # the second time: the trainer waits for this checkpoint
+        asked.set()
+        time.sleep(3)
+        written.append(step)
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    send_at(monkeypatch, signal.SIGINT, 3)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data)
+    assert asked.is_set() and not written
 
 
 def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
