@@ -184,7 +184,7 @@ class Trainer:
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()
         with self.workers.alike():  # nobody leaves before all is written
-            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received))
+            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or decided.signal))
         return Outcome(self.step, reason, decided.signal)
 
     def _steps_to_next_event(self) -> int:

@@ -483,6 +483,25 @@ def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_p
         train(tmp_path, data)
 
 
+def test_a_signal_to_another_worker_ends_waiting_for_room_too(monkeypatch, tmp_path, data, scripted):
+    """Of which this one knows by what all decided."""
+    del scripted
+    decide = Trainer._decide
+    monkeypatch.setattr(Trainer, "_decide", lambda *args: decide(*args)._replace(signal=signal.SIGTERM))
+    monkeypatch.setattr(background, "_PAUSE_SECONDS", 0.001)
+    tries = []
+
+    def full(path, arrays):
+        tries.append(path)
+        if len(tries) > 5:
+            raise OSError(errno.EIO, "waited for too long")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(checkpoint_files, "write_arrays", full)
+    with pytest.raises(InputError, match="step_00000001: No space left on device"):
+        train(tmp_path, data)
+
+
 def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_path, data, scripted):
     del scripted
     asked, written = threading.Event(), []
