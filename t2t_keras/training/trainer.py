@@ -266,10 +266,7 @@ class Trainer:
 
     def _restore(self) -> None:
         """Takes up the newest checkpoint that is whole, if there is one."""
-        with self.workers.alike():
-            saved = checkpoints.latest(self.run.checkpoints_path)
-        newest = f"sees step {saved.step:,}" if saved else "sees none"
-        self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
+        saved = self._newest()
         if saved is None:
             return
         arrays = {"weights": saved.weights, **{part: {} for part in _MOMENTS}}
@@ -289,6 +286,22 @@ class Trainer:
             # Again, for it may have been killed in between, or the note be damaged.
             metric = self.config.train.best_metric
             checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
+
+    def _newest(self) -> checkpoints.Checkpoint | None:
+        """The newest checkpoint that is whole, the same on every worker.
+
+        Over NFS a worker may see the folder as it was a minute ago: as long as they do not see the same, all look again.
+        """
+        for _ in range(_LOOKS):
+            with self.workers.alike():
+                saved = checkpoints.latest(self.run.checkpoints_path)
+            newest = f"sees step {saved.step:,}" if saved else "sees none"
+            if len(set(self.workers.gather(newest.encode()))) == 1:
+                break
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        else:
+            self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
+        return saved
 
     def _training_batches(self) -> tf.distribute.DistributedIterator:
         """This worker's shares of the batches from the position on."""
@@ -330,6 +343,7 @@ class Trainer:
 
 
 _MOMENTS = ("first_moments", "second_moments")
+_LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients keep a folder's contents for up to a minute, mostly
 
 
 class _Decision(NamedTuple):

@@ -519,6 +519,36 @@ def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_
     assert asked.is_set() and not written
 
 
+def test_workers_that_see_an_older_checkpoint_look_again(monkeypatch, tmp_path, data, scripted):
+    """A folder on NFS may look as it was a minute ago."""
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    latest, pauses = checkpoints.latest, []
+    monkeypatch.setattr(checkpoints, "latest", lambda path: latest(path) if len(pauses) > 2 else None)
+    monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
+    gather = Workers.gather
+    # As if there were another worker, which sees step 4 all the time.
+    monkeypatch.setattr(
+        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+    )
+    assert train(tmp_path, data, max_steps=8).step == 8
+    assert len(pauses) == 3
+    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 9))
+
+
+def test_workers_that_go_on_seeing_different_checkpoints(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    pauses = []
+    monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
+    gather = Workers.gather
+    monkeypatch.setattr(
+        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+    )
+    with pytest.raises(InputError, match="newest checkpoints in .*: worker 0 sees none, worker 1 sees step 4"):
+        train(tmp_path, data)
+    assert sum(pauses) >= 100
+
+
 def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     del scripted
     monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
