@@ -290,7 +290,7 @@ class Trainer:
     def _newest(self) -> checkpoints.Checkpoint | None:
         """The newest checkpoint that is whole, the same on every worker.
 
-        Over NFS a worker may see the folder as it was a minute ago: as long as they do not see the same, all look again.
+        Over NFS a worker may see the folder as it was a minute ago: until they all see the same, they look again.
         """
         for _ in range(_LOOKS):
             with self.workers.alike():
@@ -357,4 +357,4 @@ class _Decision(NamedTuple):
 def _checksum(corpus: Corpus) -> str:
     """Tells one corpus from another, as far as the plan of its batches is concerned."""
     lengths = (corpus.source_lengths, corpus.target_lengths)
-    return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side.tobytes()):08x}' for side in lengths)})"
+    return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side):08x}' for side in lengths)})"

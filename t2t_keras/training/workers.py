@@ -13,8 +13,8 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.training.cluster import WorkerLostError
 
-# What operations fail with when another worker is gone: errors of these kinds, or of any kind with these words. All else,
-# such as a GPU's InternalError or the UnknownError of what reads the data, is this worker's own and would come again.
+# What operations fail with when another worker is gone: errors of these kinds, or of any kind with these words. All
+# else, such as a GPU's InternalError or the UnknownError of what reads the data, is this worker's own.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,

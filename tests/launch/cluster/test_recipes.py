@@ -377,7 +377,8 @@ case "$*" in
     for word in "$@"; do case $word in --command=*) command=${word#--command=} ;; esac; done
     case $command in
       *sudo*) echo mount >> log ;;
-      *"uv pip"*) echo install >> log; [[ ! -e broken ]] || exit 1; mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
+      *"uv pip"*) echo install >> log; [[ ! -e broken ]] || exit 1
+        mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
       *) (cd home && bash -c "$command"); status=$?
         [[ -e home/preempted ]] && { echo PREEMPTED > state; exit 255; }
         exit $status ;;
