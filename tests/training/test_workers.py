@@ -41,6 +41,7 @@ LONGER = {
     "model__norm_position": "pre",
 }
 SECONDS_TO_NOTICE = 60  # that a worker is gone
+QUICKLY = (str(worker_processes.HERE / "launch_quickly.py"),)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, 
     settings = {"max_steps": 4, "checkpoint_steps": 2, "validation_steps": 4}
     changes = {"model__dropout_rate": 0.0, **{f"train__{name}": value for name, value in settings.items()}}
     flags = [make_flags(tmp_path / name, **changes) for name in ("first", "second")]
-    with running(flags, tmp_path, program=(str(worker_processes.HERE / "launch_quickly.py"),)) as workers:
+    with running(flags, tmp_path, program=QUICKLY) as workers:
         assert workers.end() == [0, 0], workers.output(0) + workers.output(1)
         outputs = [workers.output(0), workers.output(1)]
     assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1] == "step 4: reached train.max_steps"
@@ -290,7 +291,7 @@ def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
         (settings, ["worker 1 failed; its output says why", "train.log_steps: 1 -> 2"]),
         (another, ["another configuration", "worker 0 failed; its output says why"]),
     ):
-        with running(flags, tmp_path / words[0]) as workers:
+        with running(flags, tmp_path / words[0], program=QUICKLY) as workers:
             assert workers.end() == [1, 1]
             for index in range(2):
                 assert words[index] in workers.output(index).splitlines()[-1]
