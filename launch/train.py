@@ -20,9 +20,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 from t2t_keras.training import cluster
 from t2t_keras.training.cluster import WorkerLostError
-from t2t_keras.training.micro_batch import fit_to_memory
+from t2t_keras.training.micro_batch import Finding, find_micro_batch, fit_to_memory
 from t2t_keras.training.strategy import NAMES, find_devices, make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
+from t2t_keras.training.workers import Workers
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
@@ -62,14 +63,17 @@ def main(argv: list[str]) -> None:
 
 
 def _train(run: Run) -> Outcome:
-    fitted = _fitted(run) if _TOKENS_PER_BATCH.value else None  # while no device is taken yet
+    finding = _find_micro_batch(run) if _TOKENS_PER_BATCH.value else None  # while no device is taken yet
     strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     data = PreparedData.open(_data_dir(run))
-    return Trainer(run, fitted or _config(run, data), data, strategy).train()
+    config = _config(run, data)
+    if finding:
+        config = fit_to_memory(run, config, finding, Workers(strategy))
+    return Trainer(run, config, data, strategy).train()
 
 
-def _fitted(run: Run) -> Config:
-    """The configuration with as many accumulation steps as the devices' memory makes necessary."""
+def _find_micro_batch(run: Run) -> Finding:
+    """How much of a batch this machine's devices have memory for."""
     value = _TOKENS_PER_BATCH.value
     if value != "auto":
         raise InputError(
@@ -79,7 +83,8 @@ def _fitted(run: Run) -> Config:
         raise InputError("--tokens_per_batch=auto and --set train.accumulation_steps exclude each other")
     data = PreparedData.open(_data_dir(run))
     devices = find_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
-    return fit_to_memory(run, _config(run, data), data, devices, lambda line: print(line, file=sys.stderr, flush=True))
+    config = _config(run, data)
+    return find_micro_batch(run, config, data, devices, lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def _data_dir(run: Run) -> str:

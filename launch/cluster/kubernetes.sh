@@ -5,10 +5,11 @@
 #       --preset=big
 #   DRY_RUN=1 launch/cluster/kubernetes.sh ...      prints the manifests instead of applying them
 #
-# kubectl logs --follow job/t2t shows the first worker; kubectl delete job/t2t stops all of them, who save first. To
-# go on afterwards run the same command again.
+# kubectl logs --follow job/t2t shows the first worker; kubectl delete job/t2t --cascade=foreground stops all of them,
+# who save first. To go on afterwards run the same command again: it does nothing as long as a Job of this name is there,
+# be it finished. The data must be on the volume first: README.md says how to get them there.
 #
-# Kubernetes 1.31 or later (1.28 with the feature gate JobPodFailurePolicy, which is on by default there).
+# Kubernetes 1.29 or later.
 set -euo pipefail
 
 # ---- settings: environment variables, with what they are if they are not set ----
@@ -102,6 +103,8 @@ spec:
       subdomain: $NAME
       terminationGracePeriodSeconds: $SAVING_SECONDS
       automountServiceAccountToken: false
+      # Else Python would be process 1, which SIGTERM does not end while it starts or waits for other workers.
+      shareProcessNamespace: true
 ${PRIORITY_CLASS:+      priorityClassName: $PRIORITY_CLASS
 }      # One worker a node.
       affinity:

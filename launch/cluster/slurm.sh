@@ -41,8 +41,13 @@ show() {
 
 # The workers find each other through SLURM's variables: --cluster=slurm.
 worker=("$PYTHON" -m launch.train --strategy=multiworker --cluster=slurm "$@")
+# srun ends with the highest status of all workers, so that the 75 or 143 of the others would hide the 1 of a worker that
+# is at fault: it goes by another number. SIGTERM comes to the shell around a worker too, which is to wait for it.
+mistake=200
+# shellcheck disable=SC2016  # the shell around a worker is to expand these
+around='trap : TERM; "$@"; status=$?; exit $((status == 1 ? '$mistake' : status))'
 # A worker that ends must not have the others killed while the first of them writes the checkpoint.
-step=(srun --kill-on-bad-exit=0 "--wait=$SAVING_SECONDS" "${worker[@]}")
+step=(srun --kill-on-bad-exit=0 "--wait=$SAVING_SECONDS" bash -c "$around" worker "${worker[@]}")
 
 if [[ -n $DRY_RUN ]]; then
   show "${step[@]}"
@@ -53,8 +58,11 @@ if [[ -z ${SLURM_JOB_ID:-} ]]; then
   exit 1
 fi
 
+# Since SLURM 22.05 srun need not take this from the job, and a worker would get one core.
+[[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 status=0
 "${step[@]}" || status=$?
+((status != mistake)) || status=1
 # 143: saved and stopped by SIGTERM. 75: another worker was lost. Both go on from the last checkpoint.
 # Anything else would only fail again: 1 is a mistake in the flags, the data or the run.
 if [[ $status -eq 143 || $status -eq 75 ]] && ((${SLURM_RESTART_COUNT:-0} < RESTARTS)); then

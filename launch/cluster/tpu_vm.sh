@@ -7,8 +7,8 @@
 #   DRY_RUN=1 launch/cluster/tpu_vm.sh ...      prints the commands instead of running them
 #
 # `train` takes the flags of launch.train. It makes the VM anew when it was preempted and goes on from the last
-# checkpoint, until the training is done or fails for a reason that would only come again. Ctrl-C stops the training,
-# which saves first. To copy data to the disk:
+# checkpoint, until the training is done or fails for a reason that would only come again, or the VM cannot be set up.
+# Ctrl-C stops the training, which saves first. To copy data to the disk:
 #
 #   gcloud compute tpus tpu-vm scp --recurse data/wmt14 t2t:/t2t/data --zone=us-central1-a
 set -euo pipefail
@@ -26,6 +26,7 @@ set -euo pipefail
 : "${DEVICE:=/dev/sdb}"                      # where the VM finds it; v6e: /dev/nvme0n2
 : "${TENSORFLOW_TPU:=tensorflow-tpu>=2.21,<2.22}"
 : "${RETRY_SECONDS:=60}"                     # between two tries to get a VM
+: "${SETUPS:=3}"                             # tries to set up one that is there, each of which costs
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
@@ -152,10 +153,10 @@ is_mistake() {
 }
 
 train() {
-  local status
+  local status failed=0
   while true; do
-    if up; then
-      status=0
+    if up && [[ -z $stopped ]]; then
+      status=0 failed=0
       # In the background, for a signal to this script is seen only while it waits.
       run "$@" &
       wait $! || status=$?
@@ -166,7 +167,11 @@ train() {
       [[ -z $stopped ]] || return "$status"
       ! is_mistake || return 1
       echo "status $status: going on from the last checkpoint" >&2
+    elif [[ $(state) == READY ]] && ((++failed == SETUPS)); then
+      echo "error: the VM is there, but setting it up failed $failed times: $0 down deletes it" >&2
+      return 1
     fi
+    [[ -z $stopped ]] || return 130
     sleep "$RETRY_SECONDS"
   done
 }

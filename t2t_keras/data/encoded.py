@@ -45,11 +45,9 @@ class EncodedCorpus:
                     f"source and target must have as many sentences, got {len(source[1]) - 1} and {len(target[1]) - 1}"
                 )
         self._sides = tuple(zip(*shards, strict=True))
-        self.source_lengths, self.target_lengths = (
-            np.concatenate([np.diff(offsets).astype(np.int32) for _, offsets in side]) for side in self._sides
-        )
         sizes = [len(offsets) - 1 for _, offsets in self._sides[0]]
         self._starts = np.cumsum([0, *sizes])  # --> [shards + 1]
+        self.source_lengths, self.target_lengths = (self._lengths(side) for side in self._sides)
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "EncodedCorpus":
@@ -90,6 +88,13 @@ class EncodedCorpus:
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The target sentences of some rows; as `source_ids`."""
         return self._padded(self._sides[1], self.target_lengths, rows, length)
+
+    def _lengths(self, side: Sequence[Side]) -> np.ndarray:
+        """Of all sentences, int32 [pairs]; filled in shard by shard, for there may not be room for them twice."""
+        lengths = np.empty(self._starts[-1], np.int32)
+        for (_, offsets), begin, end in zip(side, self._starts[:-1], self._starts[1:], strict=True):
+            lengths[begin:end] = np.diff(offsets)
+        return lengths
 
     def _padded(self, side: Sequence[Side], lengths: np.ndarray, rows: np.ndarray, length: int | None) -> np.ndarray:
         """Sentences by row number, padded to one width: int32 [rows, length]."""

@@ -71,7 +71,7 @@ def sha256(path: Path) -> str:
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes a renaming survive a power cut, where the file system can."""
+    """Makes the names of a directory's files survive a power cut, where the file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:

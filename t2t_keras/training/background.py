@@ -39,6 +39,9 @@ class CheckpointWriter:
     A full disk does not end a training: what is lost by going on is at most what
     stopping would lose. It is warned of, and tried again with the next checkpoint.
 
+    As a context it is closed at the end, but for a KeyboardInterrupt: whoever asks
+    for that does not want to wait.
+
     Args:
         directory: the run's `checkpoints` folder.
         keep: how many of the newest checkpoints stay, at least 1.
@@ -51,6 +54,13 @@ class CheckpointWriter:
         self._job: _Job | None = None
         self._newest: int | None = None
         self._unnoted: Best | None = None
+
+    def __enter__(self) -> "CheckpointWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not KeyboardInterrupt:
+            self.close()
 
     def save(
         self,

@@ -134,6 +134,7 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
         document = {"format": _FORMAT, "step": step, "state": dict(state), "sha256": checksums}
         with replacing(temporary / STATE) as file:
             json.dump({**document, "checksum": _checksum(document)}, file, indent=1)
+        sync_directory(temporary)
         if path.exists():
             discard(path)  # the same step again, after a resumption
         os.rename(temporary, path)

@@ -26,6 +26,7 @@ from t2t_keras.run import RESUMABLE, Run
 from t2t_keras.training.stop_signals import SIGNALS
 from t2t_keras.training.strategy import LocalDevices, make_strategy
 from t2t_keras.training.trainer import Trainer
+from t2t_keras.training.workers import Workers
 
 # How libraries below TensorFlow say it, which need not become a ResourceExhaustedError; oneDNN says "Status: 1".
 _NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|Status: 1, message: could not")
@@ -43,35 +44,65 @@ class MicroBatch(NamedTuple):
     accumulation_steps: int
 
 
-def fit_to_memory(
-    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
-) -> Config:
-    """Sets `train.accumulation_steps` so that a device takes the largest power of two of tokens that it can.
+class Finding(NamedTuple):
+    """What was found out, as it is noted in a run's directory.
 
-    The global batch, `train.tokens_per_batch`, is left as it is. What was found is
-    noted in the run's directory: the same training on as many devices begins
-    without a search from then on.
+    Attributes:
+        tokens: of a `MicroBatch`.
+        accumulation_steps: likewise.
+        conditions: all that the result depends on, as plain values.
+    """
+
+    tokens: int
+    accumulation_steps: int
+    conditions: dict[str, Any]
+
+
+def find_micro_batch(
+    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
+) -> Finding:
+    """The largest power of two of tokens that one of this machine's devices can take.
+
+    What a run's directory has noted of a training under the same conditions is
+    not searched for again.
 
     Args:
-        run: where the result is noted.
+        run: where a result may be noted.
         config: resolved; its accumulation steps do not count.
         data: the prepared corpus, whose longest batches are tried.
         devices: those of this machine, on which this process has not computed yet.
         report: takes a line of text for each try.
 
-    Returns:
-        The configuration with the accumulation steps found.
-
     Raises:
         InputError: not even the longest pair fits, or settings or data are at fault.
     """
     conditions = _conditions(config, devices)
-    found = _noted(run, conditions)
-    if found is None:
-        found = _search(run, config, data, devices, report)
-        if devices.worker == 0:
-            run.note_micro_batch({**found._asdict(), "conditions": conditions})
-    return _with_parts(config, found.accumulation_steps)
+    return _noted(run, conditions) or Finding(*_search(run, config, data, devices, report), conditions)
+
+
+def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) -> Config:
+    """Sets `train.accumulation_steps` so that the devices of every worker can take their parts.
+
+    The global batch, `train.tokens_per_batch`, is left as it is. The smallest of
+    what the workers found is noted, for the next start.
+
+    Args:
+        run: where the result is noted.
+        config: as given to `find_micro_batch`.
+        finding: this worker's.
+        workers: all of them.
+
+    Raises:
+        InputError: it cannot be noted.
+        WorkerLostError: another worker is gone.
+    """
+    with workers.watched():
+        findings = workers.gather(json.dumps(finding[:2]).encode())
+        smallest = max((MicroBatch(*json.loads(each)) for each in findings), key=lambda found: found.accumulation_steps)
+        with workers.alike():
+            if workers.is_chief:
+                run.note_micro_batch({**smallest._asdict(), "conditions": finding.conditions})
+    return _with_parts(config, smallest.accumulation_steps)
 
 
 def candidates(tokens_per_batch: int, replicas: int, longest: int) -> list[MicroBatch]:
@@ -182,9 +213,7 @@ def _conditions(config: Config, devices: LocalDevices) -> dict[str, Any]:
     return {**conditions, "model": dataclasses.asdict(config.model), "devices": devices._asdict() | {"worker": 0}}
 
 
-def _noted(run: Run, conditions: dict[str, Any]) -> MicroBatch | None:
+def _noted(run: Run, conditions: dict[str, Any]) -> Finding | None:
     """What was found before under the same conditions."""
     note = run.micro_batch
-    if json.loads(json.dumps(conditions)) != note.get("conditions"):
-        return None
-    return MicroBatch(note["tokens"], note["accumulation_steps"])
+    return Finding(**note) if json.loads(json.dumps(conditions)) == note.get("conditions") else None

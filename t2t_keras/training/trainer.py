@@ -137,7 +137,7 @@ class Trainer:
         if self.workers.is_chief:
             train = self.config.train
             monitor = Monitor(self.run, train.max_steps, self.step, train.max_minutes)
-        with contextlib.closing(monitor), self.signals, contextlib.closing(self.writer):
+        with contextlib.closing(monitor), self.signals, self.writer:
             return self._loop(monitor)
 
     @contextlib.contextmanager
@@ -178,13 +178,13 @@ class Trainer:
             if checkpoint_due or validation_due or (reason and self.step != last_saved):
                 is_validated = validation_due or bool(reason and not decided.signal)
                 improved = is_validated and self._validate(monitor)
-                monitor.sync()
                 with self.workers.alike():
+                    monitor.sync()
                     self._save(improved)
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()
         with self.workers.alike():  # nobody leaves before all is written
-            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received))
+            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or decided.signal))
         return Outcome(self.step, reason, decided.signal)
 
     def _steps_to_next_event(self) -> int:
@@ -266,10 +266,7 @@ class Trainer:
 
     def _restore(self) -> None:
         """Takes up the newest checkpoint that is whole, if there is one."""
-        with self.workers.alike():
-            saved = checkpoints.latest(self.run.checkpoints_path)
-        newest = f"sees step {saved.step:,}" if saved else "sees none"
-        self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
+        saved = self._newest()
         if saved is None:
             return
         arrays = {"weights": saved.weights, **{part: {} for part in _MOMENTS}}
@@ -289,6 +286,22 @@ class Trainer:
             # Again, for it may have been killed in between, or the note be damaged.
             metric = self.config.train.best_metric
             checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
+
+    def _newest(self) -> checkpoints.Checkpoint | None:
+        """The newest checkpoint that is whole, the same on every worker.
+
+        Over NFS a worker may see the folder as it was a minute ago: until they all see the same, they look again.
+        """
+        for _ in range(_LOOKS):
+            with self.workers.alike():
+                saved = checkpoints.latest(self.run.checkpoints_path)
+            newest = f"sees step {saved.step:,}" if saved else "sees none"
+            if len(set(self.workers.gather(newest.encode()))) == 1:
+                break
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        else:
+            self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
+        return saved
 
     def _training_batches(self) -> tf.distribute.DistributedIterator:
         """This worker's shares of the batches from the position on."""
@@ -330,6 +343,7 @@ class Trainer:
 
 
 _MOMENTS = ("first_moments", "second_moments")
+_LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients keep a folder's contents for up to a minute, mostly
 
 
 class _Decision(NamedTuple):
@@ -343,4 +357,4 @@ class _Decision(NamedTuple):
 def _checksum(corpus: Corpus) -> str:
     """Tells one corpus from another, as far as the plan of its batches is concerned."""
     lengths = (corpus.source_lengths, corpus.target_lengths)
-    return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side.tobytes()):08x}' for side in lengths)})"
+    return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side):08x}' for side in lengths)})"

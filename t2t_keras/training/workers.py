@@ -13,14 +13,15 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.training.cluster import WorkerLostError
 
-# What an operation with other workers fails with that is not their absence.
-_OF_THIS_WORKER = (
-    tf.errors.ResourceExhaustedError,
-    tf.errors.InvalidArgumentError,
-    tf.errors.UnimplementedError,
-    tf.errors.NotFoundError,
-    tf.errors.OutOfRangeError,
+# What operations fail with when another worker is gone: errors of these kinds, or of any kind with these words. All
+# else, such as a GPU's InternalError or the UnknownError of what reads the data, is this worker's own.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
 )
+_LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the second is NCCL's
 
 
 class Workers:
@@ -122,9 +123,11 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            if self.count == 1 or isinstance(error, _OF_THIS_WORKER):
+            begins = [error.message.find(words) for words in _LOST_WORDS if words in error.message]
+            if self.count == 1 or not (begins or isinstance(error, _LOST)):
                 raise
+            reason = error.message[min(begins, default=0) :].strip().partition("\n")[0]
             raise WorkerLostError(
                 f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
-                f"command on all of them goes on from the last checkpoint ({error.message.splitlines()[0][:200]})"
+                f"command on all of them goes on from the last checkpoint ({reason[:200]})"
             ) from error

@@ -1,6 +1,7 @@
 """A checkpoint is there whole or not at all."""
 
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -44,6 +45,24 @@ def test_the_same_step_again_replaces(tmp_path):
     assert_equal(checkpoints.load(tmp_path / "step_00000005").weights, arrays(77))
     assert checkpoints.load(tmp_path / "step_00000005").ema is None
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_checkpoint_takes_its_name_once_its_files_have_theirs_on_the_disk(tmp_path, monkeypatch):
+    events = []
+    sync, rename = checkpoint_files.sync_directory, os.rename
+
+    def synced(directory):
+        events.append(("sync", directory.name, sorted(path.name for path in directory.iterdir())))
+        sync(directory)
+
+    monkeypatch.setattr(checkpoint_files, "sync_directory", synced)
+    monkeypatch.setattr(checkpoint_files.os, "rename", lambda *paths: (events.append("rename"), rename(*paths)))
+    save(tmp_path, 1)
+    assert events == [
+        ("sync", ".tmp_step_00000001", ["optimizer.npz", "state.json", "weights.npz"]),
+        "rename",
+        ("sync", tmp_path.name, ["step_00000001"]),
+    ]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).parent))
 
@@ -18,8 +19,9 @@ from tiny_training import make_config, make_data, records, state
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 from t2t_keras.training import micro_batch, strategy
-from t2t_keras.training.micro_batch import MicroBatch, candidates, fit_to_memory
+from t2t_keras.training.micro_batch import Finding, MicroBatch, candidates, find_micro_batch, fit_to_memory
 from t2t_keras.training.strategy import LocalDevices, find_devices
+from t2t_keras.training.workers import Workers
 
 ROOT = pathlib.Path(__file__).parents[2]
 ONE_CPU = LocalDevices("cpu", 1, 1, 0)
@@ -47,6 +49,12 @@ def memory(monkeypatch):
     return Memory
 
 
+def fitted(folder, config, data, devices, report=print):
+    """The configuration of a training on one worker."""
+    finding = find_micro_batch(Run(folder), config, data, devices, report)
+    return fit_to_memory(Run(folder), config, finding, Workers(tf.distribute.get_strategy()))
+
+
 @pytest.mark.parametrize(
     ("tokens_per_batch", "replicas", "longest", "expected"),
     [
@@ -65,9 +73,8 @@ def test_powers_of_two_from_the_whole_share_to_a_long_pair(tokens_per_batch, rep
 def test_the_largest_that_fits_is_taken_and_noted(tmp_path, data, memory):
     config = make_config(data, tokens_per_batch=1000, accumulation_steps=7)
     lines = []
-    fitted = fit_to_memory(Run(tmp_path), config, data, ONE_CPU, lines.append)
     expected = dataclasses.replace(config.train, accumulation_steps=4)
-    assert fitted == dataclasses.replace(config, train=expected)
+    assert fitted(tmp_path, config, data, ONE_CPU, lines.append) == dataclasses.replace(config, train=expected)
     assert memory.tried == [1, 2, 4]
     assert lines == [
         "1,024 tokens on a device at once, 1 part: too much (out of memory)",
@@ -77,14 +84,14 @@ def test_the_largest_that_fits_is_taken_and_noted(tmp_path, data, memory):
     assert json.loads((tmp_path / "micro_batch.json").read_text())["tokens"] == 256
 
     later = dataclasses.replace(config, train=dataclasses.replace(config.train, max_steps=99, log_steps=3))
-    assert fit_to_memory(Run(tmp_path), later, data, ONE_CPU, lines.append).train.accumulation_steps == 4
+    assert fitted(tmp_path, later, data, ONE_CPU, lines.append).train.accumulation_steps == 4
     assert memory.tried == [1, 2, 4]
 
 
 @pytest.mark.parametrize("change", ["tokens_per_batch", "devices", "model", "damage"])
 def test_under_other_conditions_it_is_searched_for_again(tmp_path, data, memory, change):
     settings, devices = {"tokens_per_batch": 1000}, ONE_CPU
-    fit_to_memory(Run(tmp_path), make_config(data, **settings), data, devices, print)
+    fitted(tmp_path, make_config(data, **settings), data, devices)
     memory.tried.clear()
     if change == "tokens_per_batch":
         settings["tokens_per_batch"] = 1001
@@ -94,19 +101,37 @@ def test_under_other_conditions_it_is_searched_for_again(tmp_path, data, memory,
         devices = LocalDevices("cpu", 2, 2, 0)
     if change == "damage":
         (tmp_path / "micro_batch.json").write_text("{")
-    fit_to_memory(Run(tmp_path), make_config(data, **settings), data, devices, print)
+    fitted(tmp_path, make_config(data, **settings), data, devices)
     assert memory.tried == [1, 2, 4]
 
 
-def test_other_workers_write_nothing(tmp_path, data, memory):
-    fit_to_memory(Run(tmp_path), make_config(data), data, LocalDevices("cpu", 1, 3, 2), print)
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_workers_take_the_smallest_of_what_they_found(monkeypatch, tmp_path, data, index):
+    """However differently, and whoever has which; only the first one notes it."""
+    findings = [Finding(128, 2, {"x": 1}), Finding(32, 8, {"x": 1}), Finding(64, 4, {"x": 1})]
+    workers = Workers(tf.distribute.get_strategy())
+    workers.index, workers.is_chief = index, index == 0
+
+    def gather(own):
+        assert json.loads(own) == [*findings[index][:2]]
+        return [json.dumps(other[:2]).encode() for other in findings]
+
+    monkeypatch.setattr(workers, "gather", gather)
+    config = fit_to_memory(Run(tmp_path / "run"), make_config(data), findings[index], workers)
+    assert config.train.accumulation_steps == 8
+    assert Run(tmp_path / "run").micro_batch == ({} if index else {**findings[1]._asdict()})
+
+
+def test_nothing_is_noted_before_the_workers_agree(tmp_path, data, memory):
+    """A worker that starts later would take the note for its own."""
+    assert find_micro_batch(Run(tmp_path), make_config(data), data, ONE_CPU, print).accumulation_steps == 4
     assert list(tmp_path.iterdir()) == []
 
 
 def test_when_nothing_fits(tmp_path, data, memory):
     memory.least_parts = 10**9
     with pytest.raises(InputError, match=r"not even 8 tokens on a device at once fit.*\(out of memory\)"):
-        fit_to_memory(Run(tmp_path), make_config(data), data, ONE_CPU, print)
+        fitted(tmp_path, make_config(data), data, ONE_CPU)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The loop: what it leaves behind, how it ends, and that an interruption changes nothing."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -8,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -24,10 +26,13 @@ from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
-from t2t_keras.training import checkpoint_files, checkpoints
+from t2t_keras.training import background, checkpoint_files, checkpoints
+from t2t_keras.training import trainer as trainer_module
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.trainer import Trainer
 from t2t_keras.training.validation import Validation, Validator
+from t2t_keras.training.workers import Workers
 
 HERE = pathlib.Path(__file__).parent
 SETTINGS = {"model": {"dropout_rate": 0.3}, "ema_decay": 0.9}
@@ -452,6 +457,96 @@ def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
     with pytest.raises(InputError, match="step_00000004: Input/output error"):
         train(tmp_path, data)
     assert saved_steps(tmp_path) == []
+
+
+def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_path, data, scripted):
+    """What the first worker alone does before a checkpoint is one of the things of which the others are told."""
+    del scripted
+    inside, alike = [], Workers.alike
+
+    @contextlib.contextmanager
+    def watched(self):
+        with alike(self):
+            inside.append(True)
+            try:
+                yield
+            finally:
+                inside.pop()
+
+    def sync(self):
+        assert inside
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Workers, "alike", watched)
+    monkeypatch.setattr(Monitor, "sync", sync)
+    with pytest.raises(OSError, match="Input/output error"):
+        train(tmp_path, data)
+
+
+def test_a_signal_to_another_worker_ends_waiting_for_room_too(monkeypatch, tmp_path, data, scripted):
+    """Of which this one knows by what all decided."""
+    del scripted
+    decide = Trainer._decide
+    monkeypatch.setattr(Trainer, "_decide", lambda *args: decide(*args)._replace(signal=signal.SIGTERM))
+    monkeypatch.setattr(background, "_PAUSE_SECONDS", 0.001)
+    tries = []
+
+    def full(path, arrays):
+        tries.append(path)
+        if len(tries) > 5:
+            raise OSError(errno.EIO, "waited for too long")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(checkpoint_files, "write_arrays", full)
+    with pytest.raises(InputError, match="step_00000001: No space left on device"):
+        train(tmp_path, data)
+
+
+def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    asked, written = threading.Event(), []
+
+    def save(directory, step, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)  # the second time: the trainer waits for this checkpoint
+        asked.set()
+        time.sleep(3)
+        written.append(step)
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    send_at(monkeypatch, signal.SIGINT, 3)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data)
+    assert asked.is_set() and not written
+
+
+def test_workers_that_see_an_older_checkpoint_look_again(monkeypatch, tmp_path, data, scripted):
+    """A folder on NFS may look as it was a minute ago."""
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    latest, pauses = checkpoints.latest, []
+    monkeypatch.setattr(checkpoints, "latest", lambda path: latest(path) if len(pauses) > 2 else None)
+    monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
+    gather = Workers.gather
+    # As if there were another worker, which sees step 4 all the time.
+    monkeypatch.setattr(
+        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+    )
+    assert train(tmp_path, data, max_steps=8).step == 8
+    assert len(pauses) == 3
+    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 9))
+
+
+def test_workers_that_go_on_seeing_different_checkpoints(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    pauses = []
+    monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
+    gather = Workers.gather
+    monkeypatch.setattr(
+        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+    )
+    with pytest.raises(InputError, match="newest checkpoints in .*: worker 0 sees none, worker 1 sees step 4"):
+        train(tmp_path, data)
+    assert sum(pauses) >= 100
 
 
 def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):

@@ -41,6 +41,7 @@ LONGER = {
     "model__norm_position": "pre",
 }
 SECONDS_TO_NOTICE = 60  # that a worker is gone
+QUICKLY = (str(worker_processes.HERE / "launch_quickly.py"),)
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +104,38 @@ def test_one_process_talks_to_nobody():
     words = r"worker 0 of 2 stops: another worker .*connection reset"
     with pytest.raises(WorkerLostError, match=words), workers.watched():
         raise lost
-    with pytest.raises(tf.errors.ResourceExhaustedError), workers.watched():  # that is this worker's own trouble
-        raise tf.errors.ResourceExhaustedError(None, None, "no memory left")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (tf.errors.UnavailableError(None, None, "Socket closed"), True),
+        (tf.errors.DeadlineExceededError(None, None, "no answer"), True),
+        (tf.errors.InternalError(None, None, "Collective ops is aborted by: Error reported from task:1"), True),
+        (tf.errors.ResourceExhaustedError(None, None, "Graph\nCollective ops is aborted by: OOM at task:1"), True),
+        (tf.errors.UnknownError(None, None, "NCCL: remote process exited or there was a network error"), True),
+        # This worker's own trouble.
+        (tf.errors.ResourceExhaustedError(None, None, "no memory left"), False),
+        (tf.errors.InternalError(None, None, "cuDNN launch failure"), False),
+        (tf.errors.UnknownError(None, None, "OSError: [Errno 5] Input/output error"), False),
+        (tf.errors.PermissionDeniedError(None, None, "events.out.tfevents; Permission denied"), False),
+    ],
+)
+def test_what_counts_as_a_lost_worker(error, is_lost):
+    workers = Workers(tf.distribute.get_strategy())
+    workers.count = 2
+    with pytest.raises(WorkerLostError if is_lost else type(error)), workers.watched():
+        raise error
+
+
+def test_the_reason_why_a_worker_counts_as_lost_is_told():
+    workers = Workers(tf.distribute.get_strategy())
+    workers.count = 2
+    message = (
+        "Graph execution error:\n\nDetected at node x\n{{node x}} Collective ops is aborted by: Socket closed\nmore"
+    )
+    with pytest.raises(WorkerLostError, match=r"\(Collective ops is aborted by: Socket closed\)$"), workers.watched():
+        raise tf.errors.InternalError(None, None, message)
 
 
 def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags, eager):
@@ -112,7 +143,7 @@ def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, 
     settings = {"max_steps": 4, "checkpoint_steps": 2, "validation_steps": 4}
     changes = {"model__dropout_rate": 0.0, **{f"train__{name}": value for name, value in settings.items()}}
     flags = [make_flags(tmp_path / name, **changes) for name in ("first", "second")]
-    with running(flags, tmp_path, program=(str(worker_processes.HERE / "launch_quickly.py"),)) as workers:
+    with running(flags, tmp_path, program=QUICKLY) as workers:
         assert workers.end() == [0, 0], workers.output(0) + workers.output(1)
         outputs = [workers.output(0), workers.output(1)]
     assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1] == "step 4: reached train.max_steps"
@@ -260,7 +291,7 @@ def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
         (settings, ["worker 1 failed; its output says why", "train.log_steps: 1 -> 2"]),
         (another, ["another configuration", "worker 0 failed; its output says why"]),
     ):
-        with running(flags, tmp_path / words[0]) as workers:
+        with running(flags, tmp_path / words[0], program=QUICKLY) as workers:
             assert workers.end() == [1, 1]
             for index in range(2):
                 assert words[index] in workers.output(index).splitlines()[-1]

@@ -88,6 +88,73 @@ def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, status, 
     assert lines(tmp_path / "arguments") == ["-m", "launch.train", *flags]
 
 
+# As srun does it: the command once for each worker, side by side; the highest status of all.
+FAKE_SRUN = """
+while [[ $1 == -* ]]; do shift; done
+for rank in 0 1; do
+  SLURM_PROCID=$rank setsid "$@" &
+  echo $! > group_$rank
+done
+highest=0
+for rank in 0 1; do
+  wait -n || { status=$?; ((status <= highest)) || highest=$status; }
+done
+exit $highest
+"""
+
+
+@pytest.fixture
+def two_workers(tmp_path):
+    """A function that starts a job of two workers, which are as a script says, in the test's folder."""
+    executable(tmp_path / "srun", FAKE_SRUN)
+    executable(tmp_path / "scontrol", 'echo "$@" >> scontrol.log')
+
+    def start(worker: str) -> subprocess.Popen:
+        settings = {"PYTHON": executable(tmp_path / "python", worker), "SLURM_JOB_ID": 17}
+        return subprocess.Popen(
+            ["bash", CLUSTER / "slurm.sh"],
+            cwd=tmp_path,
+            env=environment(tmp_path, **settings),
+            stderr=subprocess.DEVNULL,
+        )
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [((MISTAKE, LOST), MISTAKE), ((STOPPED, MISTAKE), MISTAKE), ((0, MISTAKE), MISTAKE), ((KILLED, LOST), KILLED)],
+)
+def test_slurm_does_not_queue_again_what_one_worker_is_at_fault_for(tmp_path, two_workers, statuses, status):
+    first, second = statuses
+    job = two_workers(f"((SLURM_PROCID)) || exit {first}; exit {second}")
+    assert job.wait(timeout=30) == status
+    assert lines(tmp_path / "scontrol.log") == []
+
+
+def test_slurm_workers_save_when_their_whole_step_gets_a_signal(tmp_path, two_workers):
+    saving = "trap 'sleep 0.2; touch saved_$SLURM_PROCID; exit 143' TERM"
+    job = two_workers(f"{saving}; touch up_$SLURM_PROCID; while true; do sleep 0.05; done")
+    until = time.monotonic() + 30
+    while not all((tmp_path / f"up_{rank}").exists() for rank in range(2)):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    for rank in range(2):
+        os.killpg(int(lines(tmp_path / f"group_{rank}")[0]), signal.SIGTERM)
+    assert job.wait(timeout=30) == STOPPED
+    assert all((tmp_path / f"saved_{rank}").exists() for rank in range(2))
+    assert lines(tmp_path / "scontrol.log") == ["requeue 17"]
+
+
+@pytest.mark.parametrize("cores", ["32", ""])
+def test_slurm_workers_get_the_cores_of_the_job(tmp_path, cores):
+    """Some versions of srun read a variable of their own."""
+    executable(tmp_path / "srun", f'echo "${{SRUN_CPUS_PER_TASK-unset}}" > {tmp_path}/cores')
+    settings = {"SLURM_JOB_ID": 17, "SLURM_CPUS_PER_TASK": cores}
+    assert run("slurm.sh", env=environment(tmp_path, **settings)).returncode == 0
+    assert lines(tmp_path / "cores") == [cores or "unset"]
+
+
 def test_slurm_says_that_it_wants_a_job(tmp_path):
     done = run("slurm.sh", env=environment(tmp_path))
     assert done.returncode == 1
@@ -160,6 +227,7 @@ def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
     assert pod(found)["restartPolicy"] == "Never"  # as podFailurePolicy demands
     assert pod(found)["terminationGracePeriodSeconds"] == 400
     assert manifests()["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 120
+    assert pod(found)["shareProcessNamespace"] is True  # nothing is process 1, which SIGTERM may not end
     assert job["podReplacementPolicy"] == "Failed"
     rules = job["podFailurePolicy"]["rules"]
     (worker,) = pod(found)["containers"]
@@ -194,11 +262,31 @@ def test_kubernetes_workers_share_a_volume():
     )
 
 
-def test_kubernetes_manifests_fit_the_schema():
+def copying_pod() -> dict:
+    """The one in the README."""
+    text = (CLUSTER / "README.md").read_text(encoding="utf-8")
+    return yaml.safe_load(text.partition("<<'YAML'\n")[2].partition("\nYAML\n")[0])
+
+
+def test_the_volume_can_be_made_and_filled_before_the_first_training(tmp_path):
+    """As the README says."""
+    command = f"bash {CLUSTER}/kubernetes.sh | sed '/^---$/,$d'"
+    assert "DRY_RUN=1 launch/cluster/kubernetes.sh | sed '/^---$/,$d' | kubectl" in (CLUSTER / "README.md").read_text()
+    alone = subprocess.run(command, shell=True, env=environment(tmp_path, DRY_RUN=1), capture_output=True, check=True)
+    (claim,) = yaml.safe_load_all(alone.stdout)
+    assert claim == manifests()["PersistentVolumeClaim"]
+    (volume,), (container,) = copying_pod()["spec"]["volumes"], copying_pod()["spec"]["containers"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/t2t"}]
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.31"])
+def test_kubernetes_manifests_fit_the_schema(version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
+    validator.validate(copying_pod(), version, strict=True)
     for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine"}):
         for document in manifests(**settings).values():
-            validator.validate(document, "1.31", strict=True)
+            validator.validate(document, version, strict=True)
 
 
 def test_kubernetes_applies_what_the_dry_run_prints(tmp_path):
@@ -289,7 +377,8 @@ case "$*" in
     for word in "$@"; do case $word in --command=*) command=${word#--command=} ;; esac; done
     case $command in
       *sudo*) echo mount >> log ;;
-      *"uv pip"*) echo install >> log; mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
+      *"uv pip"*) echo install >> log; [[ ! -e broken ]] || exit 1
+        mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
       *) (cd home && bash -c "$command"); status=$?
         [[ -e home/preempted ]] && { echo PREEMPTED > state; exit 255; }
         exit $status ;;
@@ -335,6 +424,15 @@ def test_tpu_ends_with_a_mistake_in_the_input(cloud, tmp_path):
     (tmp_path / "runs").write_text(f"{MISTAKE}\n0\n", encoding="utf-8")
     assert run("tpu_vm.sh", "train", env=cloud).returncode == MISTAKE
     assert events(tmp_path) == [*FRESH, "train"]
+
+
+def test_tpu_gives_up_a_vm_that_cannot_be_set_up(cloud, tmp_path):
+    """It would cost on and on."""
+    (tmp_path / "broken").touch()
+    done = run("tpu_vm.sh", "train", env=cloud)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: the VM is there, but setting it up failed 3 times")
+    assert events(tmp_path) == [*FRESH, *["mount", "install"] * 2]
 
 
 def test_tpu_saves_when_it_is_stopped(cloud, tmp_path):
