@@ -1,7 +1,9 @@
 """A Transformer whose steps TensorFlow Lite computes."""
 
+import contextlib
 import itertools
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ Cache = dict[str, Any]
 
 
 class LiteModel:
-    """A `Transformer` to search with on a CPU, several times as fast; has its decoding methods.
+    """A `Transformer` whose searches are faster on a CPU; has its decoding methods.
 
     The weights are those that the model has when the first search begins; converting them takes two seconds for a
     small model, ten for a large one. Scores of given translations and explanations are the model's own.
@@ -177,15 +179,26 @@ class LiteModel:
         return number
 
     def _step(self, number: np.int64, *given: np.ndarray) -> np.ndarray:
-        session = self._running[int(number)]
-        session.advance(*given)
-        return session.logits()
+        with self._session(number) as session:
+            session.advance(*given)
+            return session.logits()
 
     def _greedy(self, number: np.int64, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return greedy.greedy_search(self._running[int(number)], self._table, *given)
+        with self._session(number) as session:
+            return greedy.greedy_search(session, self._table, *given)
 
     def _attention(self, number: np.int64) -> np.ndarray:
-        return self._running[int(number)].attention()
+        with self._session(number) as session:
+            return session.attention()
+
+    @contextlib.contextmanager
+    def _session(self, number: np.int64) -> Iterator[Session]:
+        """That of a search, which is over if this fails."""
+        try:
+            yield self._running[int(number)]
+        except BaseException:
+            self._running.pop(int(number), None)
+            raise
 
     def _end(self, number: np.int64) -> None:
         with self._lock:

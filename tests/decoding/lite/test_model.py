@@ -178,6 +178,21 @@ def test_requests_of_a_translator():
     assert found[5].text.startswith("Ein")
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_search_that_fails_leaves_nothing_behind(beam_size, monkeypatch):
+    def fail(*arguments):
+        raise MemoryError("no room")
+
+    searches = Searches(lite(), settings(beam_size))
+    wanted = searches(padded(SOURCES))
+    with monkeypatch.context() as patch:
+        patch.setattr("t2t_keras.decoding.lite.session.Session.advance", fail)
+        with pytest.raises(tf.errors.OpError, match="no room"):
+            searches(padded(SOURCES))
+    assert not lite()._running
+    assert_same(searches(padded(SOURCES)), wanted)
+
+
 def test_what_it_cannot_do():
     model = lite()
     with pytest.raises(ValueError, match="bfloat16"):
