@@ -19,7 +19,8 @@ PATIENCE = 120  # seconds that a busy machine may take
 
 # A parent with two children that never end by themselves; it prints its children's ids.
 PARENT = """
-import itertools, os, sys
+import itertools, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would this
 sys.path.insert(0, sys.argv[1])
 from test_processes import announce_and_wait
 from t2t_keras.processes import run_jobs
@@ -90,7 +91,10 @@ def test_children_end_with_their_parent(tmp_path, number):
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as parent:
         wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
         parent.send_signal(number)
-        assert parent.wait(PATIENCE) == -number
+        try:
+            assert parent.wait(PATIENCE) == -number
+        finally:
+            parent.kill()
     children = [int(path.name) for path in tmp_path.iterdir()]
     wait_until(lambda: not any(map(is_alive, children)))
 
