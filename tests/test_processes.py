@@ -19,8 +19,7 @@ PATIENCE = 120  # seconds that a busy machine may take
 
 # A parent with two children that never end by themselves; it prints its children's ids.
 PARENT = """
-import itertools, os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would this
+import itertools, os, sys
 sys.path.insert(0, sys.argv[1])
 from test_processes import announce_and_wait
 from t2t_keras.processes import run_jobs
