@@ -84,16 +84,16 @@ def test_eight_replicas_stay_with_one(tmp_path, train, model, tolerance):
         ({}, EXACT),
         ({"accumulation_steps": 2, "steps_per_call": 25, "log_steps": 25}, EXACT),
         ({"static_shapes": True, "jit_compile": True}, EXACT),
-        ({"mixed_bfloat16": True}, 2e-3),
+        ({"mixed_bfloat16": True, "learning_rate_scale": 0.05}, 2e-3),
     ],
     ids=["plain", "accumulation_and_steps_per_call", "compiled", "bfloat16"],
 )
 def test_launch_train_on_eight_replicas_stays_with_one(tmp_path, train, tolerance):
     """The same again through the program, validation included; batches at the end of an epoch have few rows."""
     data = tiny_training.make_data(tmp_path)
-    settings = {"max_steps": STEPS, "checkpoint_steps": STEPS, "tokens_per_batch": 60, **train}
+    settings = {"max_steps": STEPS, "checkpoint_steps": STEPS, "tokens_per_batch": 60}
     # So that rounding stays what it is: at a high rate a difference in the last bit grows tenfold every twenty steps.
-    settings |= {"learning_rate_scale": 0.3, "warmup_steps": 100}
+    settings |= {"learning_rate_scale": 0.3, "warmup_steps": 100, **train}
     model = {"dropout_rate": 0.0, "norm_position": "pre"}
     for replicas in (1, 8):
         flags = tiny_training.launch_flags(tmp_path / str(replicas), data, model=model, **settings)
