@@ -72,7 +72,7 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
     token_log_probs = token_log_probs_function(model)
 
     def search(batch: Ids) -> Ids:
-        found = searches(padded(batch), only_best=True)
+        found = searches(padded(batch), only_best=True, scored=False)
         return [without_end(ids) for ids in found.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:

@@ -30,7 +30,7 @@ from t2t_keras.decoding import constraints as lexical
 from t2t_keras.decoding import diverse
 from t2t_keras.decoding import state as search_state
 from t2t_keras.decoding.candidates import Candidates, best_candidates, biased_candidates, first_live_on, live_on
-from t2t_keras.decoding.greedy import GreedySearch, greedy_search
+from t2t_keras.decoding.greedy import greedy_search
 from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.scoring import best_attainable_score, coverage_score, normalised_score
 from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState
@@ -85,7 +85,7 @@ def beam_search(
     patience: float = 0.0,
     options: SearchOptions | None = None,
     num_best: int | None = None,
-    greedy: GreedySearch = greedy_search,
+    scored: bool = True,
 ) -> SearchResult:
     """Searches for the outputs with the best length-normalised log-probability (section 6.1).
 
@@ -118,7 +118,8 @@ def beam_search(
             hypotheses have finished, the worst of which may have been dropped.
         options: rules, prefixes, constraints, groups and other ways of scoring; None asks for none of them.
         num_best: hypotheses that are returned; a sentence is done as soon as these are settled. None means all.
-        greedy: what searches with a beam of one where no options are.
+        scored: whether scores and log-probabilities are wanted. Without them a search with a beam of one and no
+            options is faster, and they are NaN; any other search needs them.
 
     Returns:
         The finished hypotheses of each sentence, best first.
@@ -148,7 +149,7 @@ def beam_search(
     settings = _Settings(max_lengths, min_lengths, length_penalty, patience, num_best, options)
 
     if beam_size == 1 and not options.restricts and not options.coverage_penalty:
-        return _greedy(greedy, step_fn, cache, settings)
+        return _greedy(step_fn, cache, settings, scored)
 
     def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
         return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
@@ -163,9 +164,9 @@ def beam_search(
     return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in others))
 
 
-def _greedy(search: GreedySearch, step_fn: StepFunction, cache: Cache, settings: _Settings) -> SearchResult:
+def _greedy(step_fn: StepFunction, cache: Cache, settings: _Settings, scored: bool) -> SearchResult:
     """The search with a beam of one."""
-    found = search(step_fn, cache, settings.max_lengths, settings.min_lengths)
+    found = greedy_search(step_fn, cache, settings.max_lengths, settings.min_lengths, scored)
     scores = settings.score(found.log_probs, found.lengths)
     return SearchResult(*(values[:, tf.newaxis] for values in (found.token_ids, scores, *found[1:])))
 

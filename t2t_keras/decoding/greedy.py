@@ -24,16 +24,13 @@ class GreedyResult(NamedTuple):
     Attributes:
         token_ids: [batch, length] int32, the end symbol included, then zeros; length is
             the number of steps that the search made.
-        log_probs: [batch] float32, the total log-probability.
+        log_probs: [batch] float32, the total log-probability; -inf where no output is possible.
         lengths: [batch] int32, tokens with the end symbol.
     """
 
     token_ids: tf.Tensor
     log_probs: tf.Tensor
     lengths: tf.Tensor
-
-
-GreedySearch = Callable[[StepFunction, Cache, tf.Tensor, tf.Tensor], GreedyResult]
 
 
 class _Open(NamedTuple):
@@ -76,7 +73,9 @@ class _Fixed(NamedTuple):
     memory: Any
 
 
-def greedy_search(step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -> GreedyResult:
+def greedy_search(
+    step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor, scored: bool = True
+) -> GreedyResult:
     """Takes the most probable token at every step.
 
     Args:
@@ -84,6 +83,7 @@ def greedy_search(step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, m
         cache: what it starts from.
         max_lengths: [batch] int32, most tokens of an output; 0 leaves a sentence out.
         min_lengths: [batch] int32, tokens of an output before its end symbol.
+        scored: whether log-probabilities are wanted; else all that are finite come out as NaN, and a step is shorter.
 
     Returns:
         What `beam_search` finds with a beam of one and no options.
@@ -101,17 +101,20 @@ def greedy_search(step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, m
     results = GreedyResult(tf.zeros([batch, most], tf.int32), tf.zeros([batch]), tf.zeros([batch], tf.int32))
 
     def rounds(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _Fixed, GreedyResult]:
-        state = _steps(step_fn, state, fixed, cache.get("constants"))
+        state = _steps(step_fn, state, fixed, cache.get("constants"), scored)
         return _leave(state, fixed, results)
 
     loop = (start, fixed, results)
     state, _, results = tf.while_loop(
         lambda state, *_: tf.size(state.done) > 0, rounds, loop, tf.nest.map_structure(_growing, loop)
     )
-    return results._replace(token_ids=results.token_ids[:, : state.length])
+    log_probs = results.log_probs
+    if not scored:
+        log_probs = tf.where(tf.math.is_inf(log_probs), log_probs, float("nan"))
+    return results._replace(token_ids=results.token_ids[:, : state.length], log_probs=log_probs)
 
 
-def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any) -> _Open:
+def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any, scored: bool) -> _Open:
     """Steps until a quarter of the open sentences is done."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
@@ -122,7 +125,7 @@ def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any) -
         entries = {name: getattr(state, name) for name in ("position", "hypotheses", "self_attention")}
         own_cache = {**entries, "memory": fixed.memory, "constants": constants}
         logits, new_cache = step_fn(state.token_ids, own_cache)  # --> [open, vocab]
-        token_ids, log_probs = _choose(tf.cast(logits, tf.float32), state.length >= fixed.min_lengths)
+        token_ids, log_probs = _choose(tf.cast(logits, tf.float32), state.length >= fixed.min_lengths, scored)
         token_ids = tf.where(state.done | tf.math.is_inf(log_probs), PAD_ID, token_ids)
         length = state.length + 1
         return _Open(
@@ -137,12 +140,13 @@ def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any) -
     return tf.while_loop(busy, step, state, tf.nest.map_structure(_growing, state))
 
 
-def _choose(logits: tf.Tensor, may_end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Tensor, tf.Tensor]:
     """The most probable token that may come, and its log-probability, [open] each.
 
     Args:
         logits: float32 [open, vocab].
         may_end: bool [open].
+        scored: whether log-probabilities are wanted; else any number that is not infinite stands for one that is not.
     """
     best, token_ids = largest(logits)
 
@@ -157,6 +161,8 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
     barred = tf.reduce_any(is_barred(token_ids, may_end))
     chosen, token_ids = tf.cond(barred, best_allowed, lambda: (best, token_ids))
+    if not scored:
+        return token_ids, chosen - best
     # log softmax = logit - largest + log(the largest probability).
     return token_ids, chosen - best + tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=1))
 

@@ -10,7 +10,6 @@ import tensorflow as tf
 from t2t_keras.config import PAD_ID, DecodeConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
-from t2t_keras.decoding.greedy import greedy_search
 from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.random_numbers import sentence_keys
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
@@ -24,8 +23,9 @@ _OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "exc
 class StepModel(Protocol):
     """What a Translator asks of a model; `t2t_keras.model.Transformer` has it.
 
-    A model may also have `greedy_search`, to be called in place of `t2t_keras.decoding.greedy.greedy_search`, and
-    `end_search`, which is called with the first cache once a search has found what it gives back.
+    A model may also have `plain_search`, which is called in place of `beam_search` where there are no options, and
+    `end_search`, which is called with the first cache once any other search has found what it gives back. See
+    `t2t_keras.decoding.lite.LiteModel` for both.
     """
 
     def encode(self, source: tf.Tensor) -> Any: ...
@@ -74,23 +74,26 @@ class Searches:
         # All there can be, untraced: threads that want the same one share it.
         kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
         self._compiled = {
-            (frozenset(kind), only_best): self._compile(kind, only_best)
-            for kind, only_best in itertools.product(kinds, (False, True))
+            (frozenset(kind), only_best, scored): self._compile(kind, only_best, scored)
+            for kind, only_best, scored in itertools.product(kinds, (False, True), (False, True))
         }
 
-    def __call__(self, source_ids: Any, only_best: bool = False, **asked: Any) -> SearchResult:
+    def __call__(self, source_ids: Any, only_best: bool = False, scored: bool = True, **asked: Any) -> SearchResult:
         """Searches, or draws samples.
 
         Args:
             source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
             only_best: whether one hypothesis a sentence is enough: the search then ends as soon as it is settled.
+            scored: whether scores are wanted; else those of a greedy search without options are NaN, and it is faster.
             asked: any of "prefix", int32 [batch, prefix_len], "constraints" and "excluded", int32 [batch,
                 phrases, phrase_len]; see `SearchOptions`.
 
         Returns:
             One or `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
         """
-        compiled = self._compiled[frozenset(asked), only_best and not self._config.sampling]
+        config = self._config
+        always_scored = config.beam_size > 1 or config.sampling or bool(asked)  # and not traced twice
+        compiled = self._compiled[frozenset(asked), only_best and not config.sampling, scored or always_scored]
         return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
@@ -105,22 +108,27 @@ class Searches:
         """
         if not self._config.sampling:
             raise ValueError(f"config.sampling must be true for samples, got {self._config.sampling}")
-        return self._search(source_ids, False, {}, seeds)
+        return self._search(source_ids, False, True, {}, seeds)
 
     def num_traces(self) -> int:
         """How often a graph has been traced."""
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
 
-    def _compile(self, kind: Sequence[str], only_best: bool) -> Any:
+    def _compile(self, kind: Sequence[str], only_best: bool, scored: bool) -> Any:
         def search(source_ids: tf.Tensor, *asked: tf.Tensor) -> SearchResult:
-            return self._search(source_ids, only_best, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
+            return self._search(source_ids, only_best, scored, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
 
         shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
         return tf.function(search, input_signature=signature, autograph=False)
 
     def _search(
-        self, source_ids: tf.Tensor, only_best: bool, asked: dict[str, tf.Tensor], seeds: tf.Tensor | None = None
+        self,
+        source_ids: tf.Tensor,
+        only_best: bool,
+        scored: bool,
+        asked: dict[str, tf.Tensor],
+        seeds: tf.Tensor | None = None,
     ) -> SearchResult:
         config = self._config
         max_lengths = output_limits(tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32), config)
@@ -132,6 +140,10 @@ class Searches:
             diversity_strength=config.diversity_strength,
             **asked,
         )
+        num_best = 1 if only_best else config.beam_size
+        is_plain = not (config.sampling or options.restricts or options.coverage_penalty)
+        if is_plain and hasattr(self._model, "plain_search"):
+            return self._model.plain_search(source_ids, max_lengths, config, num_best, scored)
         memory = self._model.encode(source_ids)
         asked_of_model = {"coverage": config.coverage_penalty > 0, "bfloat16": config.bfloat16}
         asked_of_model = {name: True for name, is_asked in asked_of_model.items() if is_asked}
@@ -151,8 +163,8 @@ class Searches:
                 config.min_length,
                 config.patience,
                 options,
-                num_best=1 if only_best else None,
-                greedy=getattr(self._model, "greedy_search", greedy_search),
+                num_best,
+                scored,
             )
         if hasattr(self._model, "end_search"):
             with tf.control_dependencies(found):

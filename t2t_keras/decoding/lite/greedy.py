@@ -3,67 +3,67 @@
 import numpy as np
 
 from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.decoding.lite.beam_search import Limits
 from t2t_keras.decoding.lite.session import Session
 
 
 def greedy_search(
-    session: Session, table: np.ndarray, positions: np.ndarray, max_lengths: np.ndarray, min_lengths: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    session: Session, table: np.ndarray, positions: np.ndarray, limits: Limits, scored: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Takes the most probable token at every step.
 
     Args:
-        session: that has begun, with a beam of one.
+        session: that has begun, with a beam of one, and with the logarithms of sums if log-probabilities are wanted.
         table: float32 [vocab, d_model], embedded tokens.
         positions: float32 [steps, d_model], what is added to them; as many as the largest of the limits.
-        max_lengths: int32 [batch], most tokens of an output; 0 leaves a sentence out.
-        min_lengths: int32 [batch], tokens of an output before its end symbol.
+        limits: of the search.
+        scored: whether log-probabilities are wanted; else all that are finite come out as NaN.
 
     Returns:
-        Token ids int32 [batch, steps made], total log-probabilities float32 [batch], and lengths int32 [batch]; see
-        `t2t_keras.decoding.greedy.GreedyResult`.
+        As `BeamSearch.run`, of one hypothesis a sentence.
     """
+    max_lengths, min_lengths = limits.max_lengths, limits.min_lengths
     texts = np.full([len(max_lengths), len(positions)], PAD_ID, np.int32)
     log_probs = np.zeros(len(max_lengths), np.float32)
-    done = max_lengths <= 0
-    sentences = np.flatnonzero(~done).astype(np.int32)
-    tokens = np.full(len(sentences), PAD_ID)
+    sentences = np.flatnonzero(max_lengths > 0).astype(np.int32)
+    tokens, done = np.full(len(sentences), PAD_ID), np.zeros(len(sentences), bool)
     length = 0
     while len(sentences):
         session.advance(table[tokens] + positions[length], sentences)
-        open_now = ~done[sentences]
-        tokens, gained = _choose(*session.predictions(), length < min_lengths[sentences])
-        tokens = np.where(open_now & np.isfinite(gained), tokens, PAD_ID)
+        tokens, gained = _choose(session, length < min_lengths[sentences], scored)
+        tokens[done | np.isinf(gained)] = PAD_ID
         texts[sentences, length] = tokens
-        log_probs[sentences] += np.where(open_now, gained, 0.0)
+        log_probs[sentences] += np.where(done, 0.0, gained)
         length += 1
-        done[sentences] |= (tokens <= EOS_ID) | (length >= max_lengths[sentences])
-        left = ~done[sentences]
-        if 4 * np.count_nonzero(left) <= 3 * len(sentences):  # leaving copies all that is kept
-            sentences, tokens = sentences[left], tokens[left]
+        done |= (tokens <= EOS_ID) | (length >= max_lengths[sentences])
+        if 4 * np.count_nonzero(done) >= len(sentences):  # leaving copies all that is kept
+            sentences, tokens, done = sentences[~done], tokens[~done], done[~done]
     lengths = np.count_nonzero(texts, axis=1).astype(np.int32)
     impossible = np.isinf(log_probs)
     texts[impossible], lengths[impossible] = PAD_ID, 0
-    return texts[:, :length], log_probs, lengths
+    if not scored:
+        log_probs[~impossible] = np.nan
+    found = texts[:, :length], log_probs / limits.penalties[lengths], log_probs, lengths
+    return tuple(values[:, np.newaxis] for values in found)  # --> [batch, 1, ...]
 
 
-def _choose(logits: np.ndarray, probabilities: np.ndarray, too_early: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The most probable token that may come, and its log-probability, [rows] each.
+def _choose(session: Session, too_early: np.ndarray, scored: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The most probable token that may come, [rows], and its log-probability, float32 [rows].
 
     Args:
-        logits: float32 [rows, vocab].
-        probabilities: float32 [rows, vocab], their softmax.
+        session: after a step.
         too_early: bool [rows], whether the end symbol may not come.
+        scored: whether log-probabilities are wanted; else 0 stands for all but -inf.
     """
-    rows = np.arange(len(logits))
+    logits = session.logits_in_place()
     best = logits.argmax(axis=1)
-    chosen = best
-    barred = (best == PAD_ID) | ((best == EOS_ID) & too_early)
-    if barred.any():
-        chosen = best.copy()
-        for row in np.flatnonzero(barred):
-            allowed = logits[row].copy()
-            allowed[[PAD_ID, EOS_ID] if too_early[row] else [PAD_ID]] = -np.inf
-            chosen[row] = allowed.argmax()
-    behind = logits[rows, chosen] - logits[rows, best]
-    behind[(chosen == PAD_ID) | ((chosen == EOS_ID) & too_early)] = -np.inf  # there is nothing but what may not come
-    return chosen, behind + np.log(probabilities[rows, best])
+    largest = logits[np.arange(len(best)), best]
+    log_probs = largest - session.log_totals() if scored else np.zeros(len(best), np.float32)
+    chosen = best.copy()
+    for row in np.flatnonzero((best == PAD_ID) | ((best == EOS_ID) & too_early)):
+        allowed = logits[row].copy()
+        allowed[[PAD_ID, EOS_ID] if too_early[row] else [PAD_ID]] = -np.inf
+        chosen[row] = allowed.argmax()
+        behind = allowed[chosen[row]] - largest[row]  # -inf if there is nothing but what may not come
+        log_probs[row] += behind if scored or np.isinf(behind) else 0.0
+    return chosen, log_probs

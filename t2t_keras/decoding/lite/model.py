@@ -2,20 +2,19 @@
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import PAD_ID
-from t2t_keras.decoding.greedy import GreedyResult
-from t2t_keras.decoding.lite import greedy
-from t2t_keras.decoding.lite.encoder_graph import encoder_graph
-from t2t_keras.decoding.lite.interpreter import converted
+from t2t_keras.config import PAD_ID, DecodeConfig
+from t2t_keras.decoding.beam_search import SearchResult
+from t2t_keras.decoding.lite.beam_search import BeamSearch, Limits
+from t2t_keras.decoding.lite.greedy import greedy_search
 from t2t_keras.decoding.lite.session import Session
-from t2t_keras.decoding.lite.step_graph import StepGraph
+from t2t_keras.decoding.lite.sessions import Kind, Sessions
+from t2t_keras.decoding.scoring import length_penalty
 from t2t_keras.model import Transformer
 
 Cache = dict[str, Any]
@@ -35,6 +34,9 @@ class LiteModel:
             outputs differ.
         threads: of each operation; 1 where several batches are translated side by side.
 
+    Attributes:
+        sessions: what is converted, and what runs.
+
     Raises:
         ValueError: another compute dtype.
     """
@@ -44,12 +46,8 @@ class LiteModel:
             raise ValueError(f"model must compute in float32, got {model.compute_dtype}")
         self.model = model
         self.int8 = int8
-        self._threads = threads
-        self._lock = threading.Lock()
-        self._encoder: bytes | None = None
-        self._steps: dict[int, bytes] = {}
-        self._running: dict[int, Session] = {}
-        self._idle: dict[int, list[Session]] = {}
+        self.sessions = Sessions(model, int8, threads)
+        self._running: dict[int, tuple[Kind, Session]] = {}
         self._numbers = itertools.count()
 
     def __call__(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -79,13 +77,15 @@ class LiteModel:
         Raises:
             ValueError: `bfloat16` is asked for.
         """
-        if bfloat16:
-            raise ValueError("bfloat16 is of searches that TensorFlow computes alone, got bfloat16=True")
+        _check_bfloat16(bfloat16)
+        kind = Kind(beam_size, log_totals=True)
         with tf.init_scope():
-            self._convert(beam_size)
+            self.sessions.convert(kind)
 
         def start(inputs: np.ndarray, hidden: np.ndarray) -> np.int64:
-            return np.int64(self._start(beam_size, inputs, hidden))
+            number = next(self._numbers)
+            self._running[number] = kind, self.sessions.start(kind, inputs, hidden)
+            return np.int64(number)
 
         number = tf.ensure_shape(tf.numpy_function(start, [memory, source == PAD_ID], tf.int64), [])
         batch = tf.shape(source)[0]
@@ -129,23 +129,45 @@ class LiteModel:
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses_now}
         return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), {**cache, **changes}
 
-    def greedy_search(self, step_fn: Any, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -> GreedyResult:
-        """`t2t_keras.decoding.greedy.greedy_search` of this model, faster.
+    def plain_search(
+        self, source: tf.Tensor, max_lengths: tf.Tensor, config: DecodeConfig, num_best: int, scored: bool
+    ) -> SearchResult:
+        """What `t2t_keras.decoding.beam_search.beam_search` finds without options, faster.
 
         Args:
-            step_fn: `decode_step`.
-            cache: of `start_cache` with a beam of one.
-            max_lengths: int32 [batch].
-            min_lengths: int32 [batch].
+            source: int [batch, source_len].
+            max_lengths: int32 [batch], most tokens of an output.
+            config: of the search.
+            num_best: hypotheses that are returned.
+            scored: as of `beam_search`.
+
+        Raises:
+            ValueError: `config.bfloat16` is set.
         """
-        del step_fn  # this one knows its steps
-        steps = tf.maximum(tf.reduce_max(max_lengths), 0)
+        _check_bfloat16(config.bfloat16)
+        kind = Kind(config.beam_size, log_totals=scored or config.beam_size > 1)
+        with tf.init_scope():
+            self.sessions.convert(kind)
+        steps = tf.maximum(tf.reduce_max(max_lengths), 0)  # an empty batch has no largest limit
         positions = self.model.target_positions(tf.zeros([1, steps, self.model.config.d_model]))[0]
-        given = [cache["constants"]["search"], positions, max_lengths, min_lengths]
-        found = tf.numpy_function(self._greedy, given, [tf.int32, tf.float32, tf.int32])
-        return GreedyResult(
-            *(tf.ensure_shape(value, [None] * rank) for value, rank in zip(found, (2, 1, 1), strict=True))
-        )
+        penalties = length_penalty(tf.range(steps + 1), config.length_penalty, config.length_normalization)
+
+        def search(inputs: np.ndarray, hidden: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
+            positions, max_lengths, penalties = given
+            minima = np.full_like(max_lengths, config.min_length)
+            limits = Limits(max_lengths, minima, penalties, config.patience, num_best)
+            session = self.sessions.start(kind, inputs, hidden)
+            if config.beam_size > 1:
+                found = BeamSearch(session, self.sessions.table, positions, limits).run()
+            else:
+                found = greedy_search(session, self.sessions.table, positions, limits, scored)
+            self.sessions.let_go(kind, session)
+            return found
+
+        given = [self.encode(source), source == PAD_ID, positions, max_lengths, penalties]
+        found = tf.numpy_function(search, given, [tf.int32, tf.float32, tf.float32, tf.int32])
+        shapes = [[None, num_best, None], *[[None, num_best]] * 3]
+        return SearchResult(*(tf.ensure_shape(value, shape) for value, shape in zip(found, shapes, strict=True)))
 
     def end_search(self, cache: Cache) -> None:
         """Lets what the search used go to the next one.
@@ -155,37 +177,10 @@ class LiteModel:
         """
         tf.numpy_function(self._end, [cache["constants"]["search"]], [])
 
-    def _convert(self, beam_size: int) -> None:
-        """Converts what searches with this beam need, unless it is there."""
-        with self._lock:
-            if self._encoder is None:
-                self._encoder = converted(encoder_graph(self.model), self.int8)
-                self._table = self.model.target_embedding(tf.range(self.model.config.vocab_size)).numpy()
-            if beam_size not in self._steps:
-                self._steps[beam_size] = converted(StepGraph(self.model, beam_size).function(), self.int8)
-
-    def _start(self, beam_size: int, inputs: np.ndarray, hidden: np.ndarray) -> int:
-        """The number of a search that begins."""
-        with self._lock:
-            number = next(self._numbers)
-            idle = self._idle.setdefault(beam_size, [])
-            session = idle.pop() if idle else None
-        if session is None:
-            attentions = [layer.self_attention for layer in self.model.decoder.layers]
-            heads = [(attention.num_heads, attention.d_key, attention.d_value) for attention in attentions]
-            session = Session(self._encoder, self._steps[beam_size], heads, beam_size, self._threads)
-        session.start(inputs, hidden)
-        self._running[number] = session
-        return number
-
     def _step(self, number: np.int64, *given: np.ndarray) -> np.ndarray:
         with self._session(number) as session:
             session.advance(*given)
             return session.logits()
-
-    def _greedy(self, number: np.int64, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        with self._session(number) as session:
-            return greedy.greedy_search(session, self._table, *given)
 
     def _attention(self, number: np.int64) -> np.ndarray:
         with self._session(number) as session:
@@ -195,12 +190,15 @@ class LiteModel:
     def _session(self, number: np.int64) -> Iterator[Session]:
         """That of a search, which is over if this fails."""
         try:
-            yield self._running[int(number)]
+            yield self._running[int(number)][1]
         except BaseException:
             self._running.pop(int(number), None)
             raise
 
     def _end(self, number: np.int64) -> None:
-        with self._lock:
-            session = self._running.pop(int(number))
-            self._idle[session.beam_size].append(session)
+        self.sessions.let_go(*self._running.pop(int(number)))
+
+
+def _check_bfloat16(bfloat16: bool) -> None:
+    if bfloat16:
+        raise ValueError("bfloat16 is of searches that TensorFlow computes alone, got bfloat16=True")

@@ -21,11 +21,18 @@ class Session:
         step: of `StepGraph`, converted.
         layer_heads: heads, width of keys and width of values of each decoder layer.
         beam_size: hypotheses a sentence.
+        log_totals: whether the step has them.
         threads: for each operation.
     """
 
     def __init__(
-        self, encoder: bytes, step: bytes, layer_heads: list[tuple[int, int, int]], beam_size: int, threads: int
+        self,
+        encoder: bytes,
+        step: bytes,
+        layer_heads: list[tuple[int, int, int]],
+        beam_size: int,
+        log_totals: bool,
+        threads: int,
     ) -> None:
         layers = len(layer_heads)
         self._past = of_layers(layers, KEYS, VALUES)
@@ -35,8 +42,8 @@ class Session:
             for index, (heads, d_key, d_value) in enumerate(layer_heads)
             for name, width in ((KEYS, d_key), (VALUES, d_value), (MEMORY_KEYS, d_key), (MEMORY_VALUES, d_value))
         }
-        results = ["logits", "attention", *(["probabilities"] if beam_size == 1 else [])]
         self._encoder = Interpreter(encoder, self._memory, threads)
+        results = ["logits", "attention", *(["log_totals"] if log_totals else [])]
         self._step = Interpreter(step, [*self._past, *results], threads)
         self.beam_size = beam_size
         self._buffers = Buffers()
@@ -92,9 +99,13 @@ class Session:
         """What follows from the last step, float32 [batch * beam, vocab]."""
         return self._buffers.copy(self._step.output("logits"))
 
-    def predictions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Logits and probabilities of a beam of one, float32 [batch, vocab]; let go of them before the next step."""
-        return self._step.output("logits"), self._step.output("probabilities")
+    def logits_in_place(self) -> np.ndarray:
+        """The same where they are, to be read only; let go of them before the next step."""
+        return self._step.output("logits")
+
+    def log_totals(self) -> np.ndarray:
+        """The logarithms of the sums of exponentials of the logits, float32 [batch * beam], if the graph has them."""
+        return self._step.output("log_totals")
 
     def attention(self) -> np.ndarray:
         """The last layer's attention in the last step, mean over its heads, float32 [batch, beam, source_len]."""

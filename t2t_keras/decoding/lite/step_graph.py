@@ -19,17 +19,19 @@ class StepGraph:
     "memory_keys_I" and "memory_values_I" [batch, heads, source_len, d_head].
 
     Outputs: "logits" [batch * beam, vocab]; "attention" [batch, beam, source_len], the last layer's to the
-    source, mean over its heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and with
-    a beam of one "probabilities" [batch, vocab].
+    source, mean over its heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and if
+    asked for "log_totals" [batch * beam], the logarithms of the sums of exponentials of the logits.
 
     Args:
         model: a `Transformer` that computes in float32.
         beam_size: hypotheses a sentence.
+        log_totals: whether they are asked for.
     """
 
-    def __init__(self, model: Any, beam_size: int) -> None:
+    def __init__(self, model: Any, beam_size: int, log_totals: bool) -> None:
         self._model = model
         self._beam_size = beam_size
+        self._log_totals = log_totals
 
     def function(self) -> tf.types.experimental.PolymorphicFunction:
         """The graph, to be converted."""
@@ -61,8 +63,10 @@ class StepGraph:
         x = x if decoder.final_norm is None else decoder.final_norm(x)
         outputs["attention"] = tf.reduce_mean(attention, axis=1)  # --> [batch, beam, source_len]
         outputs["logits"] = kernels.linear(x, self._model.output_embedding.output_matrix("float32"), None)
-        if self._beam_size == 1:
-            outputs["probabilities"] = tf.nn.softmax(outputs["logits"])
+        if self._log_totals:
+            largest = tf.reduce_max(outputs["logits"], axis=1)  # --> [batch * beam]
+            rest = tf.exp(outputs["logits"] - largest[:, tf.newaxis])
+            outputs["log_totals"] = largest + tf.math.log(tf.reduce_sum(rest, axis=1))
         return outputs
 
     def _layer(self, layer: Any, x: Tensor, given: dict[str, Tensor], index: str) -> tuple[Tensor, Tensor, dict]:

@@ -32,8 +32,11 @@ class ScriptedSession:
         tokens = tf.constant(inputs[:, 0].astype(np.int32))
         self._logits, self._cache = ScriptedModel.step(tokens, self._cache)
 
-    def predictions(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._logits.numpy(), tf.nn.softmax(self._logits).numpy()
+    def logits_in_place(self) -> np.ndarray:
+        return self._logits.numpy()
+
+    def scratch(self) -> np.ndarray:
+        return np.empty(self._logits.shape, np.float32)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -44,17 +47,18 @@ def test_equals_the_search_in_tensorflow(seed, end_bias, min_length):
     model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
     minima = np.full_like(LIMITS, min_length)
     table, positions = np.arange(7, dtype=np.float32)[:, None], np.zeros([LIMITS.max(), 1], np.float32)
-    texts, log_probs, lengths = greedy_search(ScriptedSession(model), table, positions, LIMITS, minima)
+    texts, log_probs, lengths = greedy_search(ScriptedSession(model), table, positions, LIMITS, minima, True)
     wanted = in_tensorflow(ScriptedModel.step, model.start_cache(1), tf.constant(LIMITS), tf.constant(minima))
     np.testing.assert_array_equal(texts, wanted.token_ids)
     np.testing.assert_array_equal(lengths, wanted.lengths)
     np.testing.assert_allclose(log_probs, wanted.log_probs, rtol=1e-5)
 
 
-def test_nothing_left_to_choose_is_an_empty_output():
+@pytest.mark.parametrize("scored", [True, False])
+def test_nothing_left_to_choose_is_an_empty_output(scored):
     model = ScriptedModel.random(1, batch=2, vocab=2)
     table, positions = np.arange(2, dtype=np.float32)[:, None], np.zeros([4, 1], np.float32)
     limits, minima = np.array([4, 4], np.int32), np.array([4, 0], np.int32)
-    texts, log_probs, lengths = greedy_search(ScriptedSession(model), table, positions, limits, minima)
+    texts, log_probs, lengths = greedy_search(ScriptedSession(model), table, positions, limits, minima, scored)
     assert np.isneginf(log_probs[0]) and lengths[0] == 0 and not texts[0].any()
     assert texts[1, 0] == 1 and lengths[1] == 1
