@@ -6,7 +6,6 @@ The role "turns" translates all sentences whenever it is told to; "proof" answer
 it made of a few sentences and what it thinks of given translations; "score" with the latter alone.
 """
 
-import concurrent.futures
 import dataclasses
 import json
 import os
@@ -43,7 +42,7 @@ class Engine:
 
 
 def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfloat16: bool = False) -> Engine:
-    from t2t_keras.streams import num_streams, share_out_cores
+    from t2t_keras.streams import share_out_cores, side_by_side
 
     share_out_cores()
     import tensorflow as tf
@@ -76,9 +75,8 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
         return [without_end(ids) for ids in found.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:
-        with concurrent.futures.ThreadPoolExecutor(num_streams()) as executor:
-            found = executor.map(search, batches(sources, task["batch_sentences"]))
-            return [ids for batch in found for ids in batch]
+        found = side_by_side(search, batches(sources, task["batch_sentences"]))
+        return [ids for batch in found for ids in batch]
 
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
         rows = token_log_probs(padded(sources), padded(targets)).numpy().tolist()

@@ -83,6 +83,7 @@ def _translate(
 ) -> int:
     """Writes all translations and gives the number of lines that were too long for one piece."""
     num_long = 0
+    scored = _JSON.value or _VERIFY.value > 0 or _NUM_BEST.value > 1
     remaining = enumerate(raw_lines, start=1)
     with tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty()) as progress:
         while chunk := list(itertools.islice(remaining, _CHUNK_LINES.value)):
@@ -91,7 +92,8 @@ def _translate(
                 _stop_at_error(lines)
             good = [line for line in lines if not line.error]
             update = _updater(progress, progress.n, len(chunk))
-            found = translator.translate_nbest([line.request for line in good], _NUM_BEST.value, update)
+            requests = [line.request for line in good]
+            found = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
             num_long += sum(best.num_parts > 1 for best, *_ in found)
             results = dict(zip((line.number for line in good), found, strict=True))
             lines = [_found_none(line, results) for line in lines]

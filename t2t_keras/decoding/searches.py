@@ -10,6 +10,7 @@ import tensorflow as tf
 from t2t_keras.config import PAD_ID, DecodeConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.decoding.first_entries import FirstEntries
 from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.random_numbers import sentence_keys
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
@@ -23,7 +24,7 @@ _OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "exc
 class StepModel(Protocol):
     """What a Translator asks of a model; `t2t_keras.model.Transformer` has it.
 
-    A model may also have `plain_search`, which is called in place of `beam_search` where there are no options, and
+    A model may also have `plain_search`, which is called outside of any graph where a search has no options, and
     `end_search`, which is called with the first cache once any other search has found what it gives back. See
     `t2t_keras.decoding.lite.LiteModel` for both.
     """
@@ -71,6 +72,9 @@ class Searches:
             self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
         if excluded:
             self._rules.append(ExcludedPhrases(excluded))
+        has_options = config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules
+        self._is_plain = hasattr(model, "plain_search") and not has_options
+        self._limits = FirstEntries(lambda count: output_limits(np.arange(count), config).numpy())  # of each length
         # All there can be, untraced: threads that want the same one share it.
         kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
         self._compiled = {
@@ -92,6 +96,11 @@ class Searches:
             One or `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
         """
         config = self._config
+        if not asked and self._is_plain:
+            source_ids = np.asarray(source_ids)
+            lengths = np.count_nonzero(source_ids != PAD_ID, axis=1)
+            limits = self._limits(source_ids.shape[1] + 1)[lengths]
+            return self._model.plain_search(source_ids, limits, config, 1 if only_best else config.beam_size, scored)
         always_scored = config.beam_size > 1 or config.sampling or bool(asked)  # and not traced twice
         compiled = self._compiled[frozenset(asked), only_best and not config.sampling, scored or always_scored]
         return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
@@ -140,10 +149,6 @@ class Searches:
             diversity_strength=config.diversity_strength,
             **asked,
         )
-        num_best = 1 if only_best else config.beam_size
-        is_plain = not (config.sampling or options.restricts or options.coverage_penalty)
-        if is_plain and hasattr(self._model, "plain_search"):
-            return self._model.plain_search(source_ids, max_lengths, config, num_best, scored)
         memory = self._model.encode(source_ids)
         asked_of_model = {"coverage": config.coverage_penalty > 0, "bfloat16": config.bfloat16}
         asked_of_model = {name: True for name, is_asked in asked_of_model.items() if is_asked}
@@ -163,7 +168,7 @@ class Searches:
                 config.min_length,
                 config.patience,
                 options,
-                num_best,
+                1 if only_best else config.beam_size,
                 scored,
             )
         if hasattr(self._model, "end_search"):

@@ -17,8 +17,9 @@ class Translation:
     Attributes:
         text: the translation, without line breaks; empty for a blank line.
         score: log-probability over length penalty, and the coverage score if there is one; 0 for a blank line,
-            the sum over its parts for a long one, -inf if the rules of the search left no translation.
-        log_prob: total log-probability, summed over parts.
+            the sum over its parts for a long one, -inf if the rules of the search left no translation, NaN if it was
+            not asked for.
+        log_prob: total log-probability, summed over parts; NaN likewise.
         num_tokens: tokens that were generated, end symbols counted.
         num_parts: pieces that the line was translated in: 0 if it was blank, above 1 if it was too long for one.
         source_ids: the token ids of each part, end symbols included.
@@ -37,7 +38,7 @@ class Translation:
     @property
     def exists(self) -> bool:
         """Whether the search found one."""
-        return bool(np.isfinite(self.score))
+        return self.score != -np.inf
 
 
 def found_translations(

@@ -1,6 +1,6 @@
 """Text in, text out: a tokenizer, a model and a search."""
 
-import concurrent.futures
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -30,7 +30,7 @@ from t2t_keras.decoding.scoring import normalised_score
 from t2t_keras.decoding.searches import Searches, StepModel
 from t2t_keras.decoding.translation import Translation, found_translations, joined_lists
 from t2t_keras.errors import InputError
-from t2t_keras.streams import num_streams
+from t2t_keras.streams import side_by_side
 
 
 class Translator:
@@ -146,7 +146,9 @@ class Translator:
         settings = (config, data.lowercase, max(2, data.max_length))
         return cls(loaded.tokenizer, loaded.model, *settings, tuple(dict.fromkeys((*loaded.excluded, *excluded))))
 
-    def translate(self, lines: Iterable[str | Request], on_progress: Progress | None = None) -> list[Translation]:
+    def translate(
+        self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True
+    ) -> list[Translation]:
         """Translates lines, all at once in memory.
 
         Args:
@@ -154,6 +156,8 @@ class Translator:
                 translation must be like.
             on_progress: called after each batch with how many parts are done, and how many there are: one
                 a line, but none for a blank and several for a very long one.
+            scored: whether scores are wanted. Without them greedy search is faster, and `score` and `log_prob` may
+                be NaN.
 
         Returns:
             One translation a line, in order: the best, or with `config.sampling` the first sample.
@@ -162,10 +166,14 @@ class Translator:
             InputError: a request that cannot be met; names its line.
         """
         encoded = list(numbered(list(lines), self._encoder))
-        return [best for best, *_ in self._translations(encoded, 1, on_progress)]
+        return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
 
     def translate_nbest(
-        self, lines: Iterable[str | Request], num_best: int, on_progress: Progress | None = None
+        self,
+        lines: Iterable[str | Request],
+        num_best: int,
+        on_progress: Progress | None = None,
+        scored: bool = True,
     ) -> list[list[Translation]]:
         """As `translate`, but the `num_best` best hypotheses of each line, or its first samples.
 
@@ -173,6 +181,7 @@ class Translator:
             lines: as of `translate`.
             num_best: at most `config.beam_size`.
             on_progress: as of `translate`.
+            scored: as of `translate`.
 
         Returns:
             Of each line the hypotheses that there are, at least one; the first is that of `translate`.
@@ -182,7 +191,7 @@ class Translator:
         """
         if not 1 <= num_best <= self.config.beam_size:
             raise InputError(f"num_best must be in [1, decode.beam_size={self.config.beam_size}], got {num_best}")
-        return self._translations(list(numbered(list(lines), self._encoder)), num_best, on_progress)
+        return self._translations(list(numbered(list(lines), self._encoder)), num_best, on_progress, scored)
 
     def check(self, request: str | Request) -> None:
         """Raises what `translate` would raise of one line, but names no line; costs no search.
@@ -320,36 +329,33 @@ class Translator:
         return self._encoder.repaired(line)
 
     def _translations(
-        self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None
+        self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool
     ) -> list[list[Translation]]:
         """Up to `num_best` translations of each line."""
         parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
-        found = iter(self._translate_parts(parts, num_best, on_progress))
+        found = iter(self._translate_parts(parts, num_best, on_progress, scored))
         lines = [list(itertools.islice(found, len(request.parts))) for request in encoded]
         return [joined_lists(line, num_best, by_score=not self.config.sampling) for line in lines]
 
     def _translate_parts(
-        self, parts: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None
+        self, parts: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool
     ) -> list[list[Translation]]:
         """Up to `num_best` translations of each of requests of one part."""
         translations: list[list[Translation]] = [[]] * len(parts)
         done = 0
         batches = request_batches(parts, self.config.tokens_per_batch)
-        with concurrent.futures.ThreadPoolExecutor(num_streams()) as executor:
-            try:
-                found = executor.map(lambda rows: self._hypotheses([parts[row] for row in rows], num_best), batches)
-                for rows, batch_translations in zip(batches, found, strict=True):
-                    for row, hypotheses in zip(rows, batch_translations, strict=True):
-                        translations[row] = hypotheses
-                    done += len(rows)
-                    if on_progress is not None:
-                        on_progress(done, len(parts))
-            finally:
-                executor.shutdown(cancel_futures=True)  # an interrupt need not wait for what has not begun
+        found = side_by_side(lambda rows: self._hypotheses([parts[row] for row in rows], num_best, scored), batches)
+        with contextlib.closing(found):
+            for rows, batch_translations in zip(batches, found, strict=True):
+                for row, hypotheses in zip(rows, batch_translations, strict=True):
+                    translations[row] = hypotheses
+                done += len(rows)
+                if on_progress is not None:
+                    on_progress(done, len(parts))
         return translations
 
-    def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int) -> list[list[Translation]]:
+    def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int, scored: bool) -> list[list[Translation]]:
         """Translations of each part of one batch, all of which need the same of the search."""
         sources = [(*request.parts[0], EOS_ID) for request in parts]
-        result = self._searches(padded(sources), only_best=num_best == 1, **asked_arrays(parts))
+        result = self._searches(padded(sources), num_best == 1, scored, **asked_arrays(parts))
         return found_translations(result, sources, self.tokenizer, num_best)

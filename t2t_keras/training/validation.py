@@ -88,9 +88,8 @@ class Validator:
 
     def _bleu(self) -> float:
         count = self._workers.count
-        mine = [
-            translation.text for translation in self._translator.translate(self._sources[self._workers.index :: count])
-        ]
+        sources = self._sources[self._workers.index :: count]
+        mine = [translation.text for translation in self._translator.translate(sources, scored=False)]
         hypotheses = [""] * len(self._sources)
         for index, share in enumerate(self._workers.gather(json.dumps(mine).encode())):
             hypotheses[index::count] = json.loads(share)

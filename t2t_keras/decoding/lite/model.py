@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from t2t_keras.config import PAD_ID, DecodeConfig
 from t2t_keras.decoding.beam_search import SearchResult
+from t2t_keras.decoding.first_entries import FirstEntries
 from t2t_keras.decoding.lite.beam_search import BeamSearch, Limits
 from t2t_keras.decoding.lite.greedy import greedy_search
 from t2t_keras.decoding.lite.session import Session
@@ -49,6 +50,7 @@ class LiteModel:
         self.sessions = Sessions(model, int8, threads)
         self._running: dict[int, tuple[Kind, Session]] = {}
         self._numbers = itertools.count()
+        self._penalties: dict[tuple[float, str], FirstEntries] = {}
 
     def __call__(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """The model's own call."""
@@ -130,9 +132,9 @@ class LiteModel:
         return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), {**cache, **changes}
 
     def plain_search(
-        self, source: tf.Tensor, max_lengths: tf.Tensor, config: DecodeConfig, num_best: int, scored: bool
+        self, source: np.ndarray, max_lengths: np.ndarray, config: DecodeConfig, num_best: int, scored: bool
     ) -> SearchResult:
-        """What `t2t_keras.decoding.beam_search.beam_search` finds without options, faster.
+        """What `t2t_keras.decoding.beam_search.beam_search` finds without options, faster; not for a graph.
 
         Args:
             source: int [batch, source_len].
@@ -146,28 +148,19 @@ class LiteModel:
         """
         _check_bfloat16(config.bfloat16)
         kind = Kind(config.beam_size, log_totals=scored or config.beam_size > 1)
-        with tf.init_scope():
-            self.sessions.convert(kind)
-        steps = tf.maximum(tf.reduce_max(max_lengths), 0)  # an empty batch has no largest limit
-        positions = self.model.target_positions(tf.zeros([1, steps, self.model.config.d_model]))[0]
-        penalties = length_penalty(tf.range(steps + 1), config.length_penalty, config.length_normalization)
-
-        def search(inputs: np.ndarray, hidden: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray, ...]:
-            positions, max_lengths, penalties = given
-            minima = np.full_like(max_lengths, config.min_length)
-            limits = Limits(max_lengths, minima, penalties, config.patience, num_best)
-            session = self.sessions.start(kind, inputs, hidden)
-            if config.beam_size > 1:
-                found = BeamSearch(session, self.sessions.table, positions, limits).run()
-            else:
-                found = greedy_search(session, self.sessions.table, positions, limits, scored)
-            self.sessions.let_go(kind, session)
-            return found
-
-        given = [self.encode(source), source == PAD_ID, positions, max_lengths, penalties]
-        found = tf.numpy_function(search, given, [tf.int32, tf.float32, tf.float32, tf.int32])
-        shapes = [[None, num_best, None], *[[None, num_best]] * 3]
-        return SearchResult(*(tf.ensure_shape(value, shape) for value, shape in zip(found, shapes, strict=True)))
+        self.sessions.convert(kind)
+        tables, steps = self.sessions.tables, max(max_lengths.max(initial=0), 0)
+        minima = np.full_like(max_lengths, config.min_length)
+        settings = (config.length_penalty, config.length_normalization)
+        if settings not in self._penalties:
+            self._penalties[settings] = FirstEntries(lambda count: length_penalty(np.arange(count), *settings).numpy())
+        limits = Limits(max_lengths, minima, self._penalties[settings](steps + 1), config.patience, num_best)
+        inputs = tables.source[source] + tables.source_positions(source.shape[1])
+        session = self.sessions.start(kind, inputs, source == PAD_ID)
+        given = session, tables.target, tables.target_positions(steps), limits
+        found = BeamSearch(*given).run() if config.beam_size > 1 else greedy_search(*given, scored)
+        self.sessions.let_go(kind, session)
+        return SearchResult(*map(tf.constant, found))
 
     def end_search(self, cache: Cache) -> None:
         """Lets what the search used go to the next one.

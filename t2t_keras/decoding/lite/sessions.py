@@ -4,12 +4,12 @@ import threading
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from t2t_keras.decoding.lite.encoder_graph import encoder_graph
 from t2t_keras.decoding.lite.interpreter import converted
 from t2t_keras.decoding.lite.session import Session
 from t2t_keras.decoding.lite.step_graph import StepGraph
+from t2t_keras.decoding.lite.tables import Tables
 
 
 class Kind(NamedTuple):
@@ -37,7 +37,7 @@ class Sessions:
         self._model, self._int8, self._threads = model, int8, threads
         self._lock = threading.Lock()
         self._encoder: bytes | None = None
-        self._table: np.ndarray | None = None
+        self._tables: Tables | None = None
         self._steps: dict[Kind, bytes] = {}
         self._idle: dict[Kind, list[Session]] = {}
 
@@ -46,15 +46,15 @@ class Sessions:
         with self._lock:
             if self._encoder is None:
                 self._encoder = converted(encoder_graph(self._model), self._int8)
-                self._table = self._model.target_embedding(tf.range(self._model.config.vocab_size)).numpy()
+                self._tables = Tables(self._model)
             if kind not in self._steps:
                 self._steps[kind] = converted(StepGraph(self._model, *kind).function(), self._int8)
                 self._idle[kind] = []
 
     @property
-    def table(self) -> np.ndarray:
-        """Every target token embedded, float32 [vocab, d_model], once something is converted."""
-        return self._table
+    def tables(self) -> Tables:
+        """Of the model, once something is converted."""
+        return self._tables
 
     @property
     def size(self) -> int:
