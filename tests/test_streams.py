@@ -1,6 +1,7 @@
 """How cores are shared out among streams."""
 
 import os
+import threading
 
 import pytest
 import tensorflow as tf
@@ -32,3 +33,31 @@ def test_every_stream_has_its_share(threads, monkeypatch, cores, asked, threads_
 def test_too_late_is_no_error():
     assert float(tf.constant(1.0)) == 1.0  # TensorFlow is in use
     streams.share_out_cores(3)
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_side_by_side_keeps_the_order(threads, monkeypatch, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+    streams.share_out_cores()
+    meeting = threading.Barrier(cores)
+
+    def squared(number):
+        meeting.wait(timeout=30)  # nobody comes alone
+        return number**2
+
+    assert list(streams.side_by_side(squared, range(6))) == [0, 1, 4, 9, 16, 25]
+    assert list(streams.side_by_side(squared, [])) == []
+
+
+def test_one_item_alone_needs_no_thread():
+    assert list(streams.side_by_side(lambda _: threading.current_thread(), [1])) == [threading.current_thread()]
+
+
+def test_what_has_not_begun_is_left_out_once_closed(threads):
+    begun = []
+    results = streams.side_by_side(begun.append, range(1000))
+    next(results)
+    results.close()
+    assert len(begun) < 1000
+    with pytest.raises(ZeroDivisionError):
+        list(streams.side_by_side(lambda number: 1 // number, range(-2, 3)))

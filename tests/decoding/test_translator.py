@@ -14,6 +14,8 @@ import tiny
 
 from t2t_keras.config import EOS_ID, DecodeConfig
 from t2t_keras.decoding.batches import length_batches, padded
+from t2t_keras.decoding.lite import LiteModel
+from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.translator import Translation, Translator
 from t2t_keras.errors import InputError
 
@@ -118,15 +120,15 @@ def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
     lines = [" ".join(["dogs"] * (i % 7 + 1)) for i in range(40)]
     translator = copier(config=DecodeConfig(beam_size=2, tokens_per_batch=16))
     expected, seen = translator.translate(lines), []
-    monkeypatch.setattr("t2t_keras.decoding.translator.num_streams", lambda: streams)
+    monkeypatch.setattr("t2t_keras.streams.num_streams", lambda: streams)
     assert translator.translate(lines, lambda *progress: seen.append(progress)) == expected
     assert seen == sorted(seen) and seen[-1] == (40, 40) and len(seen) > 10
 
 
 def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
-    monkeypatch.setattr("t2t_keras.decoding.translator.num_streams", lambda: 2)
+    monkeypatch.setattr("t2t_keras.streams.num_streams", lambda: 2)
     translator = copier(config=DecodeConfig(tokens_per_batch=16))
-    monkeypatch.setattr(translator, "_searches", lambda source_ids, only_best: 1 / 0)
+    monkeypatch.setattr(translator, "_searches", lambda *batch, **asked: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         translator.translate(["dogs"] * 40)
 
@@ -141,6 +143,21 @@ def test_stream_equals_translate():
     assert [first, *stream] == translator.translate(lines)
     with pytest.raises(ValueError, match="chunk_lines"):
         next(translator.translate_stream(lines, chunk_lines=0))
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("engine", ["tensorflow", "lite"])
+def test_without_scores_it_finds_the_same(beam, engine):
+    model = tiny.transformer()
+    config = DecodeConfig(beam_size=beam, max_length_offset=8)
+    translator = Translator(tiny.tokenizer(), model if engine == "tensorflow" else LiteModel(model), config)
+    lines = [*tiny.SENTENCES, "", Request(tiny.SENTENCES[0], prefix="Ein")]
+    found, scored = (translator.translate(lines, scored=scored) for scored in (False, True))
+    assert [(t.text, t.token_ids, t.exists) for t in found] == [(t.text, t.token_ids, t.exists) for t in scored]
+    assert all(t.exists for t in found)
+    assert [np.isnan(t.score) for t in found] == [beam == 1] * 5 + [False, False]  # a prefix is an option
+    assert [np.isnan(t.log_prob) for t in found] == [np.isnan(t.score) for t in found]
+    assert not any(np.isnan(t.score) for t in scored)
 
 
 def test_limits_follow_the_source():

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+sys.path.append(str(pathlib.Path(__file__).parent))
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 from scripted import ScriptedModel
 from scripted_session import ScriptedSession

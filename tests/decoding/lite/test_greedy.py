@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+sys.path.append(str(pathlib.Path(__file__).parent))
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 from scripted import ScriptedModel
 from scripted_session import ScriptedSession
