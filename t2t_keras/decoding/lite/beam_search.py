@@ -7,7 +7,7 @@ import numpy as np
 
 from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding.lite.candidates import Candidates, best_candidates
-from t2t_keras.decoding.lite.session import Session
+from t2t_keras.decoding.lite.session import Session, newest_bias
 
 _DEAD = np.float32(-np.inf)  # the log-probability and the score of a slot that holds no hypothesis
 
@@ -50,31 +50,38 @@ class _Open:
 
     Attributes:
         sentences: int32 [open], which of the batch.
+        max_lengths: int32 [open], of the limits.
+        min_lengths: int32 [open], of the limits.
         done: bool [open], whose results are written down.
         tokens: int32 [open, beam], the newest of each living hypothesis.
         log_probs: float32 [open, beam], the total of each; -inf in a slot without one.
-        own: bool [open, beam, steps * beam], which of the cache's entries are each hypothesis' own.
+        bias: float32 [open, beam, steps * beam], what hides all of the cache but each hypothesis' own entries.
         finished: the best finished hypotheses, [open, beam].
         num_finished: int [open], those that were dropped again included.
     """
 
     sentences: np.ndarray
+    max_lengths: np.ndarray
+    min_lengths: np.ndarray
     done: np.ndarray
     tokens: np.ndarray
     log_probs: np.ndarray
-    own: np.ndarray
+    bias: np.ndarray
     finished: _Hypotheses
     num_finished: np.ndarray
 
     @staticmethod
-    def start(batch: int, beam: int) -> "_Open":
+    def start(limits: Limits, beam: int) -> "_Open":
+        batch = len(limits.max_lengths)
         first_alive = np.where(np.arange(beam) == 0, np.float32(0), _DEAD)  # equal hypotheses would crowd the beam
         return _Open(
             sentences=np.arange(batch, dtype=np.int32),
+            max_lengths=limits.max_lengths,
+            min_lengths=limits.min_lengths,
             done=np.zeros(batch, bool),
             tokens=np.full((batch, beam), PAD_ID, np.int32),
             log_probs=np.tile(first_alive, (batch, 1)),
-            own=np.zeros((batch, beam, 0), bool),
+            bias=np.zeros((batch, beam, 0), np.float32),
             finished=_Hypotheses.none(batch, beam),
             num_finished=np.zeros(batch, int),
         )
@@ -102,11 +109,11 @@ class BeamSearch:
         self._session, self._table, self._positions, self._limits = session, table, positions, limits
         batch, beam = len(limits.max_lengths), session.beam_size
         self._length = 0
-        self._open = _Open.start(batch, beam)
+        self._open = _Open.start(limits, beam)
         self._history = np.zeros((2, len(positions), batch, beam), np.int32)  # tokens, and the slots that they follow
         self._results = _Hypotheses.none(batch, limits.num_best)
         self._has_ended = np.zeros(batch, bool)
-        self._newest = np.eye(beam, dtype=bool)  # whose the entries of one position are
+        self._newest = newest_bias(beam)
 
     def run(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Searches.
@@ -130,8 +137,8 @@ class BeamSearch:
         """What one step finds."""
         now = self._open
         inputs = self._table[now.tokens.reshape(-1)] + self._positions[self._length]  # --> [open * beam, d_model]
-        self._session.advance(inputs, now.sentences, now.own)
-        may_end = self._length >= self._limits.min_lengths[now.sentences]
+        self._session.advance(inputs, now.sentences, now.bias)
+        may_end = self._length >= now.min_lengths
         session = self._session
         return best_candidates(session.logits_in_place(), session.log_totals(), now.log_probs, may_end)
 
@@ -152,19 +159,20 @@ class BeamSearch:
     def _live_on(self, candidates: Candidates, ends: np.ndarray) -> None:
         """The best candidates that do not end take the places of the hypotheses that they continue."""
         now, beam = self._open, self._session.beam_size
-        rows = np.arange(len(ends))[:, np.newaxis]
-        best = np.argsort(ends, axis=1, kind="stable")[:, :beam]
-        now.log_probs, now.tokens, parents = (values[rows, best] for values in candidates)
+        if ends.any():
+            best = np.argsort(ends, axis=1, kind="stable")
+            candidates = Candidates(*(np.take_along_axis(values, best, axis=1) for values in candidates))
+        now.log_probs, now.tokens, parents = (values[:, :beam] for values in candidates)
         self._history[0, self._length - 1, now.sentences] = now.tokens
         self._history[1, self._length - 1, now.sentences] = parents
-        now.own = np.concatenate([now.own[rows, parents], self._newest[parents]], axis=2)
+        moved = now.bias[np.arange(len(parents))[:, np.newaxis], parents]
+        now.bias = np.concatenate([moved, self._newest[parents]], axis=2)  # --> [open, beam, steps * beam]
 
     def _done(self) -> np.ndarray:
         """Which of the open sentences have a result that cannot change any more, bool [open]."""
         now, limits = self._open, self._limits
-        longest = limits.max_lengths[now.sentences]
-        bound = now.log_probs[:, 0] / limits.penalties[longest]  # see `scoring.best_attainable_score`
-        done = (self._length >= longest) | (now.finished.scores[:, limits.num_best - 1] >= bound)
+        bound = now.log_probs[:, 0] / limits.penalties[now.max_lengths]  # see `scoring.best_attainable_score`
+        done = (self._length >= now.max_lengths) | (now.finished.scores[:, limits.num_best - 1] >= bound)
         if limits.patience:
             done |= now.num_finished >= limits.patience * self._session.beam_size
         return done
@@ -172,12 +180,12 @@ class BeamSearch:
     def _settle(self, done: np.ndarray) -> None:
         """Writes down the results of sentences that are now done, and leaves sentences out once a quarter is done."""
         now, limits = self._open, self._limits
-        rows = np.flatnonzero(done & ~now.done)
+        rows = np.flatnonzero(done & ~now.done) if done.any() else ()
         if not len(rows):
             return
         sentences, log_probs = now.sentences[rows], now.log_probs[rows]
         finished = _Hypotheses(*(values[rows] for values in now.finished))
-        lengths = np.where(log_probs > _DEAD, np.maximum(limits.max_lengths[sentences], 0)[:, np.newaxis], 0)
+        lengths = np.where(log_probs > _DEAD, np.maximum(now.max_lengths[rows], 0)[:, np.newaxis], 0)
         slots = np.broadcast_to(np.arange(log_probs.shape[1]), log_probs.shape)
         living = _Hypotheses(log_probs / limits.penalties[lengths], log_probs, lengths, slots)
         has_ended = finished.scores[:, 0] > _DEAD

@@ -13,7 +13,7 @@ from t2t_keras.decoding.beam_search import SearchResult
 from t2t_keras.decoding.first_entries import FirstEntries
 from t2t_keras.decoding.lite.beam_search import BeamSearch, Limits
 from t2t_keras.decoding.lite.greedy import greedy_search
-from t2t_keras.decoding.lite.session import Session
+from t2t_keras.decoding.lite.session import Session, newest_bias
 from t2t_keras.decoding.lite.sessions import Kind, Sessions
 from t2t_keras.decoding.scoring import length_penalty
 from t2t_keras.model import Transformer
@@ -91,10 +91,10 @@ class LiteModel:
 
         number = tf.ensure_shape(tf.numpy_function(start, [memory, source == PAD_ID], tf.int64), [])
         batch = tf.shape(source)[0]
-        hypotheses = tf.zeros([batch, beam_size, 0], tf.bool)
+        hypotheses = tf.zeros([batch, beam_size, 0])
         if coverage:
             hidden = tf.cast(source == 0, tf.float32)[:, tf.newaxis]  # --> [batch, 1, source_len]
-            hypotheses = {"own": hypotheses, "coverage": tf.repeat(hidden, beam_size, axis=1)}
+            hypotheses = {"bias": hypotheses, "coverage": tf.repeat(hidden, beam_size, axis=1)}
         return {
             "position": tf.constant(0),
             "hypotheses": hypotheses,
@@ -114,20 +114,20 @@ class LiteModel:
             float32 [batch * beam, vocab], and the cache.
         """
         hypotheses = cache["hypotheses"]
-        before = hypotheses["own"] if isinstance(hypotheses, dict) else hypotheses
+        before = hypotheses["bias"] if isinstance(hypotheses, dict) else hypotheses
         beam_size = before.shape[1]
         x = self.model.target_embedding(token_ids[:, tf.newaxis])  # --> [batch * beam, 1, d_model]
         x = tf.squeeze(self.model.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
         given = [cache["constants"]["search"], x, cache["self_attention"]["sentences"]]
         given += [before] if beam_size > 1 else []
         logits = tf.numpy_function(self._step, given, tf.float32)
-        own = tf.broadcast_to(tf.eye(beam_size, dtype=tf.bool), [tf.shape(before)[0], beam_size, beam_size])
-        hypotheses_now = tf.concat([before, own], axis=2) if beam_size > 1 else before
+        newest = tf.broadcast_to(newest_bias(beam_size), [tf.shape(before)[0], beam_size, beam_size])
+        hypotheses_now = tf.concat([before, newest], axis=2) if beam_size > 1 else before
         if isinstance(hypotheses, dict):
             with tf.control_dependencies([logits]):
                 attention = tf.numpy_function(self._attention, given[:1], tf.float32)
             attention = tf.ensure_shape(attention, hypotheses["coverage"].shape)  # --> [batch, beam, source_len]
-            hypotheses_now = {"own": hypotheses_now, "coverage": hypotheses["coverage"] + attention}
+            hypotheses_now = {"bias": hypotheses_now, "coverage": hypotheses["coverage"] + attention}
         changes = {"position": cache["position"] + 1, "hypotheses": hypotheses_now}
         return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), {**cache, **changes}
 

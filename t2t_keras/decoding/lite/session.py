@@ -6,8 +6,13 @@ from t2t_keras.decoding.lite.buffers import Buffers
 from t2t_keras.decoding.lite.interpreter import Interpreter
 from t2t_keras.decoding.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES, of_layers
 
-_HIDDEN = -1e9  # what hides a key, as `mask_bias` has it
+HIDDEN = -1e9  # what hides a key, as `mask_bias` has it
 _ROOM = 16  # positions that the cache grows by
+
+
+def newest_bias(beam_size: int) -> np.ndarray:
+    """What hides of one position's entries all but a hypothesis' own, float32 [beam, beam]."""
+    return np.where(np.eye(beam_size, dtype=bool), np.float32(0), np.float32(HIDDEN))
 
 
 class Session:
@@ -62,7 +67,7 @@ class Session:
         self._length, self._room = 0, _ROOM * self.beam_size
         if not sentences:
             return
-        bias = np.where(hidden, np.float32(_HIDDEN), np.float32(0))[:, np.newaxis]  # --> [batch, 1, source_len]
+        bias = np.where(hidden, np.float32(HIDDEN), np.float32(0))[:, np.newaxis]  # --> [batch, 1, source_len]
         self._encoder.resize({"inputs": inputs.shape, "bias": bias.shape})
         self._encoder.input("inputs")[...] = inputs
         self._encoder.input("bias")[...] = bias
@@ -73,25 +78,25 @@ class Session:
             heads = self._encoder.output(name).reshape(sentences, source_len, *self._heads[name])
             self._step.input(name)[...] = heads.transpose(0, 2, 1, 3)  # --> [batch, heads, source_len, d_head]
 
-    def advance(self, inputs: np.ndarray, sentences: np.ndarray, own: np.ndarray | None = None) -> None:
+    def advance(self, inputs: np.ndarray, sentences: np.ndarray, bias: np.ndarray | None = None) -> None:
         """Computes one position of every hypothesis, and writes its keys and values down.
 
         Args:
             inputs: float32 [batch * beam, d_model].
             sentences: int32 [batch], which of those that the search began with are left, ascending.
-            own: bool [batch, beam, positions * beam], which of the cache's entries are each hypothesis' own; None
-                with a beam of one, where all are.
+            bias: float32 [batch, beam, positions * beam], 0 for the entries of the cache that are a hypothesis' own
+                and `HIDDEN` for the others; None with a beam of one, where all are.
         """
         if len(sentences) < len(self._sentences) or self._length == self._room:
             self._rearrange(sentences)
         self._step.input("inputs")[...] = inputs
-        if own is not None:
-            self._step.input("bias")[:, 0, :, : self._length] = np.where(own, np.float32(0), np.float32(_HIDDEN))
+        if bias is not None:
+            self._step.input("bias")[:, 0, :, : self._length] = bias
         self._step.invoke()
         end = self._length + self.beam_size
         for name in self._past:
             self._step.input(name)[:, :, self._length : end] = self._step.output(name)
-        if own is None:
+        if bias is None:
             self._step.input("bias")[..., self._length : end] = 0.0
         self._length = end
 
@@ -138,6 +143,6 @@ class Session:
         for name, (heads, d_head) in self._heads.items():
             shapes[name] = (sentences, heads, self._room if name in self._past else source_len, d_head)
         self._step.resize(shapes)
-        self._step.input("bias").fill(_HIDDEN)
+        self._step.input("bias").fill(HIDDEN)
         for name in self._past:
             self._step.input(name).fill(0.0)  # hidden, but what is in memory may be no number

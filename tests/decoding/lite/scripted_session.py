@@ -9,7 +9,7 @@ class ScriptedSession:
     """As `t2t_keras.decoding.lite.session.Session`, with logits from a table.
 
     Hypotheses have a code each that stands for their text. As in a cache whose entries stay where they were written,
-    the search says of each hypothesis which of the codes of the step before is its own.
+    the search says of each hypothesis which of the codes of the step before is not hidden.
     """
 
     def __init__(self, model: ScriptedModel, beam_size: int) -> None:
@@ -18,15 +18,15 @@ class ScriptedSession:
         self._cache = model.start_cache(beam_size)
         self._sentences = np.arange(len(model.tables))
 
-    def advance(self, inputs: np.ndarray, sentences: np.ndarray, own: np.ndarray | None = None) -> None:
+    def advance(self, inputs: np.ndarray, sentences: np.ndarray, bias: np.ndarray | None = None) -> None:
         places = np.searchsorted(self._sentences, sentences)
         self._sentences = sentences
         for entry in ("hypotheses", "self_attention", "memory"):
             self._cache[entry] = tf.nest.map_structure(lambda value: tf.gather(value, places), self._cache[entry])
-        if own is not None and own.shape[2]:
+        if bias is not None and bias.shape[2]:
             # Each hypothesis has one entry a step, and that of the last step is its parent.
-            steps = own.reshape(*own.shape[:2], -1, self.beam_size)
-            assert (steps.sum(axis=3) == 1).all()
+            steps = (bias == 0).reshape(*bias.shape[:2], -1, self.beam_size)
+            assert (steps.sum(axis=3) == 1).all() and (bias[bias != 0] < -1e8).all()
             parents = tf.constant(steps[:, :, -1].argmax(axis=2))
             self._cache["hypotheses"] = {"code": tf.gather(self._cache["hypotheses"]["code"], parents, batch_dims=1)}
         tokens = tf.constant(inputs[:, 0].astype(np.int32))
