@@ -188,7 +188,7 @@ def _open_output() -> Iterator[IO[bytes]]:
 
 def _converse(translator: Translator) -> None:
     """Asks for lines until there are no more."""
-    translator.translate(["."])  # traces the graph before the first answer is waited for
+    translator.translate(["."])  # traces the graph, or converts the model, before the first answer is waited for
     print("One line at a time; Ctrl-D ends.", file=sys.stderr)
     for number in itertools.count(1):
         try:

@@ -104,7 +104,7 @@ def evaluate(
         InputError: there are no lines, or not as many references as sources.
     """
     _check_lines(sources, references)
-    translator.translate(sources[:1], scored=False)  # traces the graph, once
+    translator.translate(sources[:1], scored=False)  # traces the graph or converts the model, once
     start = time.perf_counter()
     translations = translator.translate(sources, on_progress, scored=False)
     seconds = time.perf_counter() - start

@@ -42,9 +42,17 @@ def threads_per_stream() -> int:
 
 
 def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-    """What a function makes of each item, in order, in as many streams as there are.
+    """What a function makes of each item, in as many streams as there are; of one item alone, in this thread.
 
-    Close it to leave out what has not begun. One item alone is not worth a thread.
+    Args:
+        function: is called in several threads at once.
+        items: its arguments.
+
+    Returns:
+        The results in the order of the items; close it to leave out what has not begun.
+
+    Raises:
+        Exception: what the function raises, once its turn has come; what has not begun is left out.
     """
     if len(items) < 2:
         yield from map(function, items)

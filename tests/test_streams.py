@@ -54,10 +54,22 @@ def test_one_item_alone_needs_no_thread():
 
 
 def test_what_has_not_begun_is_left_out_once_closed(threads):
-    begun = []
-    results = streams.side_by_side(begun.append, range(1000))
+    begun, may_end = [], threading.Event()
+
+    def slow(number):
+        begun.append(number)
+        if number:
+            may_end.wait(timeout=30)
+
+    results = streams.side_by_side(slow, range(1000))
     next(results)
+    threading.Timer(0.5, may_end.set).start()  # once it is closing
     results.close()
     assert len(begun) < 1000
+
+
+def test_a_failure_comes_in_its_turn():
+    results = streams.side_by_side(lambda number: 1 // number, range(-2, 3))
+    assert [next(results), next(results)] == [-1, -1]
     with pytest.raises(ZeroDivisionError):
-        list(streams.side_by_side(lambda number: 1 // number, range(-2, 3)))
+        next(results)

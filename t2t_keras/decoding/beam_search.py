@@ -47,7 +47,8 @@ class SearchResult(NamedTuple):
         token_ids: [batch, num_best, length] int32, the end symbol included, then zeros;
             length is the number of steps that the search made.
         scores: [batch, num_best] float32, log-probability over length penalty, and the coverage
-            score if there is one; -inf in a slot for which the search found no hypothesis.
+            score if there is one; -inf in a slot for which the search found no hypothesis. NaN, like
+            log_probs, if they were not wanted.
         log_probs: [batch, num_best] float32, the total log-probability.
         lengths: [batch, num_best] int32, tokens with the end symbol; 0 in an unused slot.
     """

@@ -24,7 +24,8 @@ class GreedyResult(NamedTuple):
     Attributes:
         token_ids: [batch, length] int32, the end symbol included, then zeros; length is
             the number of steps that the search made.
-        log_probs: [batch] float32, the total log-probability; -inf where no output is possible.
+        log_probs: [batch] float32, the total log-probability; -inf where no output is possible, NaN if none were
+            wanted.
         lengths: [batch] int32, tokens with the end symbol.
     """
 
@@ -126,7 +127,7 @@ def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any, s
         own_cache = {**entries, "memory": fixed.memory, "constants": constants}
         logits, new_cache = step_fn(state.token_ids, own_cache)  # --> [open, vocab]
         token_ids, log_probs = _choose(tf.cast(logits, tf.float32), state.length >= fixed.min_lengths, scored)
-        token_ids = tf.where(state.done | tf.math.is_inf(log_probs), PAD_ID, token_ids)
+        token_ids = tf.where(state.done | ~tf.math.is_finite(log_probs), PAD_ID, token_ids)
         length = state.length + 1
         return _Open(
             length=length,
@@ -173,7 +174,8 @@ def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _
     rows = tf.gather(fixed.sentences, gone)[:, tf.newaxis]
     texts, log_probs = tf.gather(state.texts, gone), tf.gather(state.log_probs, gone)
     lengths = tf.math.count_nonzero(texts, axis=1, dtype=tf.int32)
-    lengths = tf.where(tf.math.is_inf(log_probs), 0, lengths)
+    possible = tf.math.is_finite(log_probs)
+    log_probs, lengths = tf.where(possible, log_probs, DEAD), tf.where(possible, lengths, 0)
     texts = tf.where(tf.range(state.length) < lengths[:, tf.newaxis], texts, PAD_ID)
     texts = tf.pad(texts, [[0, 0], [0, tf.shape(results.token_ids)[1] - state.length]])
     results = GreedyResult(

@@ -1,4 +1,4 @@
-"""A model's searches, compiled: the plain one, and one for each kind of request."""
+"""A model's searches: the plain one, and one for each kind of request."""
 
 import itertools
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Searches:
     """The searches of one model with one configuration.
 
     Each is traced once, when it is first used, and serves every batch; a batch that asks for nothing
-    special runs the graph that knows of nothing special.
+    special runs a graph that knows of nothing special, or what the model has in its place.
 
     Args:
         model: what predicts.
@@ -72,14 +72,14 @@ class Searches:
             self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
         if excluded:
             self._rules.append(ExcludedPhrases(excluded))
-        has_options = config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules
-        self._is_plain = hasattr(model, "plain_search") and not has_options
+        self._has_options = bool(config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules)
         self._limits = FirstEntries(lambda count: output_limits(np.arange(count), config).numpy())  # of each length
         # All there can be, untraced: threads that want the same one share it.
         kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
+        variants = [(kind, True) for kind in kinds] + [((), False)]
         self._compiled = {
-            (frozenset(kind), only_best, scored): self._compile(kind, only_best, scored)
-            for kind, only_best, scored in itertools.product(kinds, (False, True), (False, True))
+            (frozenset(kind), scored, only_best): self._compile(kind, scored, only_best)
+            for (kind, scored), only_best in itertools.product(variants, (False, True))
         }
 
     def __call__(self, source_ids: Any, only_best: bool = False, scored: bool = True, **asked: Any) -> SearchResult:
@@ -96,13 +96,14 @@ class Searches:
             One or `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
         """
         config = self._config
-        if not asked and self._is_plain:
+        num_best = 1 if only_best else config.beam_size
+        is_plain = not asked and not self._has_options
+        if is_plain and hasattr(self._model, "plain_search"):
             source_ids = np.asarray(source_ids)
-            lengths = np.count_nonzero(source_ids != PAD_ID, axis=1)
-            limits = self._limits(source_ids.shape[1] + 1)[lengths]
-            return self._model.plain_search(source_ids, limits, config, 1 if only_best else config.beam_size, scored)
-        always_scored = config.beam_size > 1 or config.sampling or bool(asked)  # and not traced twice
-        compiled = self._compiled[frozenset(asked), only_best and not config.sampling, scored or always_scored]
+            limits = self._limits(source_ids.shape[1] + 1)[np.count_nonzero(source_ids != PAD_ID, axis=1)]
+            return self._model.plain_search(source_ids, limits, config, num_best, scored)
+        always_scored = config.beam_size > 1 or not is_plain  # and not traced twice
+        compiled = self._compiled[frozenset(asked), scored or always_scored, only_best and not config.sampling]
         return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
@@ -117,15 +118,15 @@ class Searches:
         """
         if not self._config.sampling:
             raise ValueError(f"config.sampling must be true for samples, got {self._config.sampling}")
-        return self._search(source_ids, False, True, {}, seeds)
+        return self._search(source_ids, True, False, {}, seeds)
 
     def num_traces(self) -> int:
         """How often a graph has been traced."""
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
 
-    def _compile(self, kind: Sequence[str], only_best: bool, scored: bool) -> Any:
+    def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
         def search(source_ids: tf.Tensor, *asked: tf.Tensor) -> SearchResult:
-            return self._search(source_ids, only_best, scored, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
+            return self._search(source_ids, scored, only_best, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
 
         shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
@@ -134,8 +135,8 @@ class Searches:
     def _search(
         self,
         source_ids: tf.Tensor,
-        only_best: bool,
         scored: bool,
+        only_best: bool,
         asked: dict[str, tf.Tensor],
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:

@@ -80,10 +80,11 @@ def joined(parts: Sequence[Translation]) -> Translation:
     """The translation of a line from those of its parts, of which there may be none."""
     if len(parts) == 1:
         return parts[0]
+    missing = [part for part in parts if not part.exists]
     return Translation(
         " ".join(part.text for part in parts if part.text),
-        sum(part.score for part in parts),
-        sum(part.log_prob for part in parts),
+        sum(part.score for part in missing or parts),  # -inf and NaN make NaN
+        sum(part.log_prob for part in missing or parts),
         sum(part.num_tokens for part in parts),
         len(parts),
         tuple(ids for part in parts for ids in part.source_ids),

@@ -41,9 +41,9 @@ class Translator:
     line of more than `max_source_length` tokens is cut, at the end of a sentence where
     there is one, and its parts are translated one by one.
 
-    The weights are read from the model at each call, so that a model in
-    training can be used, unless it is a `LiteModel`; one trace of the graph serves every batch. Another is made when
-    the first request comes that asks for a prefix, for constraints or for excluded phrases, one for each kind.
+    The weights are read from the model at each call, so that a model in training can be used; one trace of the graph
+    serves every batch. Another is made when the first request comes that asks for a prefix, for constraints or for
+    excluded phrases, one for each kind. A `LiteModel` converts the model instead, once for each kind of search.
 
     Args:
         tokenizer: of the vocabulary that the model was trained with.

@@ -48,3 +48,16 @@ def test_an_empty_batch():
     model = ScriptedModel(model.tables[:0])
     result = beam_search(ScriptedModel.step, model.start_cache(1), tf.zeros([0], tf.int32), 1, 0.6)
     assert result.token_ids.shape == (0, 1, 0)
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_logits_that_are_no_numbers_give_no_output(scored):
+    model = ScriptedModel.random(2, batch=3, vocab=7, end_bias=2.0)
+    wanted = beam_search(ScriptedModel.step, model.start_cache(1), [6] * 3, 1, 0.6, scored=scored)
+    model.tables[1, :, 4] = np.nan
+    found = beam_search(ScriptedModel.step, model.start_cache(1), [6] * 3, 1, 0.6, scored=scored)
+    assert found.lengths[1, 0] == 0 and np.isneginf(found.scores[1, 0]) and not found.token_ids[1].numpy().any()
+    for row in (0, 2):
+        length = int(wanted.lengths[row, 0])
+        np.testing.assert_array_equal(found.token_ids[row, 0, :length], wanted.token_ids[row, 0, :length])
+        np.testing.assert_array_equal(found.scores[row], wanted.scores[row])

@@ -14,7 +14,8 @@ import tiny
 from t2t_keras.config import EOS_ID, DecodeConfig
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.request import Request
-from t2t_keras.decoding.translation import Translation
+from t2t_keras.decoding.searches import Searches
+from t2t_keras.decoding.translation import Translation, joined
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 
@@ -198,3 +199,18 @@ def test_rules_that_leave_nothing():
 def test_beam_larger_than_the_vocabulary():
     with pytest.raises(InputError, match="beam_size=351.*350"):
         translator(beam_size=351)
+
+
+@pytest.mark.parametrize(("changes", "traces"), [({}, 2), ({"no_repeat_ngram_size": 2}, 1), ({"beam_size": 2}, 1)])
+def test_what_needs_its_scores_is_not_traced_without_them(changes, traces):
+    searches = Searches(tiny.transformer(), DecodeConfig(**{"beam_size": 1, "max_length_offset": 3, **changes}))
+    for scored in (True, False, True, False):
+        searches(np.array([[5, 6, 1]], np.int32), scored=scored)
+    assert searches.num_traces() == traces
+
+
+def test_a_line_has_no_translation_if_one_of_its_parts_has_none():
+    nan, inf = float("nan"), float("inf")
+    parts = [Translation("a", nan, nan, 3, 1), Translation("", -inf, -inf, 0, 1)]
+    assert not joined(parts).exists and joined(parts).log_prob == -inf
+    assert joined(parts[:1] * 2).exists and np.isnan(joined(parts[:1] * 2).score)

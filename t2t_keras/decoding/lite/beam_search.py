@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 
 
 class _Hypotheses(NamedTuple):
-    """Hypotheses of each sentence, best score first, as in `t2t_keras.decoding.state.Finished`."""
+    """Hypotheses of each sentence, [sentences, count] each, best first; as `t2t_keras.decoding.state.Finished`."""
 
     scores: np.ndarray
     log_probs: np.ndarray
@@ -174,7 +174,7 @@ class BeamSearch:
         bound = now.log_probs[:, 0] / limits.penalties[now.max_lengths]  # see `scoring.best_attainable_score`
         done = (self._length >= now.max_lengths) | (now.finished.scores[:, limits.num_best - 1] >= bound)
         if limits.patience:
-            done |= now.num_finished >= limits.patience * self._session.beam_size
+            done |= now.num_finished >= np.float32(limits.patience * self._session.beam_size)
         return done
 
     def _settle(self, done: np.ndarray) -> None:

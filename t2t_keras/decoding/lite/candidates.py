@@ -51,8 +51,15 @@ def best_candidates(
         log_totals: float32 [sentences * beam], the logarithm of each row's sum of exponentials.
         living_log_probs: float32 [sentences, beam], -inf in a slot without a hypothesis.
         may_end: bool [sentences], whether the end symbol may come.
+
+    Returns:
+        2 * beam of each sentence.
     """
     sentences, beam = living_log_probs.shape
+    broken = np.isnan(log_totals)
+    if broken.any():  # logits that are no numbers continue nothing
+        logits, log_totals = np.where(broken[:, np.newaxis], np.float32(0), logits), np.where(broken, 0, log_totals)
+        living_log_probs = np.where(broken.reshape(sentences, beam), np.float32(-np.inf), living_log_probs)
     vocab = logits.shape[1]
     fold = folded(logits) if vocab >= _FOLDED_TWICE else logits  # --> [sentences * beam, width]
     width = fold.shape[1]

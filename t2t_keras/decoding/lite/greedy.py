@@ -31,7 +31,7 @@ def greedy_search(
     while len(sentences):
         session.advance(table[tokens] + positions[length], sentences)
         tokens, gained = _choose(session, length < min_lengths[sentences], scored)
-        tokens[done | np.isinf(gained)] = PAD_ID
+        tokens[done | ~np.isfinite(gained)] = PAD_ID
         texts[sentences, length] = tokens
         log_probs[sentences] += np.where(done, 0.0, gained)
         length += 1
@@ -39,8 +39,8 @@ def greedy_search(
         if 4 * np.count_nonzero(done) >= len(sentences):  # leaving copies all that is kept
             sentences, tokens, done = sentences[~done], tokens[~done], done[~done]
     lengths = np.count_nonzero(texts, axis=1).astype(np.int32)
-    impossible = np.isinf(log_probs)
-    texts[impossible], lengths[impossible] = PAD_ID, 0
+    impossible = ~np.isfinite(log_probs)
+    texts[impossible], lengths[impossible], log_probs[impossible] = PAD_ID, 0, -np.inf
     if not scored:
         log_probs[~impossible] = np.nan
     found = texts[:, :length], log_probs / limits.penalties[lengths], log_probs, lengths
@@ -58,7 +58,7 @@ def _choose(session: Session, too_early: np.ndarray, scored: bool) -> tuple[np.n
     logits = session.logits_in_place()
     best = logits.argmax(axis=1)
     largest = logits[np.arange(len(best)), best]
-    log_probs = largest - session.log_totals() if scored else np.zeros(len(best), np.float32)
+    log_probs = largest - (session.log_totals() if scored else largest)
     chosen = best.copy()
     for row in np.flatnonzero((best == PAD_ID) | ((best == EOS_ID) & too_early)):
         allowed = logits[row].copy()

@@ -44,10 +44,10 @@ class Sessions:
     def convert(self, kind: Kind) -> None:
         """Converts what such searches need, unless it is there; must come before their first session."""
         with self._lock:
-            if self._encoder is None:
+            if self._tables is None:
                 self._encoder = converted(encoder_graph(self._model), self._int8)
                 self._tables = Tables(self._model)
-            if kind not in self._steps:
+            if kind not in self._idle:
                 self._steps[kind] = converted(StepGraph(self._model, *kind).function(), self._int8)
                 self._idle[kind] = []
 
@@ -55,16 +55,6 @@ class Sessions:
     def tables(self) -> Tables:
         """Of the model, once something is converted."""
         return self._tables
-
-    @property
-    def size(self) -> int:
-        """Bytes of all that is converted."""
-        return sum(map(len, (self._encoder or b"", *self._steps.values())))
-
-    @property
-    def num_idle(self) -> int:
-        """Sessions that no search has."""
-        return sum(map(len, self._idle.values()))
 
     def start(self, kind: Kind, inputs: np.ndarray, hidden: np.ndarray) -> Session:
         """A session that has begun; see `Session.start`."""

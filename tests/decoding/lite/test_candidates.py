@@ -64,3 +64,19 @@ def test_folding(columns):
     width = columns // 8
     wanted = np.stack([values[:, place::width].max(axis=1) for place in range(width)], axis=1)
     np.testing.assert_array_equal(folded(values), wanted)
+
+
+def test_logits_that_are_no_numbers_continue_nothing():
+    random = np.random.default_rng(4)
+    logits, living = random.standard_normal((12, 700)), random_beams(random, 3, 4).astype(np.float32)
+    broken = logits.astype(np.float32)
+    broken[4:8, 300] = broken[8, 5] = np.nan
+    log_totals = tf.reduce_logsumexp(broken, axis=1).numpy()
+    found = best_candidates(broken, log_totals, living, np.ones(3, bool))
+    assert np.isneginf(found.log_probs[1]).all()
+    living[2, 0] = DEAD
+    wanted = best_candidates(
+        logits.astype(np.float32), tf.reduce_logsumexp(logits, axis=1).numpy(), living, np.ones(3, bool)
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one[[0, 2]], other[[0, 2]], rtol=1e-6)

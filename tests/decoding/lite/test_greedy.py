@@ -58,3 +58,13 @@ def test_nothing_left_to_choose_is_an_empty_output(scored):
     assert texts[1, 0] == 1 and lengths[1] == 1
     np.testing.assert_allclose(log_probs, wanted.log_probs, rtol=1e-5)
     np.testing.assert_array_equal(texts, wanted.token_ids)
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_logits_that_are_no_numbers_give_no_output(scored):
+    model = ScriptedModel.random(2, batch=3, vocab=7)
+    model.tables[1, :, 4] = np.nan
+    limits, minima = np.array([4, 4, 4], np.int32), np.zeros(3, np.int32)
+    texts, _, log_probs, lengths = search(model, limits, minima, scored)
+    assert np.isneginf(log_probs[1]) and lengths[1] == 0 and not texts[1].any()
+    assert (lengths[[0, 2]] > 0).all() and np.isnan(log_probs[[0, 2]]).all() != scored

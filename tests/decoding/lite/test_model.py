@@ -17,6 +17,7 @@ from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.lite import LiteModel
+from t2t_keras.decoding.lite.interpreter import converted
 from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.searches import Searches
 from t2t_keras.decoding.translator import Translator
@@ -50,6 +51,11 @@ def make_model(shape: str = "paper", seed: int = 1) -> Transformer:
 @functools.cache
 def lite(shape: str = "paper", seed: int = 1) -> LiteModel:
     return LiteModel(make_model(shape, seed))
+
+
+def num_idle() -> int:
+    """Sessions of `lite()` that wait for a search."""
+    return sum(map(len, lite().sessions._idle.values()))
 
 
 def settings(beam_size: int, **changes) -> DecodeConfig:
@@ -128,14 +134,18 @@ def test_searches_side_by_side_do_not_meet(beam_size, changes):
     searches = Searches(lite(), settings(beam_size, **changes))
     batches = [padded(SOURCES[start : start + 3]) for start in range(6)]
     wanted = [searches(batch) for batch in batches]
-    before = lite().sessions.num_idle
+    before = num_idle()
     with concurrent.futures.ThreadPoolExecutor(4) as executor:
         found = list(executor.map(searches, batches * 3))
     for result, expected in zip(found, wanted * 3, strict=True):
         np.testing.assert_array_equal(result.token_ids, expected.token_ids)
         np.testing.assert_array_equal(result.scores, expected.scores)
     assert not lite()._running
-    assert lite().sessions.num_idle <= before + 3
+    assert 0 < before <= num_idle() <= before + 3
+    after = num_idle()
+    for batch in batches:
+        searches(batch)
+    assert num_idle() == after  # used again
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])
@@ -157,8 +167,47 @@ def test_eight_bits_change_scores_a_little_and_make_a_quarter_of_the_size():
     difference = np.abs(found.scores[:, 0] - wanted.scores[:, 0])
     assert difference.max() > 1e-4
     assert np.median(difference) < 0.2
-    small, large = (lite_model.sessions.size for lite_model in models)
+    small, large = (
+        sum(map(len, (lite_model.sessions._encoder, *lite_model.sessions._steps.values()))) for lite_model in models
+    )
     assert small < 0.4 * large
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_eight_bits_greedily(scored):
+    model = LiteModel(make_model(), int8=True)
+    found = Searches(model, settings(1))(padded(SOURCES), scored=scored)
+    wanted = Searches(make_model(), settings(1))(padded(SOURCES))
+    assert np.isnan(found.scores).all() != scored
+    same = np.mean(found.token_ids.numpy()[:, 0, :5] == wanted.token_ids.numpy()[:, 0, :5])
+    assert same > 0.5
+
+
+def test_many_threads_at_once_convert_once(monkeypatch):
+    conversions = []
+    monkeypatch.setattr(
+        "t2t_keras.decoding.lite.sessions.converted",
+        lambda function, int8: conversions.append(function) or converted(function, int8),
+    )
+    model = LiteModel(make_model())
+    searches = [Searches(model, settings(beam_size)) for beam_size in (1, 3)]
+    with concurrent.futures.ThreadPoolExecutor(6) as executor:
+        found = list(executor.map(lambda number: searches[number % 2](padded(SOURCES)), range(12)))
+    assert len(conversions) == 3  # an encoder, and a step for each beam
+    for number, result in enumerate(found):
+        assert_same(result, Searches(make_model(), settings((1, 3)[number % 2]))(padded(SOURCES)))
+
+
+def test_a_conversion_that_is_interrupted_is_made_again(monkeypatch):
+    def interrupt(model):
+        raise KeyboardInterrupt
+
+    searches = Searches(LiteModel(make_model()), settings(2))
+    with monkeypatch.context() as patch:
+        patch.setattr("t2t_keras.decoding.lite.sessions.Tables", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            searches(padded(SOURCES))
+    assert_same(searches(padded(SOURCES)), Searches(make_model(), settings(2))(padded(SOURCES)))
 
 
 def test_scores_and_explanations_are_the_models_own():
@@ -192,11 +241,12 @@ def test_a_search_that_fails_leaves_nothing_behind(beam_size, changes, error, mo
 
     searches = Searches(lite(), settings(beam_size, **changes))
     wanted = searches(padded(SOURCES))
+    before = num_idle()
     with monkeypatch.context() as patch:
         patch.setattr("t2t_keras.decoding.lite.session.Session.advance", fail)
         with pytest.raises(error, match="no room"):
             searches(padded(SOURCES))
-    assert not lite()._running
+    assert not lite()._running and num_idle() == before - 1
     assert_same(searches(padded(SOURCES)), wanted)
 
 
