@@ -47,7 +47,6 @@ class LiteModel:
         if model.compute_dtype != "float32":
             raise ValueError(f"model must compute in float32, got {model.compute_dtype}")
         self.model = model
-        self.int8 = int8
         self.sessions = Sessions(model, int8, threads)
         self._running: dict[int, tuple[Kind, Session]] = {}
         self._numbers = itertools.count()
