@@ -6,12 +6,11 @@ settings with the type of the field.
 """
 
 import dataclasses
-import math
-import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from t2t_keras.config_values import checked, parsed
 from t2t_keras.errors import InputError
 
 PAD_ID = 0
@@ -323,8 +322,10 @@ class Config:
             if not isinstance(fields, Mapping):
                 raise InputError(f"section {section!r} of a configuration must hold settings by name, got {fields!r}")
             current = getattr(config, section)
-            checked = {name: _checked(section, name, value) for name, value in fields.items()}
-            config = dataclasses.replace(config, **{section: dataclasses.replace(current, **checked)})
+            taken = {
+                name: checked(f"{section}.{name}", _field_type(section, name), value) for name, value in fields.items()
+            }
+            config = dataclasses.replace(config, **{section: dataclasses.replace(current, **taken)})
         return config
 
 
@@ -356,7 +357,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
         section, dot, name = key.strip().partition(".")
         if not equals or not dot:
             raise InputError(f"--set {setting!r}: expected section.field=value, for example train.max_steps=8000")
-        changes.setdefault(section, {})[name] = _parsed(section, name, text.strip())
+        changes.setdefault(section, {})[name] = parsed(key.strip(), _field_type(section, name), text.strip())
     for section, fields in changes.items():
         config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **fields)})
     return config
@@ -379,41 +380,3 @@ def _field_type(section: str, name: str) -> Any:
     if name not in hints:
         raise InputError(f"unknown setting {section}.{name}; valid: {', '.join(f'{section}.{h}' for h in hints)}")
     return hints[name]
-
-
-def _parsed(section: str, name: str, text: str) -> Any:
-    """A value from its text, by the type of the field."""
-    expected = _field_type(section, name)
-    if isinstance(expected, types.UnionType) and text.lower() in ("none", "null"):
-        return None
-    if expected is bool:
-        if text.lower() not in ("true", "false", "1", "0"):
-            raise InputError(f"{section}.{name} must be true or false, got {text!r}")
-        return text.lower() in ("true", "1")
-    for number in (int, float):
-        if number in (expected, *typing.get_args(expected)):
-            try:
-                return _checked(section, name, number(text))
-            except ValueError as error:
-                if isinstance(error, InputError):
-                    raise
-                raise InputError(f"{section}.{name} must be of type {number.__name__}, got {text!r}") from None
-    return _checked(section, name, text)
-
-
-def _checked(section: str, name: str, value: Any) -> Any:
-    """The value, if the field can take it."""
-    expected = _field_type(section, name)
-    if typing.get_origin(expected) is Literal:
-        if value not in typing.get_args(expected):
-            valid = ", ".join(map(str, typing.get_args(expected)))
-            raise InputError(f"{section}.{name} must be one of {valid}; got {value!r}")
-        return value
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{section}.{name} must be a finite number, got {value}")
-    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        wanted = getattr(expected, "__name__", str(expected))
-        raise InputError(f"{section}.{name} must be of type {wanted}, got {value!r}")
-    return value

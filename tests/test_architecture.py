@@ -13,7 +13,18 @@ PROGRAMS = sorted((ROOT / "launch").rglob("*.py"))
 FILES = PACKAGE + PROGRAMS
 
 # Above the seam: Keras and NumPy alone, on any backend.
-ABOVE_THE_SEAM = ("layers", "model", "losses", "schedules", "config", "presets", "errors", "describe", "forecast")
+ABOVE_THE_SEAM = (
+    "layers",
+    "model",
+    "losses",
+    "schedules",
+    "config",
+    "config_values",
+    "presets",
+    "errors",
+    "describe",
+    "forecast",
+)
 TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
 
 # What each part of the package may import besides itself. A part is the first name below t2t_keras.
@@ -29,7 +40,8 @@ MAY_IMPORT = {
     "streams": set(),
     "processes": {"errors"},
     "locking": {"errors"},
-    "config": GROUND,
+    "config_values": {"errors"},
+    "config": GROUND | {"config_values"},
     "layers": CONFIG,
     "losses": CONFIG,
     "schedules": CONFIG,

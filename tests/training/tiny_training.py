@@ -1,8 +1,10 @@
 """Runs that take seconds: a made-up language of syllables, a model of one layer, a `Trainer`."""
 
 import math
+import os
 import pathlib
 import random
+import signal
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from t2t_keras.data import corpora
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
+from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.records import read_metrics
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
@@ -129,3 +132,20 @@ def assert_same_end(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: i
     for name, array in expected.items():
         np.testing.assert_array_equal(actual[name], array, err_msg=name)
     assert records(model_dir, "train") == records(expected_dir, "train")
+
+
+def saved_steps(model_dir: pathlib.Path) -> list[int]:
+    """The steps of a run's checkpoints."""
+    return checkpoints.steps(Run(model_dir).checkpoints_path)
+
+
+def send_at(monkeypatch, number: signal.Signals, *steps: int) -> None:
+    """The process gets the signal when training comes to each of these steps."""
+    progress = Monitor.progress
+
+    def sending(self, step):
+        progress(self, step)
+        if step in steps:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Monitor, "progress", sending)

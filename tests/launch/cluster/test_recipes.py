@@ -1,44 +1,21 @@
 """The recipes as scripts: sound, and doing what they say, with stand-ins for the cluster and for the training."""
 
-import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).parents[3]
-CLUSTER = ROOT / "launch" / "cluster"
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from stand_ins import CLUSTER, KILLED, LOST, MISTAKE, ROOT, STOPPED, environment, executable, lines, run
+
 SCRIPTS = ("slurm.sh", "kubernetes.sh", "tpu_vm.sh", "ssh.sh")
-# Exit statuses: a mistake in the input; another worker was lost; saved and stopped by SIGTERM; killed.
-MISTAKE, LOST, STOPPED, KILLED = 1, 75, 143, 137
-
-
-def executable(path: pathlib.Path, text: str) -> pathlib.Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/usr/bin/env bash\n{text}", encoding="utf-8")
-    path.chmod(0o755)
-    return path
-
-
-def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
-    """The stand-ins of a folder before all other programs."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DRY_RUN"))}
-    return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
-
-
-def run(script: str, *arguments: str, **settings: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        ["bash", CLUSTER / script, *arguments], capture_output=True, text=True, timeout=60, **settings
-    )
-
-
-def lines(path: pathlib.Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -300,157 +277,3 @@ def test_kubernetes_applies_what_the_dry_run_prints(tmp_path):
 # ---- plain ssh ----
 
 # Host and command, which the shell here runs; a worker says who it is and then ends as the test has it.
-FAKE_SSH = 'host=$1; shift; echo "$host: $*" >> "$LOG"; HOST=$host exec bash -c "$*"'
-WORKER = """
-echo "$TF_CONFIG"; printf '%s\\n' "$@"
-trap 'echo saved; exit 143' TERM
-[[ $HOST == "$FAILING" ]] && exit 9
-[[ -n $FINISHING ]] && exit 0
-touch "$HOST.up"
-while true; do sleep 0.05; done
-"""
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    return environment(
-        tmp_path,
-        HOSTS="one two three",
-        PORT=7000 + os.getpid() % 1000,
-        SSH=executable(tmp_path / "fake_ssh", FAKE_SSH),
-        PYTHON=executable(tmp_path / "worker", WORKER),
-        LOGS=tmp_path / "logs",
-        LOG=tmp_path / "log",
-        DIRECTORY=tmp_path,
-        FAILING="",
-        FINISHING="",
-    )
-
-
-def test_ssh_starts_a_worker_on_every_host(hosts, tmp_path):
-    done = run("ssh.sh", "--preset=big", "--model_dir=it's {a} $b", env={**hosts, "FINISHING": "1"})
-    assert done.returncode == 0, done.stderr
-    for index, host in enumerate(("one", "two", "three")):
-        config, *arguments = lines(tmp_path / "logs" / f"{host}.log")
-        assert json.loads(config) == {
-            "cluster": {"worker": [f"{name}:{hosts['PORT']}" for name in ("one", "two", "three")]},
-            "task": {"type": "worker", "index": index},
-        }
-        flags = ["--strategy=multiworker", "--cluster=tf_config", "--preset=big", "--model_dir=it's {a} $b"]
-        assert arguments == ["-m", "launch.train", *flags]
-
-
-def test_ssh_stops_all_workers_if_one_fails(hosts, tmp_path):
-    done = run("ssh.sh", env={**hosts, "FAILING": "two", "DIRECTORY": str(tmp_path)})
-    assert done.returncode == 9
-    assert "two: status 9" in done.stderr and "stopping all workers" in done.stderr
-    for host in ("one", "three"):
-        assert f"{host}: status 143" in done.stderr
-        assert lines(tmp_path / "logs" / f"{host}.log")[-1] == "saved"
-
-
-def test_ssh_stops_all_workers_when_it_is_stopped(hosts, tmp_path):
-    script = subprocess.Popen(["bash", CLUSTER / "ssh.sh"], env=hosts, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 30
-    while not all((tmp_path / f"{host}.up").exists() for host in ("one", "two", "three")):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    script.send_signal(signal.SIGTERM)
-    _, errors = script.communicate(timeout=30)
-    assert script.returncode == STOPPED
-    assert errors.count("status 143") == 3 and errors.count("stopping all workers") == 1
-    assert all(lines(tmp_path / "logs" / f"{host}.log")[-1] == "saved" for host in ("one", "two", "three"))
-
-
-# ---- Cloud TPU VM ----
-
-# Keeps the VM's state in a file and its home in a folder. What is for root there or installs is only noted down. Each
-# training takes one line of `runs`: the status of its end, or `preempted`.
-FAKE_GCLOUD = """
-cd "$FOLDER"
-case "$*" in
-  *"disks describe"*) exit 0 ;;
-  *" describe "*) cat state 2>/dev/null || exit 1 ;;
-  *" create "*) echo "create ${*: -2:1}" >> log; echo READY > state; mkdir -p home; touch home/new ;;
-  *" delete "*) echo delete >> log; rm -rf state home ;;
-  *--command=*)
-    for word in "$@"; do case $word in --command=*) command=${word#--command=} ;; esac; done
-    case $command in
-      *sudo*) echo mount >> log ;;
-      *"uv pip"*) echo install >> log; [[ ! -e broken ]] || exit 1
-        mkdir -p home/t2t_keras/.venv/bin; cp worker home/t2t_keras/.venv/bin/python ;;
-      *) (cd home && bash -c "$command"); status=$?
-        [[ -e home/preempted ]] && { echo PREEMPTED > state; exit 255; }
-        exit $status ;;
-    esac ;;
-esac
-"""
-TPU_WORKER = """
-echo "train $TPU_NAME $*" >> "$FOLDER/log"
-next=$(head -n 1 "$FOLDER/runs"); sed -i 1d "$FOLDER/runs"
-case $next in
-  preempted) touch ../preempted ;;
-  wait) trap 'exit 143' TERM; touch "$FOLDER/up"; while true; do sleep 0.05; done ;;
-  *) exit "$next" ;;
-esac
-"""
-FRESH = ["create", "mount", "install"]
-
-
-@pytest.fixture
-def cloud(tmp_path):
-    executable(tmp_path / "gcloud", FAKE_GCLOUD)
-    executable(tmp_path / "worker", TPU_WORKER)
-    settings = {"FOLDER": tmp_path, "PROJECT": "mine", "RETRY_SECONDS": 0, "TMPDIR": tmp_path}
-    return environment(tmp_path, **settings)
-
-
-def events(folder: pathlib.Path) -> list[str]:
-    return [line.split()[0] for line in lines(folder / "log")]
-
-
-def test_tpu_goes_on_after_a_preemption_and_a_stop(cloud, tmp_path):
-    (tmp_path / "runs").write_text(f"preempted\n{STOPPED}\n0\n", encoding="utf-8")
-    done = run("tpu_vm.sh", "train", "--model_dir=a b", "--preset=big", env=cloud)
-    assert done.returncode == 0, done.stderr
-    again = ["mount", "install", "train"]
-    assert events(tmp_path) == [*FRESH, "train", "delete", *FRESH, "train", *again]
-    training = next(line for line in lines(tmp_path / "log") if line.startswith("train"))
-    assert training.startswith("train local -m launch.train --strategy=tpu --set train.static_shapes=true")
-    assert training.endswith("--model_dir=a b --preset=big")
-
-
-def test_tpu_ends_with_a_mistake_in_the_input(cloud, tmp_path):
-    (tmp_path / "runs").write_text(f"{MISTAKE}\n0\n", encoding="utf-8")
-    assert run("tpu_vm.sh", "train", env=cloud).returncode == MISTAKE
-    assert events(tmp_path) == [*FRESH, "train"]
-
-
-def test_tpu_gives_up_a_vm_that_cannot_be_set_up(cloud, tmp_path):
-    """It would cost on and on."""
-    (tmp_path / "broken").touch()
-    done = run("tpu_vm.sh", "train", env=cloud)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("error: the VM is there, but setting it up failed 3 times")
-    assert events(tmp_path) == [*FRESH, *["mount", "install"] * 2]
-
-
-def test_tpu_saves_when_it_is_stopped(cloud, tmp_path):
-    (tmp_path / "runs").write_text("wait\n", encoding="utf-8")
-    script = subprocess.Popen(["bash", CLUSTER / "tpu_vm.sh", "train"], env=cloud, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 30
-    while not (tmp_path / "up").exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    script.send_signal(signal.SIGTERM)
-    assert script.wait(timeout=30) == STOPPED
-    assert events(tmp_path) == [*FRESH, "train"]
-    assert lines(tmp_path / "home" / "worker.status") == [str(STOPPED)]
-
-
-def test_tpu_up_and_down(cloud, tmp_path):
-    assert run("tpu_vm.sh", "up", env=cloud).returncode == 0
-    assert run("tpu_vm.sh", "up", env=cloud).returncode == 0  # nothing is made twice
-    assert run("tpu_vm.sh", "down", env=cloud).returncode == 0
-    assert events(tmp_path) == [*FRESH, "mount", "install", "delete"]
-    assert run("tpu_vm.sh", "sideways", env=cloud).returncode == 2

@@ -1,0 +1,33 @@
+"""Stand-ins for a cluster's programs, and runs of the recipes with them."""
+
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).parents[3]
+CLUSTER = ROOT / "launch" / "cluster"
+# Exit statuses: a mistake in the input; another worker was lost; saved and stopped by SIGTERM; killed.
+MISTAKE, LOST, STOPPED, KILLED = 1, 75, 143, 137
+
+
+def executable(path: pathlib.Path, text: str) -> pathlib.Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/usr/bin/env bash\n{text}", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
+    """The stand-ins of a folder before all other programs."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DRY_RUN"))}
+    return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
+
+
+def run(script: str, *arguments: str, **settings: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["bash", CLUSTER / script, *arguments], capture_output=True, text=True, timeout=60, **settings
+    )
+
+
+def lines(path: pathlib.Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

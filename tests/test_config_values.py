@@ -1,0 +1,58 @@
+"""Values of settings, from text and from JSON."""
+
+from typing import Literal
+
+import pytest
+
+from t2t_keras.config_values import checked, parsed
+from t2t_keras.errors import InputError
+
+COLOUR = Literal["red", "blue"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "text", "value"),
+    [
+        (bool, "True", True),
+        (bool, "0", False),
+        (int, "-3", -3),
+        (float, "1e-3", 0.001),
+        (float, "2", 2.0),
+        (str, "a=b", "a=b"),
+        (COLOUR, "blue", "blue"),
+        (int | None, "none", None),
+        (int | None, "4", 4),
+        (float | None, "null", None),
+    ],
+)
+def test_text_becomes_a_value_of_the_type(expected, text, value):
+    found = parsed("a.b", expected, text)
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("expected", "text", "message"),
+    [
+        (bool, "yes", "a.b must be true or false, got 'yes'"),
+        (int, "1.5", "a.b must be of type int, got '1.5'"),
+        (float, "x", "a.b must be of type float, got 'x'"),
+        (float, "nan", "a.b must be a finite number, got nan"),
+        (int, "none", "a.b must be of type int, got 'none'"),
+        (COLOUR, "green", "a.b must be one of red, blue; got 'green'"),
+    ],
+)
+def test_other_text_is_an_error_that_names_the_field(expected, text, message):
+    with pytest.raises(InputError, match=message):
+        parsed("a.b", expected, text)
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"), [(int, True), (int, 1.0), (bool, 1), (str, 1), (float, "1"), (float, float("inf"))]
+)
+def test_a_value_of_another_type_is_an_error(expected, value):
+    with pytest.raises(InputError, match="a.b must be"):
+        checked("a.b", expected, value)
+
+
+def test_an_integer_is_a_float_where_one_is_expected():
+    assert type(checked("a.b", float, 1)) is float

@@ -1,0 +1,32 @@
+"""What tests of the training loop share."""
+
+import numpy as np
+import pytest
+
+from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.validation import Validation, Validator
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Steps without any computation, and validations with given losses: for the loop's own decisions.
+
+    Returns a function that sets the validation losses; the last one goes on for ever.
+    """
+
+    def run(self, batches, steps):
+        del batches
+        numbers = int(self.step) + np.arange(1, steps + 1, dtype=np.float32)
+        self.step.assign_add(steps)
+        return StepMetrics(1 / numbers, np.full(steps, 10, np.float32), numbers / 1000, numbers)
+
+    losses: list[float] = [1.0]
+
+    def validate(self):
+        del self
+        loss = losses.pop(0) if len(losses) > 1 else losses[0]
+        return Validation(loss, float(np.exp(loss)), None)
+
+    monkeypatch.setattr(TrainingStep, "run", run)
+    monkeypatch.setattr(Validator, "validate", validate)
+    return lambda *values: losses.__setitem__(slice(None), values)

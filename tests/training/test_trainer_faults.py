@@ -1,0 +1,182 @@
+"""The loop when the disk, another worker or another training gets in its way."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from tiny_training import make_data, make_trainer, records, saved_steps, send_at, train
+
+from t2t_keras import locking
+from t2t_keras.errors import InputError
+from t2t_keras.run import Run
+from t2t_keras.training import background, checkpoint_files, checkpoints
+from t2t_keras.training import trainer as trainer_module
+from t2t_keras.training.monitor import Monitor
+from t2t_keras.training.trainer import Trainer
+from t2t_keras.training.workers import Workers
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
+    del scripted
+    save = checkpoint_files.write_arrays
+
+    def write(path, arrays):
+        if "step_00000008" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return save(path, arrays)
+
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
+    assert train(tmp_path, data).step == 12
+    assert saved_steps(tmp_path) == [4, 12]
+    assert "step_00000008: No space left on device; the earlier ones" in caplog.text
+    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 13))
+
+
+def test_another_error_of_the_disk_stops(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    save = checkpoint_files.write_arrays
+
+    def write(path, arrays):
+        if "step_00000004" in str(path):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return save(path, arrays)
+
+    monkeypatch.setattr(checkpoint_files, "write_arrays", write)
+    with pytest.raises(InputError, match="step_00000004: Input/output error"):
+        train(tmp_path, data)
+    assert saved_steps(tmp_path) == []
+
+
+def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_path, data, scripted):
+    """What the first worker alone does before a checkpoint is one of the things of which the others are told."""
+    del scripted
+    inside, alike = [], Workers.alike
+
+    @contextlib.contextmanager
+    def watched(self):
+        with alike(self):
+            inside.append(True)
+            try:
+                yield
+            finally:
+                inside.pop()
+
+    def sync(self):
+        assert inside
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Workers, "alike", watched)
+    monkeypatch.setattr(Monitor, "sync", sync)
+    with pytest.raises(OSError, match="Input/output error"):
+        train(tmp_path, data)
+
+
+def test_a_signal_to_another_worker_ends_waiting_for_room_too(monkeypatch, tmp_path, data, scripted):
+    """Of which this one knows by what all decided."""
+    del scripted
+    decide = Trainer._decide
+    monkeypatch.setattr(Trainer, "_decide", lambda *args: decide(*args)._replace(signal=signal.SIGTERM))
+    monkeypatch.setattr(background, "_PAUSE_SECONDS", 0.001)
+    tries = []
+
+    def full(path, arrays):
+        tries.append(path)
+        if len(tries) > 5:
+            raise OSError(errno.EIO, "waited for too long")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(checkpoint_files, "write_arrays", full)
+    with pytest.raises(InputError, match="step_00000001: No space left on device"):
+        train(tmp_path, data)
+
+
+def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    asked, written = threading.Event(), []
+
+    def save(directory, step, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)  # the second time: the trainer waits for this checkpoint
+        asked.set()
+        time.sleep(3)
+        written.append(step)
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    send_at(monkeypatch, signal.SIGINT, 3)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data)
+    assert asked.is_set() and not written
+
+
+def test_workers_that_see_an_older_checkpoint_look_again(monkeypatch, tmp_path, data, scripted):
+    """A folder on NFS may look as it was a minute ago."""
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    latest, pauses = checkpoints.latest, []
+    monkeypatch.setattr(checkpoints, "latest", lambda path: latest(path) if len(pauses) > 2 else None)
+    monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
+    gather = Workers.gather
+    # As if there were another worker, which sees step 4 all the time.
+    monkeypatch.setattr(
+        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+    )
+    assert train(tmp_path, data, max_steps=8).step == 8
+    assert len(pauses) == 3
+    assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 9))
+
+
+def test_workers_that_go_on_seeing_different_checkpoints(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    pauses = []
+    monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
+    gather = Workers.gather
+    monkeypatch.setattr(
+        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+    )
+    with pytest.raises(InputError, match="newest checkpoints in .*: worker 0 sees none, worker 1 sees step 4"):
+        train(tmp_path, data)
+    assert sum(pauses) >= 100
+
+
+def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
+    trainer = make_trainer(tmp_path, data)
+    with Run(tmp_path).lock():
+        with pytest.raises(InputError, match="is being trained already"):
+            make_trainer(tmp_path, data)
+        with pytest.raises(InputError, match="is being trained already"):
+            trainer.train()
+    assert trainer.train().step == 12
+
+
+def test_another_configuration_that_came_in_between(tmp_path, data, scripted):
+    del scripted
+    trainer = make_trainer(tmp_path, data)
+    make_trainer(tmp_path, data, warmup_steps=7)  # nothing was trained yet, so it may
+    with pytest.raises(InputError, match="train.warmup_steps: 7 -> 20"):
+        trainer.train()
+
+
+def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scripted):
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    half = Run(tmp_path).checkpoints_path / ".tmp_step_00000008"
+    half.mkdir()
+    for path in (tmp_path / ".curves.png.77.tmp", half / "weights.npz"):
+        path.write_text("")
+    train(tmp_path, data, max_steps=4)  # has nothing to save
+    assert not half.exists() and not (tmp_path / ".curves.png.77.tmp").exists()
