@@ -67,7 +67,7 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     assert validation.bleu == evaluation.bleu(hypotheses, references)
     # An untrained model has a BLEU of about 0, which many a mistake would have too.
     answers = [Translation(text) for text in references]
-    monkeypatch.setattr(validator._translator, "translate", lambda lines: answers[: len(lines)])
+    monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers[: len(lines)])
     assert validator._bleu() == pytest.approx(100.0)
 
 
