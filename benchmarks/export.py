@@ -94,7 +94,7 @@ def _by_v1_loader(version: pathlib.Path, lines: list[str]) -> Answers:
         files[0].write_bytes(pickle.dumps(requests))
         command = [sys.executable, _PROGRAMS / "serve_v1.py", _op_library(), version, *files]
         subprocess.run(command, check=True, capture_output=True)
-        results, _ = pickle.loads(files[1].read_bytes())
+        results, *_ = pickle.loads(files[1].read_bytes())
     return [
         (text.decode(), float(score))
         for result in results

@@ -12,6 +12,7 @@ from t2t_keras.decoding.request import RequestEncoder
 from t2t_keras.decoding.searches import Searches, output_limits
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.batches import in_batches, widened
+from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.export.splitting import split_texts
 from t2t_keras.export.text import repaired, stripped
 from t2t_keras.export.weights import Weights
@@ -33,7 +34,7 @@ class Sentences(NamedTuple):
     def chosen(self, rows: tf.Tensor) -> "Sentences":
         """Some of them, int32 [chosen], with no more padding than they need."""
         ids, lengths = tf.gather(self.ids, rows), tf.gather(self.lengths, rows)
-        return Sentences(ids[:, : tf.maximum(tf.reduce_max(lengths), 0)], lengths)
+        return Sentences(ids[:, : longest(lengths)], lengths)
 
 
 class Parts(NamedTuple):
@@ -71,6 +72,10 @@ class Pipeline:
         translator: of a `Transformer`.
         weights: of its model.
         tokenizer: of its vocabulary, of `Tokenizer.graph_tokenizer`.
+
+    Attributes:
+        config: of its search.
+        max_source_length: most tokens of a part, end symbol included.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizer: Any) -> None:
@@ -79,7 +84,7 @@ class Pipeline:
         self._weights = weights
         self._tokenizer = tokenizer
         self._lowercase = translator.lowercase
-        self._max_source_length = translator.max_source_length
+        self.max_source_length = translator.max_source_length
         self._pieces = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
         settings = (translator.lowercase, translator.max_source_length, translator.excluded)
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
@@ -109,7 +114,7 @@ class Pipeline:
         texts = repaired(lines, self._lowercase)
         ids = self._tokenizer.tokenize(texts)  # --> [lines, ragged]
         not_blank = stripped(texts) != ""
-        is_long = not_blank & (ids.row_lengths() >= self._max_source_length)
+        is_long = not_blank & (ids.row_lengths() >= self.max_source_length)
 
         def whole() -> tuple[tf.Tensor, ...]:
             rows = tf.where(not_blank)[:, 0]
@@ -129,9 +134,20 @@ class Pipeline:
         flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
         return Parts(_with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths)), tf.cast(rows, tf.int32))
 
-    def sentences(self, lines: tf.Tensor) -> Sentences:
-        """Lines, string [lines], in one piece each, also blank ones."""
-        return _with_ends(self._tokenizer.tokenize(repaired(lines, self._lowercase)))
+    def sentences(self, lines: tf.Tensor, name: str) -> Sentences:
+        """Lines to be scored, string [lines], in one piece each, also blank ones; refused if one is too long.
+
+        Args:
+            lines: any text.
+            name: of the input, for the message.
+        """
+        ids = self._tokenizer.tokenize(repaired(lines, self._lowercase))
+        with tf.control_dependencies([assert_line_lengths(name, ids.row_lengths() + 1, "scored")]):
+            return _with_ends(ids.with_flat_values(tf.identity(ids.flat_values)))
+
+    def output_limits(self, sentences: Sentences) -> tf.Tensor:
+        """Most tokens of the sentences' translations, int32 [sentences]."""
+        return output_limits(sentences.lengths, self.config)
 
     def search(self, sentences: Sentences, only_best: bool) -> Found:
         """The best hypotheses, or samples: one of each sentence, or `config.beam_size`."""
@@ -184,11 +200,13 @@ class Pipeline:
         return tf.gather(tf.constant(self._pieces), token_ids)
 
     def _fits(self, texts: tf.Tensor) -> tf.Tensor:
-        return self._tokenizer.tokenize(texts).row_lengths() < self._max_source_length
+        return self._tokenizer.tokenize(texts).row_lengths() < self.max_source_length
 
     def _found(self, sentences: Sentences, search: Callable[[tf.Tensor], Sequence[tf.Tensor]], k: int) -> Found:
         """The result of a search in batches, from what gives it for the sentences of some rows."""
-        width = tf.maximum(tf.reduce_max(output_limits(sentences.lengths, self.config)), 0)
+        width = longest(self.output_limits(sentences))
+        with tf.control_dependencies([assert_size("translations", tf.size(sentences.lengths), k, width)]):
+            lengths = tf.identity(sentences.lengths)
 
         def compute(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
             token_ids, *numbers = search(rows)
@@ -196,7 +214,7 @@ class Pipeline:
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.float32, tf.int32)]
         results = [tf.TensorSpec([None, k, None], tf.int32), *numbers]
-        return Found(*in_batches(sentences.lengths, self.config.tokens_per_batch, compute, results))
+        return Found(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
 
     def _compiled(self, compute: Callable, *more: tf.TensorSpec) -> Any:
         """A function of token ids, int32 [sentences, source_len], and more, that computes with the model.
@@ -211,6 +229,11 @@ class Pipeline:
         return tf.function(with_weights, input_signature=[_IDS, *more], autograph=False)
 
 
+def longest(lengths: tf.Tensor) -> tf.Tensor:
+    """The largest of some lengths; 0 where there are none."""
+    return tf.reduce_max(tf.pad(lengths, [[0, 1]]))
+
+
 def _sampling(config: DecodeConfig) -> DecodeConfig:
     """The settings of one sample: those of the search that make sense for it."""
     off = {"num_groups": 1, "diversity_strength": 0.0, "coverage_penalty": 0.0, "patience": 0.0}
@@ -218,7 +241,10 @@ def _sampling(config: DecodeConfig) -> DecodeConfig:
 
 
 def _with_ends(ids: tf.RaggedTensor) -> Sentences:
-    """Token ids [sentences, ragged] with end symbols."""
+    """Token ids [sentences, ragged] with end symbols; refused if they would be too many with padding."""
     ends = tf.fill([ids.nrows(), 1], EOS_ID)
     ids = tf.concat([ids, tf.RaggedTensor.from_tensor(ends)], axis=1)
-    return Sentences(ids.to_tensor(PAD_ID), tf.cast(ids.row_lengths(), tf.int32))
+    lengths = tf.cast(ids.row_lengths(), tf.int32)
+    with tf.control_dependencies([assert_size("token ids", tf.size(lengths), longest(lengths))]):
+        ids = ids.with_flat_values(tf.identity(ids.flat_values))
+    return Sentences(ids.to_tensor(PAD_ID), lengths)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from t2t_keras.config import PAD_ID
-from t2t_keras.decoding.forced import MAX_SCORED_LENGTH
 from t2t_keras.export.joining import Hypotheses, joined
-from t2t_keras.export.pipeline import Found, Parts, Pipeline, Sentences
+from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths, assert_size
+from t2t_keras.export.pipeline import Found, Parts, Pipeline, Sentences, longest
 
 _LOWEST = tf.float32.min  # the score of what does not exist; JSON has no infinity
 
@@ -41,7 +41,8 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         return {"translations": found.texts, "scores": found.values}
 
     def sample(text: tf.Tensor, seed: tf.Tensor) -> Outputs:
-        parts = pipeline.parts(text)
+        with tf.control_dependencies([_assert_as_many_lines(text=text, seed=seed)]):
+            parts = pipeline.parts(tf.identity(text))
         found = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
         drawn = _joined(pipeline, parts, tf.size(text), found, found.log_probs)
         return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
@@ -78,24 +79,27 @@ def _joined(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, found: Found
 
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
-    sources, targets = pipeline.sentences(text), pipeline.sentences(target)
-    checks = [tf.debugging.assert_equal(tf.size(text), tf.size(target), "text and target must have as many lines")]
-    for name, side in (("text", sources), ("target", targets)):
-        message = f"{name} has a line of more than {MAX_SCORED_LENGTH} tokens, the end counted: too long to be scored"
-        checks.append(tf.debugging.assert_less_equal(side.lengths, MAX_SCORED_LENGTH, message))
-    with tf.control_dependencies(checks):
-        sources, targets = (Sentences(*map(tf.identity, side)) for side in (sources, targets))
+    with tf.control_dependencies([_assert_as_many_lines(text=text, target=target)]):
+        sources = pipeline.sentences(tf.identity(text), "text")
+        targets = pipeline.sentences(tf.identity(target), "target")
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
 
 def _translated_tokens(pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
     """Best translations as token ids; a sentence of length 0 has an empty one."""
     batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
+    limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
     lengths = tf.clip_by_value(source_length, 0, width)
+    checks = [
+        _assert_as_many_lines(source_ids=source_ids, source_length=source_length),
+        assert_line_lengths("source_ids", lengths, "translated", limit),
+    ]
+    with tf.control_dependencies(checks):
+        source_ids, lengths = tf.identity(source_ids), tf.identity(lengths)
     ids = tf.where(tf.range(width) < lengths[:, tf.newaxis], source_ids, PAD_ID)
     rows = tf.cast(tf.where(lengths > 0)[:, 0], tf.int32)
     found = pipeline.search(Sentences(tf.gather(ids, rows), tf.gather(lengths, rows)), only_best=True)
-    length = tf.maximum(tf.reduce_max(found.lengths), 0)
+    length = longest(found.lengths[:, 0])
     scores = tf.where(found.lengths > 0, found.scores, _LOWEST)
     places = rows[:, tf.newaxis]
     return {
@@ -109,18 +113,15 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     """Translations and what their tokens attended to; parts of a line stand behind each other, end symbols included."""
     num_lines = tf.size(text)
     parts = pipeline.parts(text)
-    source_lengths = tf.math.unsorted_segment_sum(parts.sentences.lengths, parts.rows, num_lines)
-    message = f"text has a line of more than {MAX_SCORED_LENGTH} tokens, the end counted: too long to be aligned"
-    # Attention grows with the square of the length.
-    with tf.control_dependencies([tf.debugging.assert_less_equal(source_lengths, MAX_SCORED_LENGTH, message)]):
+    with tf.control_dependencies(_attention_checks(pipeline, parts, num_lines)):
         sources = Sentences(*map(tf.identity, parts.sentences))
     found = pipeline.search(sources, only_best=True)
     best = _joined(pipeline, parts, num_lines, found, found.scores)
     target_lengths = found.lengths[:, 0]
-    targets = Sentences(found.token_ids[:, 0, : tf.maximum(tf.reduce_max(target_lengths), 0)], target_lengths)
+    targets = Sentences(found.token_ids[:, 0, : longest(target_lengths)], target_lengths)
     attention = pipeline.attention(sources, targets)
     places = [_places(side.lengths, parts.rows, num_lines) for side in (targets, sources)]
-    shape = [num_lines, *(tf.maximum(tf.reduce_max(lengths), 0) for _, lengths in places)]
+    shape = [num_lines, *(longest(lengths) for _, lengths in places)]
     return {
         "translation": best.texts[:, 0],
         "source_pieces": _lines_of_pieces(pipeline, sources, places[1][1]),
@@ -129,6 +130,23 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
             attention, targets, sources, parts.rows, [first for first, _ in places], shape
         ),
     }
+
+
+def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) -> list[tf.Operation]:
+    """Refuse lines that are too long, and attention that would be too large in parts or in lines."""
+    sizes = [pipeline.output_limits(parts.sentences), parts.sentences.lengths]
+    line_sizes = [tf.math.unsorted_segment_sum(lengths, parts.rows, num_lines) for lengths in sizes]
+    return [
+        assert_line_lengths("text", line_sizes[1], "aligned"),
+        assert_size("attention", tf.size(parts.rows), *map(longest, sizes)),
+        assert_size("attention", num_lines, *map(longest, line_sizes)),
+    ]
+
+
+def _assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
+    """Refuses inputs of different numbers of lines."""
+    one, other = (tf.shape(values)[0] for values in inputs.values())
+    return tf.debugging.Assert(tf.equal(one, other), [f"{' and '.join(inputs)} must have as many lines", one, other])
 
 
 def _places(lengths: tf.Tensor, rows: tf.Tensor, num_lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

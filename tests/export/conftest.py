@@ -71,8 +71,11 @@ def sources(translator) -> list[tuple[int, ...]]:
 
 
 @pytest.fixture(scope="session")
-def served(translator, version, op_library, sources, tmp_path_factory) -> dict:
-    """The outputs of all requests, by their names and those of the outputs, from a process that knows no Keras."""
+def served_at_cost(translator, version, op_library, sources, tmp_path_factory) -> tuple[dict, dict]:
+    """The outputs of all requests, by their names and those of the outputs, from a process that knows no Keras.
+
+    And what each cost: seconds, and bytes that memory grew by.
+    """
     requests = {**exporting.requests(sources), "warmup": exporting.warmup_requests(version)}
     flat = [request for value in requests.values() for request in (value if isinstance(value, list) else [value])]
     folder = tmp_path_factory.mktemp("requests")
@@ -81,7 +84,17 @@ def served(translator, version, op_library, sources, tmp_path_factory) -> dict:
     command = [sys.executable, HERE / "serve_v1.py", op_library, version, *files]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    flat_results, modules = pickle.loads(files[1].read_bytes())
+    *answers, modules = pickle.loads(files[1].read_bytes())
     assert modules == [], "the process that serves must not know of these"
-    results = iter(flat_results)
-    return {n: [next(results) for _ in v] if isinstance(v, list) else next(results) for n, v in requests.items()}
+
+    def named(values: list) -> dict:
+        rest = iter(values)
+        return {name: [next(rest) for _ in v] if isinstance(v, list) else next(rest) for name, v in requests.items()}
+
+    return tuple(map(named, answers))
+
+
+@pytest.fixture(scope="session")
+def served(served_at_cost) -> dict:
+    """The outputs of all requests."""
+    return served_at_cost[0]

@@ -78,6 +78,10 @@ LINES = [text.decode("utf-8", "replace") for text in TEXTS]
 TARGETS = [TEXTS[(index * 3 + 1) % 9] for index in range(len(TEXTS))]
 SEEDS = [7, -(2**62) + 3] * len(TEXTS)
 TOO_LONG = b"dog. " * 1200
+LONG = b"dog. " * 400  # for one piece of a line that is scored or aligned, but for no padding beside many others
+
+
+LENGTH = np.array([4], np.int32)
 
 
 def array(texts: list[bytes]) -> np.ndarray:
@@ -108,6 +112,13 @@ def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
         "no_pairs": ("score", {"text": array([]), "target": array([])}),
         "too_long_to_score": ("score", {"text": array([b"A", TOO_LONG]), "target": array([b"B", b"C"])}),
         "too_long_to_align": ("align", {"text": array([b"A", TOO_LONG])}),
+        "attention_too_large": ("align", {"text": array([LONG, *[b"A"] * 255])}),
+        "too_many_ids": ("score", {"text": array([b"A"] * 100_000), "target": array([LONG, *[b"A"] * 99_999])}),
+        "too_many_translations": ("nbest", {"text": array([LONG, *[b"A"] * 149_999])}),
+        "source_too_long": ("tokens", token_request([(3,) * 30_000 + (1,)])),
+        "long_padding": ("tokens", {"source_ids": np.full([1, 30_000], 3, np.int32), "source_length": LENGTH}),
+        "one_length_for_two": ("tokens", {"source_ids": np.full([2, 4], 3, np.int32), "source_length": LENGTH}),
+        "one_more_seed": ("sample", {"text": array([b"A"]), "seed": np.array([1, 2], np.int64)}),
         "one_more_target": ("score", {"text": array([b"A"]), "target": array([b"B", b"C"])}),
         "no_such_token": ("tokens", token_request([(5, 10**6, 1)])),
         "after_errors": ("serving_default", {"text": array(TEXTS[:1])}),

@@ -1,12 +1,15 @@
 """Serves an exported model as TensorFlow Serving's loader does; knows nothing of Keras and of this project.
 
 Usage: serve_v1.py OP_LIBRARY VERSION_DIR REQUESTS RESULTS. The requests are a pickled list of pairs of a signature
-and its inputs by name; the results, pickled, are the outputs of each by name, or the message of its error.
+and its inputs by name. The results, pickled, are the outputs of each by name, or the message of its error; what
+each took, in seconds and in bytes that memory grew by at most; and modules of Keras or of this project.
 """
 
 import os
+import pathlib
 import pickle
 import sys
+import time
 
 # TensorFlow imports Keras, if only to offer it as tf.keras, unless it is told to look for the old one.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -21,10 +24,24 @@ def main(op_library: str, version: str, requests_path: str, results_path: str) -
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
         loaded = tf.compat.v1.saved_model.load(session, ["serve"], version)
-        results = [run(session, loaded.signature_def[signature], inputs) for signature, inputs in requests]
+        measured = [measure(session, loaded.signature_def[signature], inputs) for signature, inputs in requests]
+    results, costs = [result for result, _ in measured], [cost for _, cost in measured]
     modules = sorted(name for name in sys.modules if name.split(".")[0] in ("keras", "t2t_keras"))
     with open(results_path, "wb") as file:
-        pickle.dump((results, modules), file)
+        pickle.dump((results, costs, modules), file)
+
+
+def measure(session, signature, inputs):
+    """A request's result, and its seconds and bytes."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the largest size is from now on that of now
+    before, start = resident_bytes("VmRSS"), time.perf_counter()
+    result = run(session, signature, inputs)
+    return result, (time.perf_counter() - start, resident_bytes("VmHWM") - before)
+
+
+def resident_bytes(kind):
+    (line,) = [line for line in pathlib.Path("/proc/self/status").read_text().splitlines() if line.startswith(kind)]
+    return 1024 * int(line.split()[1])
 
 
 def run(session, signature, inputs):

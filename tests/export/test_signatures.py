@@ -1,6 +1,7 @@
 """Every output of an exported model, served in a process of its own, is what the translator gives."""
 
 import dataclasses
+import re
 
 import exporting
 import numpy as np
@@ -110,8 +111,31 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
     assert "text has a line of more than 1024 tokens" in served["too_long_to_score"]
     assert "too long to be aligned" in served["too_long_to_align"]
     assert "text and target must have as many lines" in served["one_more_target"]
+    assert "source_ids and source_length must have as many lines" in served["one_length_for_two"]
+    assert "text and seed must have as many lines" in served["one_more_seed"]
     assert isinstance(served["no_such_token"], str)
     assert served["after_errors"]["translation"][0] == served["serving_default"]["translation"][0]
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("attention_too_large", r"attention would be of shape \[256 \d+ \d+\], which is more than 8388608 elements"),
+        ("source_too_long", "source_ids has a line of more than 1024 tokens, the end counted: too long"),
+        ("too_many_translations", r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
+        ("too_many_ids", r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
+    ],
+)
+def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_at_cost, name, message):
+    results, costs = (values[name] for values in served_at_cost)
+    assert re.search(message, results)
+    seconds, grown_bytes = costs
+    assert seconds < 1
+    assert grown_bytes < 64e6
+
+
+def test_padding_that_counts_for_nothing_does_no_harm(served):
+    assert served["long_padding"]["translation_length"].shape == (1,)
 
 
 DRAWN = {"sampling": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9, "seed": 3}
