@@ -38,6 +38,12 @@ _MAX_QUEUE = flags.DEFINE_integer("max_queue", ServingOptions.max_queue, "Senten
 _MAX_BODY_BYTES = flags.DEFINE_integer("max_body_bytes", Limits.max_body_bytes, "Of a request, JSON or gRPC.")
 _MAX_SENTENCES = flags.DEFINE_integer("max_sentences", Limits.max_sentences, "Of a request.")
 _MAX_SENTENCE_BYTES = flags.DEFINE_integer("max_sentence_bytes", Limits.max_sentence_bytes, "Of each string.")
+_MAX_INPUT_LENGTH = flags.DEFINE_integer(
+    "max_input_length", Limits.max_input_length, "Numbers in a row of an input of any length, such as token ids."
+)
+_MAX_OUTPUT_ELEMENTS = flags.DEFINE_integer(
+    "max_output_elements", Limits.max_output_elements, "Numbers and strings in all outputs of a request."
+)
 _POLL_SECONDS = flags.DEFINE_float("poll_seconds", ServingOptions.poll_seconds, "Between two looks for new versions.")
 _GRACE_SECONDS = flags.DEFINE_float(
     "grace_seconds", ServingOptions.grace_seconds, "What requests in flight have left when told to stop."
@@ -85,7 +91,13 @@ def _options() -> ServingOptions:
         max_queue=_MAX_QUEUE.value,
         poll_seconds=_POLL_SECONDS.value,
         grace_seconds=_GRACE_SECONDS.value,
-        limits=Limits(_MAX_BODY_BYTES.value, _MAX_SENTENCES.value, _MAX_SENTENCE_BYTES.value),
+        limits=Limits(
+            max_body_bytes=_MAX_BODY_BYTES.value,
+            max_sentences=_MAX_SENTENCES.value,
+            max_sentence_bytes=_MAX_SENTENCE_BYTES.value,
+            max_input_length=_MAX_INPUT_LENGTH.value,
+            max_output_elements=_MAX_OUTPUT_ELEMENTS.value,
+        ),
     )
 
 

@@ -1,5 +1,6 @@
 """The server without a network: versions, batches and metrics of one model."""
 
+import asyncio
 import contextlib
 from concurrent.futures import Future
 
@@ -10,7 +11,7 @@ from t2t_keras.serving.errors import Code, ServingError
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.models import Model
 from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.signatures import Arrays, Signature
+from t2t_keras.serving.signatures import Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
 
 
@@ -77,6 +78,22 @@ class Core:
         self.versions.keep(model)
         future.add_done_callback(lambda future: self.versions.release(model))
         return future
+
+    async def outputs(self, future: Future) -> Arrays:
+        """Waits for the outputs of a call; whoever stops waiting drops what has not begun.
+
+        Args:
+            future: of `submit`.
+
+        Returns:
+            Name -> array.
+
+        Raises:
+            ServingError: the call failed, or its outputs are too large to be sent.
+        """
+        outputs = await asyncio.wrap_future(future)
+        check_size(outputs, self.options.limits)
+        return outputs
 
     def status(self, name: str, version: int | None) -> get_model_status_pb2.GetModelStatusResponse:
         """The state of one version or of all, the latest first.

@@ -3,7 +3,6 @@
 Reference: https://github.com/tensorflow/serving/tree/master/tensorflow_serving/apis
 """
 
-import asyncio
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -41,6 +40,8 @@ _FIELDS = {
     "object": "string_val",
 }
 
+_TOGETHER = 1 << 14  # values that are written without a break
+
 
 def add_services(server: grpc.aio.Server, core: Core) -> None:
     """Lets a server answer TensorFlow Serving's clients.
@@ -66,7 +67,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             with self._core.metrics.request("grpc") as call:
                 future, spec = await off_loop.run(request.ByteSize(), self._begin, call, request)
                 # A client that hangs up or whose deadline is over cancels this, and with it what has not begun.
-                outputs = await asyncio.wrap_future(future)
+                outputs = await self._core.outputs(future)
                 size = 4 * sum(array.size for array in outputs.values())
                 return await off_loop.run(size, _response, spec, outputs, request.output_filter)
         except ServingError as error:
@@ -158,7 +159,10 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
         return tf.make_tensor_proto(array)
     proto = tensor_pb2.TensorProto(dtype=tf.as_dtype(array.dtype).as_datatype_enum)
     proto.tensor_shape.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape)
-    getattr(proto, field).extend(array.reshape(-1).tolist())
+    values, flat = getattr(proto, field), array.reshape(-1)
+    # In pieces, between which other threads run.
+    for start in range(0, flat.size, _TOGETHER):
+        values.extend(flat[start : start + _TOGETHER].tolist())
     return proto
 
 

@@ -6,6 +6,7 @@ Reference: https://www.tensorflow.org/tfx/serving/api_rest
 import base64
 import binascii
 import contextlib
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from t2t_keras.serving.signatures import Arrays, Signature
 
 # Outputs of this name's end hold bytes that are no text.
 _BYTES_SUFFIX = "_bytes"
+
+_TOGETHER = 4096  # values that are written without a break
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
@@ -80,21 +83,17 @@ def write_outputs(outputs: Arrays, by_row: bool) -> bytes:
     Raises:
         ServingError: outputs without a first dimension in common cannot be given by row.
     """
-    values = {name: _values(array, name.endswith(_BYTES_SUFFIX)) for name, array in outputs.items()}
-    if not by_row:
-        answer = {"outputs": values if len(values) > 1 else next(iter(values.values()))}
-    elif len({array.shape[0] if array.ndim else None for array in outputs.values()}) > 1 or not all(
-        array.ndim for array in outputs.values()
-    ):
+    sizes = {array.shape[:1] for array in outputs.values()}
+    if by_row and (len(sizes) > 1 or () in sizes):
         shapes = ", ".join(f"{name!r} {list(array.shape)}" for name, array in outputs.items())
-        raise ServingError(
-            Code.INVALID_ARGUMENT, f"these outputs have no rows in common, ask in column form ('inputs'): {shapes}"
-        )
-    elif len(values) == 1:
-        answer = {"predictions": next(iter(values.values()))}
+        raise invalid(f"these outputs have no rows in common, ask in column form ('inputs'): {shapes}")
+    form = "predictions" if by_row else "outputs"
+    values = {name: _Values(array, name.endswith(_BYTES_SUFFIX)) for name, array in outputs.items()}
+    if len(values) == 1:
+        text = next(iter(values.values())).text()
     else:
-        answer = {"predictions": [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]}
-    return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        text = _text_of_rows(values) if by_row else _text_of_object(values)
+    return b"".join(piece.encode("utf-8") for piece in itertools.chain([f'{{"{form}":'], text, ["}"]))
 
 
 def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
@@ -213,18 +212,82 @@ def _shown(leaf: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def _values(array: np.ndarray, as_bytes: bool) -> Any:
-    """An array as lists of JSON values."""
-    if array.dtype == object:
-        leaves = [_text(leaf, as_bytes) for leaf in array.reshape(-1)]
-    elif array.dtype == np.float32:
-        # In as few digits as give the number back: 0.1, not 0.10000000149011612.
-        leaves = [float(text) for text in array.reshape(-1).astype("U32")]
-    else:
-        return array.tolist()
-    values = np.empty(len(leaves), object)
-    values[:] = leaves
-    return values.reshape(array.shape).tolist()
+class _Values:
+    """An array that is to be written as JSON.
+
+    Args:
+        array: of any shape.
+        as_bytes: whether its strings are bytes and no text.
+    """
+
+    def __init__(self, array: np.ndarray, as_bytes: bool) -> None:
+        self.array = array
+        self._as_bytes = as_bytes
+
+    def __getitem__(self, rows: int | slice) -> "_Values":
+        return _Values(np.asarray(self.array[rows], self.array.dtype), self._as_bytes)
+
+    def listed(self) -> Any:
+        """Lists of JSON values."""
+        if self.array.dtype == object:
+            leaves = [_text(leaf, self._as_bytes) for leaf in self.array.reshape(-1)]
+        elif self.array.dtype == np.float32:
+            # In as few digits as give the number back: 0.1, not 0.10000000149011612.
+            leaves = [float(text) for text in self.array.reshape(-1).astype("U32")]
+        else:
+            return self.array.tolist()
+        values = np.empty(len(leaves), object)
+        values[:] = leaves
+        return values.reshape(self.array.shape).tolist()
+
+    def text(self) -> Iterator[str]:
+        """The JSON text in pieces of a few thousand values, between which other threads run."""
+        if self.array.size <= _TOGETHER:
+            yield _dumped(self.listed())
+            return
+        yield "["
+        for rows in _groups(len(self.array), self.array.size):
+            if rows.start:
+                yield ","
+            if rows.stop - rows.start > 1:
+                yield _dumped(self[rows].listed())[1:-1]
+            else:
+                yield from self[rows.start].text()
+        yield "]"
+
+
+def _text_of_object(values: dict[str, _Values]) -> Iterator[str]:
+    """{name: array, ...} in pieces."""
+    for number, (name, value) in enumerate(values.items()):
+        yield f"{',' if number else '{'}{_dumped(name)}:"
+        yield from value.text()
+    yield "}"
+
+
+def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
+    """[{name: row, ...}, ...] in pieces."""
+    arrays = [value.array for value in values.values()]
+    yield "["
+    for rows in _groups(len(arrays[0]), sum(array.size for array in arrays)):
+        if rows.start:
+            yield ","
+        if rows.stop - rows.start > 1:
+            listed = zip(*(value[rows].listed() for value in values.values()), strict=True)
+            yield _dumped([dict(zip(values, row, strict=True)) for row in listed])[1:-1]
+        else:
+            yield from _text_of_object({name: value[rows.start] for name, value in values.items()})
+    yield "]"
+
+
+def _groups(num_rows: int, size: int) -> Iterator[slice]:
+    """Rows that are written together, of `size` values in all."""
+    together = max(1, _TOGETHER * num_rows // max(size, 1))
+    for start in range(0, num_rows, together):
+        yield slice(start, min(start + together, num_rows))
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _text(leaf: bytes, as_bytes: bool) -> str | dict[str, str]:

@@ -14,11 +14,16 @@ class Limits:
         max_body_bytes: of the body of a request, in JSON or as a gRPC message.
         max_sentences: rows of a request, that is the first dimension of its inputs.
         max_sentence_bytes: of each string.
+        max_input_length: numbers in a row of an input whose rows may be of any length, such as token ids: the work on
+            them can grow with the square of their number.
+        max_output_elements: numbers and strings in all outputs of a request together.
     """
 
     max_body_bytes: int = 1 << 20
     max_sentences: int = 256
     max_sentence_bytes: int = 4096
+    max_input_length: int = 1024
+    max_output_elements: int = 1 << 23
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -10,7 +10,9 @@ import logging
 import pathlib
 import re
 import urllib.parse
+from collections.abc import Coroutine
 from concurrent.futures import Future
+from typing import Any
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
@@ -147,7 +149,7 @@ class _Rest:
         body = await _body(request, self._core.options.limits.max_body_bytes)
         with self._core.metrics.request("rest") as call:
             future, by_row = await off_loop.run(len(body), self._begin, call, target, body)
-            outputs = await _unless_gone(request, future)
+            outputs = await _unless_gone(request, self._core.outputs(future))
             size = 8 * sum(array.size for array in outputs.values())
             return _json(await off_loop.run(size, json_tensors.write_outputs, outputs, by_row))
 
@@ -218,9 +220,9 @@ async def _body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def _unless_gone(request: Request, future: Future) -> Arrays:
-    """The result of a future, which is cancelled if the client hangs up before."""
-    answer = asyncio.wrap_future(future)
+async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, Arrays]) -> Arrays:
+    """Waits for the outputs of a call, which is given up if the client hangs up before."""
+    answer = asyncio.ensure_future(outputs)
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)

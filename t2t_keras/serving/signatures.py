@@ -1,6 +1,7 @@
 """One way to call a SavedModel: named arrays in, named arrays out."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
@@ -10,6 +11,10 @@ from t2t_keras.serving.errors import invalid
 from t2t_keras.serving.options import Limits
 
 Arrays = dict[str, np.ndarray]
+
+# How many bytes of text make an element of an output whose size follows the text's, before that size is known. Tokens
+# are seldom shorter. Where they are, the outputs are refused once they are there.
+_BYTES_PER_ELEMENT = 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,15 +34,19 @@ class Signature:
     function: Callable[..., dict[str, tf.Tensor]]
 
     @property
+    def in_rows(self) -> bool:
+        """Whether the first dimension of all inputs and outputs is the batch."""
+        shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
+        return bool(self.inputs) and all(shape.rank and shape[0] is None for shape in shapes)
+
+    @property
     def mergeable(self) -> bool:
         """Whether calls may be merged along the first dimension, the batch.
 
         Where another dimension is unknown too, its size would depend on what else is in the batch.
         """
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
-        return bool(self.inputs) and all(
-            shape.rank and shape[0] is None and shape[1:].is_fully_defined() for shape in shapes
-        )
+        return self.in_rows and all(shape[1:].is_fully_defined() for shape in shapes)
 
     def run(self, inputs: Arrays) -> Arrays:
         """Runs the function.
@@ -55,7 +64,7 @@ class Signature:
         return {name: tensor.numpy() for name, tensor in self.function(**tensors).items()}
 
     def check(self, inputs: Arrays, limits: Limits) -> int:
-        """Counts the sentences of a call.
+        """Counts the sentences of a call, before anything is computed.
 
         Args:
             inputs: name -> array, of the names of `check_names`.
@@ -65,13 +74,14 @@ class Signature:
             The first dimension of the inputs; 1 where they have none.
 
         Raises:
-            ServingError: the inputs are not what the signature takes, or too many.
+            ServingError: the inputs are not what the signature takes, too many or too long, or the outputs would be
+                too large.
         """
         self.check_names(inputs)
         for name, array in inputs.items():
             _check_spec(name, array, self.inputs[name])
         rows = {name: array.shape[0] for name, array in inputs.items() if array.ndim}
-        if self.mergeable and len(set(rows.values())) > 1:
+        if self.in_rows and len(set(rows.values())) > 1:
             sizes = ", ".join(f"{name!r} has {size}" for name, size in sorted(rows.items()))
             raise invalid(f"the first dimension of all inputs must be the same: {sizes}")
         num_rows = max(rows.values(), default=1)
@@ -82,7 +92,32 @@ class Signature:
         for name, array in inputs.items():
             if array.dtype == object:
                 _check_lengths(name, array, limits)
+            elif (length := _free_size(array.shape, self.inputs[name].shape)) > limits.max_input_length:
+                raise invalid(
+                    f"a row of {name!r} has {length} numbers: the limit is max_input_length={limits.max_input_length}"
+                )
+        expected = self._expected_elements(inputs, num_rows)
+        if expected > limits.max_output_elements:
+            raise invalid(
+                f"the outputs of {self.name!r} would have some {expected} elements for {num_rows} sentences of this "
+                f"length: the limit is max_output_elements={limits.max_output_elements}; send fewer or shorter ones"
+            )
         return num_rows
+
+    def _expected_elements(self, inputs: Arrays, num_rows: int) -> int:
+        """How large the outputs of a call will be: where a dimension is unknown, as long as the longest input."""
+        lengths = [1]
+        for name, array in inputs.items():
+            if array.dtype == object:
+                lengths += [math.ceil(len(text) / _BYTES_PER_ELEMENT) for text in array.reshape(-1)]
+            else:
+                lengths.append(_free_size(array.shape, self.inputs[name].shape))
+        longest = max(lengths)
+        return sum(
+            math.prod([num_rows, *(longest if size is None else size for size in spec.shape[1:])])
+            for spec in self.outputs.values()
+            if spec.shape.rank
+        )
 
     def check_names(self, names: Collection[str]) -> None:
         """Says which inputs are missing or unknown.
@@ -115,6 +150,29 @@ class Signature:
             raise invalid(f"the outputs of {self.name!r} are {_listed(self.outputs)}; unknown: {_listed(unknown)}")
         if len(set(names)) < len(names):
             raise invalid(f"an output is asked for twice: {', '.join(map(repr, names))}")
+
+
+def check_size(outputs: Arrays, limits: Limits) -> None:
+    """Refuses outputs that are too large to be sent.
+
+    Args:
+        outputs: name -> array.
+        limits: what a call may ask for.
+
+    Raises:
+        ServingError: they have more elements than the limit.
+    """
+    found = sum(array.size for array in outputs.values())
+    if found > limits.max_output_elements:
+        raise invalid(
+            f"the outputs have {found} elements: the limit is max_output_elements={limits.max_output_elements}; "
+            "send fewer or shorter sentences"
+        )
+
+
+def _free_size(sizes: Iterable[int], shape: tf.TensorShape) -> int:
+    """How many elements a row has in those of its dimensions that the signature leaves open."""
+    return math.prod(size for size, known in list(zip(sizes, shape, strict=True))[1:] if known is None)
 
 
 def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:

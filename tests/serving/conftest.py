@@ -34,7 +34,13 @@ def server(versions_1_and_2, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("served") / "toy"
     shutil.copytree(versions_1_and_2 / "1", folder / "1")
-    limits = Limits(max_body_bytes=20_000, max_sentences=40, max_sentence_bytes=300)
+    limits = Limits(
+        max_body_bytes=20_000,
+        max_sentences=40,
+        max_sentence_bytes=300,
+        max_input_length=50,
+        max_output_elements=100_000,
+    )
     options = ServingOptions(
         str(folder), rest_port=0, grpc_port=0, max_batch_size=8, num_streams=2, max_queue=200, limits=limits
     )

@@ -103,6 +103,7 @@ CASES = [
     ("single", {"text": ["x"]}),
     ("pieces", {"text": ["abc", "ä"]}),
     ("total", {"text": ["abc", "ä"]}),
+    ("square", {"text": ["a", "a" * 200]}),
     ("sample", {"text": ["a", "b"], "seed": [1, -(2**62)]}),
     ("tokens", {"ids": [[1, 2], [3, 4]], "length": [1, 2]}),
 ]
@@ -118,6 +119,10 @@ BAD_CASES = [
     ("sample", {"text": ["a", "b"], "seed": [1]}),
     ("", {"text": ["a"] * 41}),
     ("", {"text": ["a" * 301]}),
+    ("tokens", {"ids": [[1] * 51], "length": [1]}),
+    ("tokens", {"ids": [[1], [2]], "length": [1]}),
+    ("square", {"text": ["a"] * 39 + ["a" * 300]}),
+    ("square", {"text": ["a" * 300] * 4}),
 ]
 
 
@@ -148,7 +153,7 @@ def test_rest_refuses_alike(prediction, rest, signature, inputs):
     answer = rest(":predict", {"signature_name": signature, "inputs": inputs})
     assert (code, answer.status_code) == ("INVALID_ARGUMENT", 400)
     # REST does not get as far with values that are deeper than the input: its message is another.
-    assert details == answer.json()["error"] or inputs["text"] == [["a"]]
+    assert details == answer.json()["error"] or inputs.get("text") == [["a"]]
 
 
 def shaped(dtype, sizes, **values):

@@ -1,6 +1,8 @@
 """JSON and arrays: whatever is sent gives arrays or an error, and arrays come back as they were."""
 
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -97,3 +99,35 @@ def test_a_single_number_has_no_row(array):
     assert json.loads(write_outputs({"found": np.asarray(array)}, by_row=False))["outputs"] in (7, 0, "a")
     with pytest.raises(ServingError, match="no rows in common"):
         write_outputs({"found": np.asarray(array)}, by_row=True)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize("shape", [(10_000,), (3, 5_000), (5_000, 3), (2, 70, 70), (1, 2, 4_097), (0, 9_000)])
+def test_large_arrays_are_written_in_pieces_and_are_whole(shape, by_row):
+    numbers = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    strings = np.array([str(number).encode() for number in range(numbers.size)], object).reshape(shape)
+    outputs = {"number": numbers, "string": strings, "one": np.arange(shape[0])}
+    answer = json.loads(write_outputs(outputs, by_row))
+    if by_row:
+        rows = answer["predictions"]
+        assert len(rows) == shape[0]
+        found = {name: [row[name] for row in rows] for name in outputs}
+    else:
+        found = answer["outputs"]
+    assert np.array_equal(np.array(found["number"], np.float32).reshape(shape), numbers)
+    assert found["string"] == np.vectorize(bytes.decode, otypes=[object])(strings).tolist() if strings.size else True
+    assert found["one"] == list(range(shape[0]))
+    alone = json.loads(write_outputs({"number": numbers}, by_row))["predictions" if by_row else "outputs"]
+    assert np.array_equal(np.array(alone, np.float32).reshape(shape), numbers)
+
+
+def test_other_threads_run_while_a_large_array_is_written():
+    array = np.random.default_rng(1).random([1, 1000, 1000], np.float32)
+    writer = threading.Thread(target=write_outputs, args=({"attention": array}, False))
+    longest, before = 0.0, time.monotonic()
+    writer.start()
+    while writer.is_alive():
+        time.sleep(0.001)
+        now = time.monotonic()
+        longest, before = max(longest, now - before), now
+    assert longest < 0.3

@@ -127,6 +127,10 @@ def test_a_request_larger_than_a_batch(client):
         ({"instances": ["good", "bad"], "signature_name": "picky"}, ["no such word"]),
         ({"instances": ["a"] * 41}, ["41 sentences", "max_sentences=40"]),
         ({"instances": ["a", "ä" * 151]}, ["string 1", "302 bytes", "max_sentence_bytes=300"]),
+        ({"inputs": {"ids": [[1] * 51] * 2, "length": [1] * 2}, "signature_name": "tokens"}, ["51 numbers", "=50"]),
+        ({"inputs": {"ids": [[1], [2]], "length": [1]}, "signature_name": "tokens"}, ["same", "'length' has 1"]),
+        ({"instances": ["a"] * 39 + ["a" * 300], "signature_name": "square"}, ["900000 elements", "40 sentences"]),
+        ({"instances": ["a" * 300] * 4, "signature_name": "square"}, ["have 360000 elements", "=100000"]),
         ({"instances": [{"ids": [[1]] * 41, "length": 1}], "signature_name": "tokens"}, ["'ids'", "deeper"]),
     ],
 )

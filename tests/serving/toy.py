@@ -65,6 +65,12 @@ class Toy(tf.Module):
         return {"pieces": tf.strings.unicode_split(text, "UTF-8").to_tensor("")}
 
     @tf.function(input_signature=[TEXT])
+    def square(self, text):
+        """As large as the square of the longest text: table float32 [batch, length, length]."""
+        length = tf.reduce_max(tf.strings.length(text))
+        return {"table": tf.fill([tf.size(text), length, length], 0.1)}
+
+    @tf.function(input_signature=[TEXT])
     def total(self, text):
         """One number for all: no row for a row."""
         return {"total": tf.reduce_sum(tf.strings.length(text))}
@@ -84,7 +90,7 @@ def save(export_dir: pathlib.Path, version: int, warm_up: list[str] | None = Non
     """Writes a version, with a warm-up request for each of some texts."""
     path = pathlib.Path(export_dir) / str(version)
     toy = Toy(version)
-    names = ["single", "nbest", "picky", "gate", "sample", "tokens", "pieces", "total", "kinds"]
+    names = ["single", "nbest", "picky", "gate", "sample", "tokens", "pieces", "square", "total", "kinds"]
     signatures = {"serving_default": toy.translate, **{name: getattr(toy, name) for name in names}}
     temporary = path.with_name(f".{version}.tmp")
     tf.saved_model.save(toy, str(temporary), signatures=signatures)
