@@ -140,7 +140,7 @@ def hung_up(server: Served, cut: bool) -> str:
     """Connections that end before their request, or their answer, does."""
     host, port = server.rest.split(":")
     body = json.dumps({"inputs": {"text": ["A man is walking his dog in the park."] * 8}}).encode()
-    head = f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     for _ in range(_DISCONNECTS):
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head + (body[: len(body) // 2] if cut else body))

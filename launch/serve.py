@@ -25,6 +25,11 @@ from t2t_keras.serving.options import Limits, ServingOptions
 _EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a version in each numbered subdirectory.")
 _NAME = flags.DEFINE_string("name", "", "The model's name in requests; default: the name of its directory.")
 _HOST = flags.DEFINE_string("host", ServingOptions.host, "Address to listen at; 0.0.0.0 is every one of the machine.")
+_ALLOWED_HOSTS = flags.DEFINE_list(
+    "allowed_hosts",
+    [],
+    "Names that REST requests may ask for besides --host, localhost and addresses, separated by commas; * is every one.",
+)
 _REST_PORT = flags.DEFINE_integer("rest_port", ServingOptions.rest_port, "Port for REST; 0: any that is free.")
 _GRPC_PORT = flags.DEFINE_integer("grpc_port", ServingOptions.grpc_port, "Port for gRPC; 0: any that is free.")
 _MAX_BATCH_SIZE = flags.DEFINE_integer(
@@ -83,6 +88,7 @@ def _options() -> ServingOptions:
         export_dir=_EXPORT_DIR.value,
         name=_NAME.value,
         host=_HOST.value,
+        allowed_hosts=tuple(_ALLOWED_HOSTS.value),
         rest_port=_REST_PORT.value,
         grpc_port=_GRPC_PORT.value,
         max_batch_size=_MAX_BATCH_SIZE.value,

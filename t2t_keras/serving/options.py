@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 from t2t_keras.errors import InputError
 
@@ -38,6 +39,8 @@ class ServingOptions:
         export_dir: the directory of a model, of which each subdirectory with a number for a name is a version.
         name: the model's name in requests; "" means the name of the directory.
         host: the address to listen at.
+        allowed_hosts: names, besides `host`, "localhost" and addresses, that REST requests may ask for and whose pages
+            may use the server; "*" is every one.
         rest_port: of the REST interface; 0 means any that is free.
         grpc_port: of the gRPC interface; 0 means any that is free.
         max_batch_size: sentences that are run together at most; 1 merges nothing.
@@ -55,6 +58,7 @@ class ServingOptions:
     export_dir: str
     name: str = ""
     host: str = "127.0.0.1"
+    allowed_hosts: Sequence[str] = ()
     rest_port: int = 8501
     grpc_port: int = 8500
     max_batch_size: int = 32
@@ -80,6 +84,9 @@ class ServingOptions:
                 f"max_queue must be at least max_sentences={self.limits.max_sentences}, "
                 f"or a request of that many is never served; got {self.max_queue}"
             )
+        for host in self.allowed_hosts:
+            if not host or ":" in host or "/" in host:
+                raise InputError(f"allowed_hosts must be names without ports, or '*'; got {host!r}")
         if not pathlib.Path(self.export_dir).is_dir():
             raise InputError(f"{self.export_dir}: no such directory")
 

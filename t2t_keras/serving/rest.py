@@ -17,6 +17,7 @@ from typing import Any
 from google.protobuf import json_format
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -26,6 +27,7 @@ from starlette.types import Scope
 from t2t_keras.serving import json_tensors, off_loop
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.errors import Code, ServingError, invalid, serving_error
+from t2t_keras.serving.hosts import HostCheck
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.signatures import Arrays
 
@@ -83,7 +85,12 @@ def rest_app(core: Core) -> Starlette:
     ]
     if _PAGE.is_dir():
         routes.append(Mount("/", _Page(directory=_PAGE, html=True)))
-    return Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    options = core.options
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts)],
+        exception_handlers={HTTPException: _http_error},
+    )
 
 
 class _Rest:

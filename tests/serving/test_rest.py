@@ -180,6 +180,14 @@ def test_paths_that_lead_nowhere(client, method, path, status, words):
     assert words in answer.json()["error"]
 
 
+def test_foreign_hosts_are_refused(client):
+    for path in (MODEL, "/", "/server.json", "/monitoring/prometheus/metrics"):
+        answer = client.get(path, headers={"Host": "rebound.example"})
+        assert answer.status_code == 403 and "'rebound.example'" in answer.json()["error"]
+    answer = client.post(f"{MODEL}:predict", json={"instances": ["a"]}, headers={"Origin": "https://other.example"})
+    assert answer.status_code == 403 and "'https://other.example'" in answer.json()["error"]
+
+
 def test_status(client):
     version = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
     for path in (MODEL, f"{MODEL}/versions/1"):
@@ -216,7 +224,7 @@ def test_a_body_that_is_too_large(client, chunked):
 def test_a_client_that_asks_first_is_told_before_it_sends(server):
     """As curl does with large bodies."""
     with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
-        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\nExpect: 100-continue\r\n\r\n"
+        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\nExpect: 100-continue\r\n\r\n"
         connection.sendall(head.encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
@@ -289,7 +297,7 @@ def test_a_client_that_hangs_up_is_not_worked_for(server, client, tmp_path):
     wait_until(lambda: metric(client, runs)[runs] == before + 2)
     body = json.dumps({"instances": ["a"] * 5}).encode()
     with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
-        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         connection.sendall(head + body)
         wait_until(lambda: queued(client) == 5)
     wait_until(lambda: queued(client) == 0)
@@ -304,7 +312,7 @@ def test_a_client_that_hangs_up_is_not_worked_for(server, client, tmp_path):
 
 def test_a_half_sent_request_keeps_nobody_from_being_served(server, client):
     with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
-        connection.sendall(f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
+        connection.sendall(f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode())
         assert predict(client, {"instances": ["a"]}).status_code == 200
 
 
@@ -333,7 +341,7 @@ def test_files_of_the_page_may_load_nothing_from_elsewhere(tmp_path, monkeypatch
     app = rest.rest_app(server.core)
 
     async def fetch(path):
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             return await client.get(path)
 
     answer = asyncio.run(fetch("/"))
