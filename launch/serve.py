@@ -10,6 +10,7 @@ Examples:
 
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -28,10 +29,13 @@ _HOST = flags.DEFINE_string("host", ServingOptions.host, "Address to listen at; 
 _ALLOWED_HOSTS = flags.DEFINE_list(
     "allowed_hosts",
     [],
-    "Names that REST requests may ask for besides --host, localhost and addresses, separated by commas; * is every one.",
+    "Names that REST requests may ask for besides --host, localhost and addresses, with commas between; *: any.",
 )
 _REST_PORT = flags.DEFINE_integer("rest_port", ServingOptions.rest_port, "Port for REST; 0: any that is free.")
 _GRPC_PORT = flags.DEFINE_integer("grpc_port", ServingOptions.grpc_port, "Port for gRPC; 0: any that is free.")
+_MAX_CONNECTIONS = flags.DEFINE_integer(
+    "max_connections", ServingOptions.max_connections, "REST connections, and gRPC calls; beyond them requests get 503."
+)
 _MAX_BATCH_SIZE = flags.DEFINE_integer(
     "max_batch_size", ServingOptions.max_batch_size, "Sentences that are run together at most; 1 merges nothing."
 )
@@ -63,6 +67,8 @@ def main(argv: list[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told_to_stop.set())
     _log_to_stderr()
+    # Twice the limit are open while they are refused, and gRPC has its own.
+    _allow_files(4 * options.max_connections + 1000)
     server = _server(options)
     server.start()
     version = server.core.versions.served
@@ -91,6 +97,7 @@ def _options() -> ServingOptions:
         allowed_hosts=tuple(_ALLOWED_HOSTS.value),
         rest_port=_REST_PORT.value,
         grpc_port=_GRPC_PORT.value,
+        max_connections=_MAX_CONNECTIONS.value,
         max_batch_size=_MAX_BATCH_SIZE.value,
         batch_wait_ms=_BATCH_WAIT_MS.value,
         num_streams=streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value,
@@ -105,6 +112,14 @@ def _options() -> ServingOptions:
             max_output_elements=_MAX_OUTPUT_ELEMENTS.value,
         ),
     )
+
+
+def _allow_files(number: int) -> None:
+    """Lets the process have so many files and connections open, as far as the system does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _log_to_stderr() -> None:

@@ -43,6 +43,7 @@ class ServingOptions:
             may use the server; "*" is every one.
         rest_port: of the REST interface; 0 means any that is free.
         grpc_port: of the gRPC interface; 0 means any that is free.
+        max_connections: connections to the REST interface, and gRPC calls, that are answered at a time.
         max_batch_size: sentences that are run together at most; 1 merges nothing.
         batch_wait_ms: how long the first sentence of a batch waits for others, at most.
         num_streams: batches that run side by side.
@@ -61,6 +62,7 @@ class ServingOptions:
     allowed_hosts: Sequence[str] = ()
     rest_port: int = 8501
     grpc_port: int = 8500
+    max_connections: int = 1000
     max_batch_size: int = 32
     batch_wait_ms: float = 2.0
     num_streams: int = 1
@@ -70,7 +72,7 @@ class ServingOptions:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("max_batch_size", "num_streams", "max_queue"):
+        for name in ("max_connections", "max_batch_size", "num_streams", "max_queue"):
             _check_at_least(name, getattr(self, name), 1)
         for name in ("rest_port", "grpc_port", "batch_wait_ms", "grace_seconds"):
             _check_at_least(name, getattr(self, name), 0)

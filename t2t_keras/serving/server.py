@@ -10,10 +10,19 @@ from concurrent.futures import Future
 import grpc
 import uvicorn
 
+from t2t_keras.serving.connections import BoundedProtocol
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.grpc_service import add_services
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.rest import rest_app
+
+# Connections that never begin, that are not used, and those of clients that are gone without a word are closed.
+_GRPC_CONNECTIONS = {
+    "grpc.server_handshake_timeout_ms": 10_000,
+    "grpc.max_connection_idle_ms": 300_000,
+    "grpc.keepalive_time_ms": 60_000,
+    "grpc.keepalive_timeout_ms": 20_000,
+}
 
 
 class Server:
@@ -94,9 +103,11 @@ class Server:
             options=[
                 ("grpc.max_receive_message_length", self._options.limits.max_body_bytes),
                 ("grpc.max_send_message_length", -1),
+                *_GRPC_CONNECTIONS.items(),
                 # Two servers at one port would share its requests without anybody's knowing.
                 ("grpc.so_reuseport", 0),
-            ]
+            ],
+            maximum_concurrent_rpcs=self._options.max_connections,
         )
         add_services(server, self.core)
         wanted = _address(self._options.host, self._options.grpc_port)
@@ -111,6 +122,9 @@ class Server:
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
             rest_app(self.core),
+            http=BoundedProtocol,
+            # uvicorn counts the connection that asks among them.
+            limit_concurrency=self._options.max_connections + 1,
             log_config=None,
             log_level="error",
             access_log=False,

@@ -86,7 +86,7 @@ def message(signature, inputs, fault):
 def disconnect(address, content):
     """Sends a request, or a part of it, and resets the connection."""
     with socket.create_connection(address.split(":"), timeout=20) as connection:
-        head = f"POST /v1/models/toy:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+        head = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(content)
         connection.sendall((head + content)[: random.randrange(len(head + content)) + 1])
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

@@ -224,8 +224,8 @@ def test_a_body_that_is_too_large(client, chunked):
 def test_a_client_that_asks_first_is_told_before_it_sends(server):
     """As curl does with large bodies."""
     with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
-        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\nExpect: 100-continue\r\n\r\n"
-        connection.sendall(head.encode())
+        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\n"
+        connection.sendall(f"{head}Content-Length: 10000000\r\nExpect: 100-continue\r\n\r\n".encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
@@ -312,7 +312,9 @@ def test_a_client_that_hangs_up_is_not_worked_for(server, client, tmp_path):
 
 def test_a_half_sent_request_keeps_nobody_from_being_served(server, client):
     with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
-        connection.sendall(f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode())
+        connection.sendall(
+            f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode()
+        )
         assert predict(client, {"instances": ["a"]}).status_code == 200
 
 
