@@ -10,10 +10,12 @@ Examples:
 
 import logging
 import os
+import queue
 import resource
 import signal
 import sys
 import threading
+from typing import TYPE_CHECKING, NoReturn
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
@@ -22,6 +24,9 @@ from absl import flags
 from t2t_keras import streams
 from t2t_keras.errors import InputError
 from t2t_keras.serving.options import Limits, ServingOptions
+
+if TYPE_CHECKING:
+    from t2t_keras.serving.server import Server
 
 _EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a version in each numbered subdirectory.")
 _NAME = flags.DEFINE_string("name", "", "The model's name in requests; default: the name of its directory.")
@@ -54,6 +59,12 @@ _MAX_OUTPUT_ELEMENTS = flags.DEFINE_integer(
     "max_output_elements", Limits.max_output_elements, "Numbers and strings in all outputs of a request."
 )
 _POLL_SECONDS = flags.DEFINE_float("poll_seconds", ServingOptions.poll_seconds, "Between two looks for new versions.")
+_MAX_NUM_LOAD_RETRIES = flags.DEFINE_integer(
+    "max_num_load_retries", ServingOptions.max_num_load_retries, "How often a version that cannot be loaded is retried."
+)
+_LOAD_RETRY_SECONDS = flags.DEFINE_float(
+    "load_retry_seconds", ServingOptions.load_retry_seconds, "From a failure to load a version to the next try."
+)
 _GRACE_SECONDS = flags.DEFINE_float(
     "grace_seconds", ServingOptions.grace_seconds, "What requests in flight have left when told to stop."
 )
@@ -63,27 +74,51 @@ def main(argv: list[str]) -> None:
     """Serves until it is told to stop."""
     del argv  # every setting is a flag
     options = _options()
-    told_to_stop = threading.Event()
+    # Signals are heard by the main thread, between whatever it does: a queue takes that, an event or a lock might not.
+    heard: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told_to_stop.set())
+        signal.signal(number, lambda *_: heard.put("stop"))
     _log_to_stderr()
     # Twice the limit are open while they are refused, and gRPC has its own.
     _allow_files(4 * options.max_connections + 1000)
     server = _server(options)
-    server.start()
+    # Loading a model is not interrupted by signals, so it is not the main thread's work.
+    threading.Thread(target=_start, args=(server, heard), name="start", daemon=True).start()
+    told = heard.get()
+    if isinstance(told, Exception):
+        raise told
+    if told == "stop":
+        _end("stopped before a version was loaded")
     version = server.core.versions.served
     what = f"version {version}" if version is not None else "no version yet, waiting for one"
     print(
         f"serving {options.model_name} ({what}): REST at http://{server.rest_address}, gRPC at {server.grpc_address}",
         flush=True,
     )
-    told_to_stop.wait()
+    heard.get()
     in_time = server.stop()
-    print("stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s", flush=True)
-    if not in_time:
-        # Python would wait for what still runs, and TensorFlow must not be taken apart under it.
-        sys.stderr.flush()
-        os._exit(0)
+    message = "stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s"
+    if in_time and not server.core.is_loading:
+        print(message, flush=True)
+    else:
+        _end(message)
+
+
+def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> None:
+    """Starts the server and tells of it."""
+    try:
+        server.start()
+    except Exception as error:
+        heard.put(error)
+    else:
+        heard.put("started")
+
+
+def _end(message: str) -> NoReturn:
+    """Ends at once: Python would wait for what still runs, and TensorFlow must not be taken apart under it."""
+    print(message, flush=True)
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _options() -> ServingOptions:
@@ -103,6 +138,8 @@ def _options() -> ServingOptions:
         num_streams=streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value,
         max_queue=_MAX_QUEUE.value,
         poll_seconds=_POLL_SECONDS.value,
+        max_num_load_retries=_MAX_NUM_LOAD_RETRIES.value,
+        load_retry_seconds=_LOAD_RETRY_SECONDS.value,
         grace_seconds=_GRACE_SECONDS.value,
         limits=Limits(
             max_body_bytes=_MAX_BODY_BYTES.value,
@@ -132,7 +169,7 @@ def _log_to_stderr() -> None:
     logger.propagate = False
 
 
-def _server(options: ServingOptions):
+def _server(options: ServingOptions) -> "Server":
     """The server, of which the packages are an extra."""
     try:
         from t2t_keras.serving.server import Server

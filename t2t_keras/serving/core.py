@@ -20,12 +20,21 @@ class Core:
 
     Args:
         options: what to serve, and how.
+
+    Attributes:
+        options: as given.
+        metrics: what is counted.
+        versions: of the model.
+        is_loading: once closed, whether a version is still being loaded, which cannot be ended.
     """
 
     def __init__(self, options: ServingOptions) -> None:
         self.options = options
         self.metrics = Metrics()
-        self.versions = Versions(options.export_dir, options.model_name)
+        self.is_loading = False
+        self.versions = Versions(
+            options.export_dir, options.model_name, options.max_num_load_retries, options.load_retry_seconds
+        )
         self._batcher = Batcher(
             options.max_batch_size,
             options.batch_wait_ms / 1000,
@@ -41,7 +50,7 @@ class Core:
 
     def close(self, timeout: float) -> bool:
         """Refuses new requests and answers those it has; says whether that was done within `timeout` seconds."""
-        self.versions.stop()
+        self.is_loading = not self.versions.stop()
         return self._batcher.close(timeout)
 
     def lend(self, name: str, version: int | None) -> contextlib.AbstractContextManager[Model]:

@@ -49,6 +49,8 @@ class ServingOptions:
         num_streams: batches that run side by side.
         max_queue: sentences that wait at most; a request beyond them is refused at once.
         poll_seconds: between two looks for new versions.
+        max_num_load_retries: how often a version that cannot be loaded is tried again.
+        load_retry_seconds: from a failure to load to the next try.
         grace_seconds: what requests in flight have left when the server is told to stop.
         limits: what a request may ask for.
 
@@ -68,13 +70,22 @@ class ServingOptions:
     num_streams: int = 1
     max_queue: int = 1024
     poll_seconds: float = 2.0
+    max_num_load_retries: int = 5
+    load_retry_seconds: float = 60.0
     grace_seconds: float = 30.0
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name in ("max_connections", "max_batch_size", "num_streams", "max_queue"):
             _check_at_least(name, getattr(self, name), 1)
-        for name in ("rest_port", "grpc_port", "batch_wait_ms", "grace_seconds"):
+        for name in (
+            "rest_port",
+            "grpc_port",
+            "batch_wait_ms",
+            "max_num_load_retries",
+            "load_retry_seconds",
+            "grace_seconds",
+        ):
             _check_at_least(name, getattr(self, name), 0)
         for name in ("rest_port", "grpc_port"):
             if getattr(self, name) > 65535:

@@ -19,6 +19,15 @@ _Look = tuple[tuple[str, int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
+class _Failure:
+    """What is known of a version that could not be loaded: its files, how often it was tried, and when."""
+
+    look: _Look
+    tries: int
+    at: float
+
+
+@dataclasses.dataclass(frozen=True)
 class VersionStatus:
     """What is known of a version.
 
@@ -38,26 +47,35 @@ class Versions:
 
     A new version is loaded and warmed up while the old one serves, then takes its place at once;
     the old one is let go of when the last request that uses it is done. A version that cannot be
-    loaded is tried again when its files change. If the served version's directory goes away, the
+    loaded is tried again some times, and whenever its files change. If the served version's directory goes away, the
     latest of the others is served; if none is left, the loaded one stays.
 
     Args:
         export_dir: the directory of which each subdirectory with a number for a name is a version.
         name: the model's name, for messages.
+        max_retries: how often a version that cannot be loaded is tried again while its files stay as they are.
+        retry_seconds: from a failure to the next try.
         load: makes a model, warmed up, of a version's directory and number.
     """
 
     def __init__(
-        self, export_dir: str | pathlib.Path, name: str, load: Callable[[pathlib.Path, int], Model] | None = None
+        self,
+        export_dir: str | pathlib.Path,
+        name: str,
+        max_retries: int = 5,
+        retry_seconds: float = 60.0,
+        load: Callable[[pathlib.Path, int], Model] | None = None,
     ) -> None:
         self._export_dir = pathlib.Path(export_dir)
         self._name = name
+        self._max_retries = max_retries
+        self._retry_seconds = retry_seconds
         self._load = load or _loaded
         self._lock = threading.Lock()
         self._served: Model | None = None
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
-        self._failed: dict[int, _Look] = {}
+        self._failed: dict[int, _Failure] = {}
         self._complaint = ""
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -68,12 +86,17 @@ class Versions:
         self._thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends following the directory."""
+    def stop(self) -> bool:
+        """Ends following the directory.
+
+        Returns:
+            Whether it has ended: a version that is being loaded will not be served, but its loading cannot be ended.
+        """
         self._stopped.set()
-        if self._thread:
-            # A version that is being loaded now will not be served; nobody waits for it.
-            self._thread.join(timeout=1)
+        if not self._thread:
+            return True
+        self._thread.join(timeout=1)
+        return not self._thread.is_alive()
 
     @property
     def served(self) -> int | None:
@@ -157,8 +180,9 @@ class Versions:
 
     def _try(self, path: pathlib.Path, version: int) -> bool:
         """Loads a version and serves it; says whether that was possible."""
-        look = _look(path)
-        if self._failed.get(version) == look:
+        look, before = _look(path), self._failed.get(version)
+        tries = before.tries + 1 if before and before.look == look else 1
+        if tries > 1 and not self._is_due(before):
             return False
         _LOG.info("loading version %d of %s from %s", version, self._name, path)
         start = time.monotonic()
@@ -167,18 +191,23 @@ class Versions:
         try:
             model = self._load(path, version)
         except Exception as error:
-            self._refuse(version, look, error)
+            self._failed[version] = _Failure(look, tries, time.monotonic())
+            self._refuse(version, tries, error)
             return False
         self._swap(model)
         self._failed.pop(version, None)
         _LOG.info("serving version %d of %s, loaded in %.1f s", version, self._name, time.monotonic() - start)
         return True
 
-    def _refuse(self, version: int, look: _Look, error: Exception) -> None:
+    def _is_due(self, failure: _Failure) -> bool:
+        """Whether a version that could not be loaded is to be tried again, though its files are as they were."""
+        return failure.tries <= self._max_retries and time.monotonic() >= failure.at + self._retry_seconds
+
+    def _refuse(self, version: int, tries: int, error: Exception) -> None:
         cause = serving_error(error)
         message = " ".join(cause.message.split())
-        _LOG.error("version %d of %s cannot be loaded: %s", version, self._name, message)
-        self._failed[version] = look
+        again = f"in {self._retry_seconds:g} s" if tries <= self._max_retries else "when its files change"
+        _LOG.error("version %d of %s cannot be loaded: %s; to be tried again %s", version, self._name, message, again)
         with self._lock:
             self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
 

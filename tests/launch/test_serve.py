@@ -4,6 +4,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,6 +38,8 @@ class Program:
             text=True,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
+
+    def wait_until_started(self):
         self.line = self.process.stdout.readline()
         self.rest, self.grpc = re.search(r"REST at (http://\S+), gRPC at (\S+)", self.line).groups()
 
@@ -63,10 +66,66 @@ class Program:
             time.sleep(0.02)
 
 
+def started(*arguments):
+    program = Program(*arguments)
+    program.wait_until_started()
+    return program
+
+
+def never_loaded(export_dir, path):
+    """A version whose warm-up waits at a gate, as long as a test takes."""
+    import toy
+    from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
+
+    shutil.copytree(export_dir / "5", path.with_name(".new"))
+    request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(signature_name="gate"))
+    request.inputs["text"].CopyFrom(toy.tf.make_tensor_proto([str(path / "never")]))
+    log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+    (path.with_name(".new") / "assets.extra").mkdir()
+    records = path.with_name(".new") / "assets.extra" / "tf_serving_warmup_requests"
+    with toy.tf.io.TFRecordWriter(str(records)) as writer:
+        writer.write(log.SerializeToString())
+    path.with_name(".new").rename(path)
+
+
+def wait_for_line(program, words):
+    for line in program.process.stderr:
+        if words in line:
+            return
+    raise AssertionError(f"ended without {words!r}")
+
+
+def test_sigterm_ends_it_while_the_first_version_is_loaded(export_dir, tmp_path):
+    never_loaded(export_dir, tmp_path / "1")
+    with Program(f"--export_dir={tmp_path}", "--name=toy") as program:
+        wait_for_line(program, "loading version 1 of toy")
+        time.sleep(1)
+        start = time.monotonic()
+        program.process.send_signal(signal.SIGTERM)
+        out, err = program.process.communicate(timeout=30)
+        assert time.monotonic() - start < 5
+        assert (program.process.returncode, out) == (0, "stopped before a version was loaded\n")
+        assert "Traceback" not in err
+
+
+def test_sigterm_ends_it_while_another_version_is_loaded(export_dir, tmp_path):
+    shutil.copytree(export_dir / "5", tmp_path / "5")
+    with started(f"--export_dir={tmp_path}", "--name=toy", "--poll_seconds=0.05") as program:
+        never_loaded(export_dir, tmp_path / "6")
+        wait_for_line(program, "loading version 6 of toy")
+        assert program.predict("single", "a").json() == {"outputs": [5]}
+        start = time.monotonic()
+        program.process.send_signal(signal.SIGTERM)
+        out, err = program.process.communicate(timeout=30)
+        assert time.monotonic() - start < 8
+        assert (program.process.returncode, out) == (0, "stopped\n")
+        assert "Traceback" not in err
+
+
 def test_sigterm_under_load_answers_what_is_in_flight(export_dir, tmp_path):
     gate = tmp_path / "open"
     arguments = [f"--export_dir={export_dir}", "--num_streams=1", "--max_batch_size=2", "--batch_wait_ms=0"]
-    with Program(*arguments) as program, concurrent.futures.ThreadPoolExecutor(12) as pool:
+    with started(*arguments) as program, concurrent.futures.ThreadPoolExecutor(12) as pool:
         assert "serving toy (version 5)" in program.line
         running = pool.submit(program.predict, "gate", str(gate))
         program.wait_until("t2t_serving_batch_sentences_count", 1)
@@ -93,7 +152,7 @@ def test_sigterm_under_load_answers_what_is_in_flight(export_dir, tmp_path):
 
 def test_a_request_without_end_does_not_keep_it_from_stopping(export_dir, tmp_path):
     arguments = [f"--export_dir={export_dir}", "--grace_seconds=1"]
-    with Program(*arguments) as program, concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with started(*arguments) as program, concurrent.futures.ThreadPoolExecutor(1) as pool:
         cut_off = pool.submit(program.predict, "gate", str(tmp_path / "never"))
         program.wait_until("t2t_serving_batch_sentences_count", 1)
         start = time.monotonic()
@@ -107,7 +166,7 @@ def test_a_request_without_end_does_not_keep_it_from_stopping(export_dir, tmp_pa
 def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_path):
     empty = tmp_path / "other"
     (empty / "1").mkdir(parents=True)
-    with Program(f"--export_dir={empty}", "--name=toy", "--poll_seconds=0.05") as program:
+    with started(f"--export_dir={empty}", "--name=toy", "--poll_seconds=0.05") as program:
         assert "serving toy (no version yet, waiting for one)" in program.line
         assert program.predict("single", "a").status_code == 404
         (status,) = httpx.get(f"{program.rest}/v1/models/toy").json()["model_version_status"]
@@ -138,6 +197,8 @@ def refusals(export_dir):
             "port": [export, "--rest_port=70000"],
             "poll": [export, "--poll_seconds=0"],
             "streams": [export, "--num_streams=0"],
+            "retries": [export, "--max_num_load_retries=-1"],
+            "hosts": [export, "--allowed_hosts=http://translate.example"],
             "bytes": [export, "--max_body_bytes=0"],
             "rest_taken": [export, f"--rest_port={port}", "--grpc_port=0"],
             "grpc_taken": [export, "--rest_port=0", f"--grpc_port={port}"],
@@ -159,6 +220,8 @@ def refusals(export_dir):
         ("port", ["rest_port", "70000"]),
         ("poll", ["poll_seconds", "0"]),
         ("streams", ["num_streams", "0"]),
+        ("retries", ["max_num_load_retries", "-1"]),
+        ("hosts", ["allowed_hosts", "http://translate.example"]),
         ("bytes", ["max_body_bytes", "0"]),
         ("rest_taken", ["cannot listen at 127.0.0.1:"]),
         ("grpc_taken", ["cannot listen at 127.0.0.1:"]),

@@ -45,9 +45,9 @@ def states(versions):
     return {status.version: status.state for status in versions.statuses()}
 
 
-def following(folder):
+def following(folder, **settings):
     folder.mkdir(exist_ok=True)
-    versions = Versions(folder, "mine", Light)
+    versions = Versions(folder, "mine", load=Light, **settings)
     versions.poll()
     return versions
 
@@ -98,6 +98,59 @@ def test_what_cannot_be_loaded_is_reported_and_tried_again_when_it_changes(folde
     assert versions.served == 2 and states(versions) == {2: "AVAILABLE", 1: "END"}
 
 
+def test_what_cannot_be_loaded_is_tried_again_some_times(folder, caplog):
+    write(folder, 1, "bad")
+    versions = following(folder, max_retries=2, retry_seconds=0)
+    for tries in (2, 3, 3):
+        versions.poll()
+        assert caplog.text.count("version 1 of mine cannot be loaded") == tries
+    assert caplog.text.count("tried again in 0 s") == 2 and caplog.text.count("when its files change") == 1
+    # Changed files count anew.
+    write(folder, 1, "as bad")
+    for tries in (4, 5, 6, 6):
+        versions.poll()
+        assert caplog.text.count("cannot be loaded") == tries
+
+
+def test_a_failure_that_passes_is_over_at_the_next_try(folder):
+    """As of a file system that was away: the files are the same."""
+    write(folder, 1)
+    away = [True]
+
+    def load(path, version):
+        if away[0]:
+            raise OSError("away")
+        return Light(path, version)
+
+    versions = Versions(folder, "mine", max_retries=1, retry_seconds=0.2, load=load)
+    versions.poll()
+    away[0] = False
+    versions.poll()
+    assert versions.served is None
+    time.sleep(0.25)
+    versions.poll()
+    assert versions.served == 1 and states(versions) == {1: "AVAILABLE"}
+
+
+def test_stopping_does_not_wait_for_a_version_that_is_being_loaded(folder):
+    write(folder, 1)
+    loading, goes_on = threading.Event(), threading.Event()
+
+    def load(path, version):
+        if version == 2:
+            loading.set()
+            assert goes_on.wait(20)
+        return Light(path, version)
+
+    versions = Versions(folder, "mine", load=load)
+    versions.start(0.01)
+    write(folder, 2)
+    assert loading.wait(20)
+    assert not versions.stop()
+    goes_on.set()
+    wait_until(versions.stop)
+
+
 def test_an_older_version_serves_if_the_latest_is_broken_from_the_start(folder):
     write(folder, 1)
     write(folder, 2, "bad")
@@ -144,7 +197,7 @@ def test_a_version_in_use_outlives_its_successor(folder):
 
 def test_a_failing_look_does_not_end_the_looking(folder, monkeypatch, caplog):
     write(folder, 1)
-    versions = Versions(folder, "mine", Light)
+    versions = Versions(folder, "mine", load=Light)
     versions.start(0.01)
     failed = threading.Event()
 
