@@ -311,6 +311,29 @@ def test_a_sentence_that_is_refused_says_why_and_spares_the_others(page):
     page.wait(lambda: page.lines() and "max_sentence_bytes" in page.lines()[0])
 
 
+def test_a_long_text_does_not_freeze_the_page(page):
+    page.run("""
+      window.longest = 0;
+      let before = performance.now();
+      setInterval(() => {
+        const now = performance.now();
+        window.longest = Math.max(window.longest, now - before);
+        before = now;
+      }, 10);
+    """)
+    page.paste("\n".join(f"line {number}" for number in range(5000)))
+    last = "return document.querySelector('#target li:nth-child(5000) span')?.textContent"
+    page.wait(lambda: page.run(last) == "LINE 4999", 90)
+    assert page.lines() == [f"LINE {number}" for number in range(5000)]
+    assert page.run("return window.longest") < 1500
+    # All that is shown is kept: nothing is asked for again.
+    asked = page.run("return window.asked.length")
+    page.run("document.dispatchEvent(new Event('visibilitychange'))")
+    page.type("x")
+    page.wait(lambda: page.run("return window.asked.length") > asked)
+    assert page.run("return window.asked.slice(arguments[0]).flatMap((b) => b?.inputs?.text ?? []).length", asked) < 5
+
+
 def test_the_translation_is_copied(page):
     page.browser.execute_cdp_cmd(
         "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}

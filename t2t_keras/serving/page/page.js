@@ -13,12 +13,14 @@ const EXAMPLES = {
 
 const source = element("source");
 const target = element("target");
-const translations = new Translations(render, showTrouble);
+const translations = new Translations(renderSoon, showTrouble);
 const details = new Details();
 let model = null;
 let typing = 0;
 /** The number of the line that is shown in detail. */
 let current = 0;
+let frame = 0;
+const BLANK = { translation: "" };
 
 /** The lines of the text; spaces around a sentence make no other sentence. */
 function sentences() {
@@ -44,7 +46,14 @@ function detailed(lines) {
   return filled.findLast((at) => at <= current) ?? filled[0] ?? -1;
 }
 
+/** Several answers in one frame are one change. */
+function renderSoon() {
+  frame ||= requestAnimationFrame(render);
+}
+
 function render() {
+  cancelAnimationFrame(frame);
+  frame = 0;
   const lines = source.value.trim() ? sentences() : [];
   const several = lines.filter(Boolean).length > 1;
   const at = detailed(lines);
@@ -79,8 +88,11 @@ function row(number) {
 
 /** Shows a line's answer, or while there is none what stood there before, as waiting. */
 function fill(item, line, several, chosen) {
+  const answer = line ? translations.of(line) : BLANK;
+  const state = [line, answer, several, chosen];
+  if (item.state?.every((value, at) => value === state[at])) return;
+  item.state = state;
   const [button, text] = item.children;
-  const answer = line ? translations.of(line) : { translation: "" };
   button.hidden = !several || !line;
   button.setAttribute("aria-pressed", String(several && chosen));
   item.classList.toggle("current", several && chosen);

@@ -19,7 +19,8 @@ export class Translations {
     this.changed = changed;
     this.troubled = troubled;
     this.model = null;
-    this.wanted = [];
+    /** Distinct sentences, in the order of the text. */
+    this.wanted = new Set();
     this.answers = new Map();
     this.alone = new Set();
     this.underWay = new Set();
@@ -43,9 +44,9 @@ export class Translations {
 
   /** Asks for what is not known yet of these sentences; requests for none of them are given up. */
   want(sentences) {
-    this.wanted = [...new Set(sentences)];
+    this.wanted = new Set(sentences);
     for (const request of this.underWay) {
-      if (!request.sentences.some((sentence) => this.wanted.includes(sentence))) request.controller.abort();
+      if (!request.sentences.some((sentence) => this.wanted.has(sentence))) request.controller.abort();
     }
     this.pump();
   }
@@ -68,10 +69,15 @@ export class Translations {
   /** The sentences of the next request: several, but those alone that were refused together with others. */
   next() {
     const asked = new Set([...this.underWay].flatMap((request) => request.sentences));
-    const missing = this.wanted.filter((sentence) => !this.answers.has(sentence) && !asked.has(sentence));
-    if (missing.length && this.alone.has(missing[0])) return missing.slice(0, 1);
     const most = Math.min(TOGETHER, this.model.maxSentences);
-    return missing.filter((sentence) => !this.alone.has(sentence)).slice(0, most);
+    const found = [];
+    for (const sentence of this.wanted) {
+      if (found.length === most) break;
+      if (this.answers.has(sentence) || asked.has(sentence)) continue;
+      if (!this.alone.has(sentence)) found.push(sentence);
+      else if (!found.length) return [sentence];
+    }
+    return found;
   }
 
   async send(sentences) {
@@ -110,8 +116,9 @@ export class Translations {
   keep(sentence, answer) {
     this.answers.set(sentence, answer);
     for (const old of this.answers.keys()) {
-      if (this.answers.size <= KEPT) return;
-      if (!this.wanted.includes(old)) this.answers.delete(old);
+      // All that are wanted are kept, however many.
+      if (this.answers.size <= Math.max(KEPT, this.wanted.size)) return;
+      if (!this.wanted.has(old)) this.answers.delete(old);
     }
   }
 }
