@@ -111,7 +111,7 @@ class Batcher:
                 raise ServingError(Code.UNAVAILABLE, "the server is stopping")
             if self._waiting + rows > self._max_queue:
                 raise ServingError(
-                    Code.RESOURCE_EXHAUSTED,
+                    Code.UNAVAILABLE,
                     f"the queue is full: {self._waiting} sentences wait and {rows} more would be above "
                     f"max_queue={self._max_queue}; try again later",
                 )

@@ -30,7 +30,7 @@ class Core:
 
     def __init__(self, options: ServingOptions) -> None:
         self.options = options
-        self.metrics = Metrics()
+        self.metrics = Metrics(options.model_name)
         self.is_loading = False
         self.versions = Versions(
             options.export_dir, options.model_name, options.max_num_load_retries, options.load_retry_seconds

@@ -40,6 +40,17 @@ class ServingError(Exception):
         self.message = message
 
 
+class TooLarge(ServingError):
+    """A message above the limit.
+
+    Args:
+        message: how large it is, and the limit.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.RESOURCE_EXHAUSTED, message)
+
+
 def invalid(message: str) -> ServingError:
     """The error of a request that is wrong in itself."""
     return ServingError(Code.INVALID_ARGUMENT, message)

@@ -24,6 +24,7 @@ from t2t_keras.serving import off_loop
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.errors import Code, ServingError, invalid
 from t2t_keras.serving.metrics import Call
+from t2t_keras.serving.models import Model
 from t2t_keras.serving.signatures import Arrays, Signature
 
 # The fields that TensorFlow Serving answers in, which its clients read without unpacking a tensor.
@@ -64,7 +65,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: predict_pb2.PredictRequest, context: grpc.aio.ServicerContext
     ) -> predict_pb2.PredictResponse:
         try:
-            with self._core.metrics.request("grpc") as call:
+            with self._core.metrics.request("grpc", "predict") as call:
                 future, spec = await off_loop.run(request.ByteSize(), self._begin, call, request)
                 # A client that hangs up or whose deadline is over cancels this, and with it what has not begun.
                 outputs = await self._core.outputs(future)
@@ -95,7 +96,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         """From the message to a queued call."""
         name, version = _target(request)
         with self._core.lend(name, version) as model:
-            signature = model.signature(request.model_spec.signature_name)
+            signature = _signature(model, request.model_spec.signature_name)
             call.signature = signature.name
             signature.check_names(request.inputs)
             inputs = {name: self._array(name, signature, proto) for name, proto in request.inputs.items()}
@@ -144,8 +145,16 @@ def _target(request: object) -> tuple[str, int | None]:
     if not spec.name:
         raise invalid("ModelSpec has no name specified.")
     if spec.version_label:
-        raise ServingError(Code.NOT_FOUND, f"Unrecognized servable version label: {spec.version_label}")
+        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
     return spec.name, spec.version.value if spec.HasField("version") else None
+
+
+def _signature(model: Model, name: str) -> Signature:
+    """A signature by name; TensorFlow Serving's two interfaces give different codes where there is none."""
+    try:
+        return model.signature(name)
+    except ServingError as error:
+        raise ServingError(Code.FAILED_PRECONDITION, error.message) from error
 
 
 def _response(spec: model_pb2.ModelSpec, outputs: Arrays, wanted: Sequence[str]) -> predict_pb2.PredictResponse:

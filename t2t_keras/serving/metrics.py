@@ -1,11 +1,14 @@
 """What the server counts, for Prometheus."""
 
+import collections
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import prometheus_client
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Metric
+from prometheus_client.registry import Collector
 
 from t2t_keras.serving.errors import serving_error
 
@@ -15,17 +18,55 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _NO_SIGNATURE = "unknown"
 
 
+# TensorFlow Serving's names, labels and buckets (microseconds), for dashboards and alerts that were made for it.
+_THEIR_REQUESTS = ":tensorflow:serving:request_count"
+_THEIR_LATENCY = ":tensorflow:serving:request_latency"
+_THEIR_MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
+
+
 class Call:
     """A request as the metrics see it; `signature` is set once it is known to exist."""
 
     def __init__(self) -> None:
         self.signature = _NO_SIGNATURE
+        self.start = time.monotonic()
+
+    def is_read(self) -> None:
+        """The latency counts from now on: a client takes its time to send a request."""
+        self.start = time.monotonic()
+
+
+class _TheirRequests(Collector):
+    """Requests by outcome under TensorFlow Serving's name, which lacks the ending of Prometheus's counters."""
+
+    def __init__(self, model_name: str) -> None:
+        self._model_name = model_name
+        self._lock = threading.Lock()
+        self._counts: collections.Counter[str] = collections.Counter()
+
+    def inc(self, outcome: str) -> None:
+        """Counts one."""
+        with self._lock:
+            self._counts[outcome] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """What `prometheus_client` asks for."""
+        metric = Metric(_THEIR_REQUESTS, "Requests answered, by outcome.", "unknown")
+        with self._lock:
+            counts = dict(self._counts)
+        for outcome, count in counts.items():
+            metric.add_sample(_THEIR_REQUESTS, {"model_name": self._model_name, "status": outcome}, count)
+        yield metric
 
 
 class Metrics:
-    """Counters in a registry of their own, so that several servers can live in one process."""
+    """Counters in a registry of their own, so that several servers can live in one process.
 
-    def __init__(self) -> None:
+    Args:
+        model_name: in requests.
+    """
+
+    def __init__(self, model_name: str) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         new = {"registry": self.registry}
         self._requests = Counter(
@@ -38,6 +79,16 @@ class Metrics:
             buckets=_SECONDS,
             **new,
         )
+        self._their_latency = Histogram(
+            _THEIR_LATENCY,
+            "The same in microseconds.",
+            ["model_name", "API", "entrypoint"],
+            buckets=_THEIR_MICROSECONDS,
+            **new,
+        )
+        self._model_name = model_name
+        self._their_requests = _TheirRequests(model_name)
+        self.registry.register(self._their_requests)
         self._batches = Histogram("t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, **new)
         self._sentences = Counter("t2t_serving_sentences", "Sentences run.", **new)
         self._queue = Gauge("t2t_serving_queue_sentences", "Sentences that wait for a batch.", **new)
@@ -54,11 +105,12 @@ class Metrics:
         self._sentences.inc(rows)
 
     @contextlib.contextmanager
-    def request(self, interface: str) -> Iterator[Call]:
+    def request(self, interface: str, method: str) -> Iterator[Call]:
         """Counts what is done in the block as a request, and times it.
 
         Args:
             interface: "rest" or "grpc".
+            method: "predict", or another of TensorFlow Serving's.
 
         Yields:
             The call, to be told its signature.
@@ -66,7 +118,7 @@ class Metrics:
         Raises:
             ServingError: whatever error left the block, as one for the client.
         """
-        call, outcome, start = Call(), "OK", time.monotonic()
+        call, outcome = Call(), "OK"
         try:
             yield call
         except Exception as error:
@@ -77,9 +129,12 @@ class Metrics:
             outcome = "CANCELLED"
             raise
         finally:
+            seconds = time.monotonic() - call.start
             self._requests.labels(interface, call.signature, outcome).inc()
+            self._their_requests.inc(outcome)
             if outcome == "OK":
-                self._latency.labels(call.signature).observe(time.monotonic() - start)
+                self._latency.labels(call.signature).observe(seconds)
+                self._their_latency.labels(self._model_name, method, interface.upper()).observe(1e6 * seconds)
 
     def text(self) -> bytes:
         """All of it in Prometheus's text format."""

@@ -10,6 +10,7 @@ import logging
 import pathlib
 import re
 import urllib.parse
+import zlib
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
@@ -26,7 +27,7 @@ from starlette.types import Scope
 
 from t2t_keras.serving import json_tensors, off_loop
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.errors import Code, ServingError, invalid, serving_error
+from t2t_keras.serving.errors import Code, ServingError, TooLarge, invalid, serving_error
 from t2t_keras.serving.hosts import HostCheck
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.signatures import Arrays
@@ -42,7 +43,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-# TensorFlow Serving's status codes, but for a full queue: 503, upon which clients and proxies try again.
+# TensorFlow Serving's status codes.
 _STATUS = {
     Code.CANCELLED: 499,
     Code.INVALID_ARGUMENT: 400,
@@ -50,7 +51,7 @@ _STATUS = {
     Code.NOT_FOUND: 404,
     Code.ALREADY_EXISTS: 409,
     Code.PERMISSION_DENIED: 403,
-    Code.RESOURCE_EXHAUSTED: 503,
+    Code.RESOURCE_EXHAUSTED: 429,
     Code.FAILED_PRECONDITION: 400,
     Code.ABORTED: 409,
     Code.OUT_OF_RANGE: 400,
@@ -109,10 +110,8 @@ class _Rest:
             if request.method == "GET" and (match := _GET.fullmatch(path)):
                 return self._state(_Target(match))
             raise invalid(f"Malformed request: {request.method} {path}")
-        except _TooLarge as error:
+        except TooLarge as error:
             return _error(413, str(error), {"Connection": "close"})
-        except ClientDisconnect:
-            return _error(499, "the client is gone")  # seen by nobody
         except Exception as error:
             cause = serving_error(error)
             if cause.code is Code.INTERNAL:
@@ -141,7 +140,10 @@ class _Rest:
         """The status of a model, or its signatures."""
         if not target.metadata:
             status = self._core.status(target.name, target.version)
-            return _json_message(json_format.MessageToDict(status, always_print_fields_with_no_presence=True))
+            content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
+            # TensorFlow Serving listens once a version is available. Probes shall find this server as unready.
+            ready = target.version is not None or self._core.versions.served is not None
+            return _json_message(content, 200 if ready else 503)
         with self._core.lend(target.name, target.version) as model:
             signatures = json_format.MessageToDict(
                 model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
@@ -151,10 +153,11 @@ class _Rest:
 
     async def _call(self, request: Request, target: "_Target") -> Response:
         """A call of a signature."""
-        if target.method != "predict":
-            raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
-        body = await _body(request, self._core.options.limits.max_body_bytes)
-        with self._core.metrics.request("rest") as call:
+        with self._core.metrics.request("rest", target.method) as call:
+            if target.method != "predict":
+                raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
+            body = await _body(request, self._core.options.limits.max_body_bytes)
+            call.is_read()
             future, by_row = await off_loop.run(len(body), self._begin, call, target, body)
             outputs = await _unless_gone(request, self._core.outputs(future))
             size = 8 * sum(array.size for array in outputs.values())
@@ -187,9 +190,7 @@ class _Target:
         if groups["version"] and (self.version is None or self.version >= 1 << 63):
             raise invalid(f"Failed to convert version: {groups['version'][:40]} to numeric.")
         if groups["label"]:
-            raise ServingError(
-                Code.NOT_FOUND, f"Unrecognized servable version label: {urllib.parse.unquote(groups['label'])}"
-            )
+            raise invalid(f"Unrecognized servable version label: {urllib.parse.unquote(groups['label'])}")
 
 
 class _Page(StaticFiles):
@@ -201,11 +202,32 @@ class _Page(StaticFiles):
         return response
 
 
-class _TooLarge(Exception):
-    """A body above the limit."""
-
-
 async def _body(request: Request, limit: int) -> bytes:
+    """The body, which may come compressed."""
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    body = await _raw_body(request, limit)
+    if encoding == "identity":
+        return body
+    if encoding != "gzip":
+        raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding!r}")
+    return await off_loop.run(limit, _inflated, body, limit)
+
+
+def _inflated(body: bytes, limit: int) -> bytes:
+    """What was compressed, as far as the limit allows: a few bytes can stand for very many."""
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        inflated = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise invalid(f"the body is not valid gzip: {error}") from error
+    if len(inflated) > limit:
+        raise TooLarge(f"a body of more than {limit} bytes once inflated: the limit is max_body_bytes={limit}")
+    if not inflater.eof:
+        raise invalid("the body is not valid gzip: it is cut off")
+    return inflated
+
+
+async def _raw_body(request: Request, limit: int) -> bytes:
     """Reads the body; of one above the limit no more than is needed to answer."""
     announced = request.headers.get("content-length", "")
     waits = request.headers.get("expect", "").lower() == "100-continue"
@@ -221,9 +243,11 @@ async def _body(request: Request, limit: int) -> bytes:
                         break
         except TimeoutError:
             raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
+        except ClientDisconnect:
+            raise ServingError(Code.CANCELLED, "the client is gone") from None
     if size > limit or not parts and announced.isdecimal() and int(announced) > limit:
         told = announced or f"more than {limit}"
-        raise _TooLarge(f"a body of {told} bytes: the limit is max_body_bytes={limit}")
+        raise TooLarge(f"a body of {told} bytes: the limit is max_body_bytes={limit}")
     return b"".join(parts)
 
 
@@ -246,12 +270,12 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _json(content: bytes) -> Response:
-    return Response(content, media_type="application/json")
+def _json(content: bytes, status: int = 200) -> Response:
+    return Response(content, status, media_type="application/json")
 
 
-def _json_message(content: dict) -> Response:
-    return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n")
+def _json_message(content: dict, status: int = 200) -> Response:
+    return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

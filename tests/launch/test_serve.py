@@ -169,11 +169,14 @@ def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_
     with started(f"--export_dir={empty}", "--name=toy", "--poll_seconds=0.05") as program:
         assert "serving toy (no version yet, waiting for one)" in program.line
         assert program.predict("single", "a").status_code == 404
-        (status,) = httpx.get(f"{program.rest}/v1/models/toy").json()["model_version_status"]
+        answer = httpx.get(f"{program.rest}/v1/models/toy")
+        assert answer.status_code == 503  # probes must not send it requests yet
+        (status,) = answer.json()["model_version_status"]
         assert status["state"] == "END" and "saved_model.pb" in status["status"]["error_message"]
         os.symlink(export_dir / "5", empty / "5")
         program.wait_until("t2t_serving_version", 5)
         assert program.predict("single", "a").json() == {"outputs": [5]}
+        assert httpx.get(f"{program.rest}/v1/models/toy").status_code == 200
         program.process.send_signal(signal.SIGTERM)
         _, err = program.process.communicate(timeout=30)
         assert program.process.returncode == 0

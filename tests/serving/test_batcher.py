@@ -177,7 +177,7 @@ def test_a_full_queue_refuses_at_once_and_recovers(make):
     waiting = submit(batcher, function, 1, 2)
     with pytest.raises(ServingError, match="2 sentences wait and 2 more .* max_queue=3") as caught:
         submit(batcher, function, 3, 4)
-    assert caught.value.code is Code.RESOURCE_EXHAUSTED
+    assert caught.value.code is Code.UNAVAILABLE
     fits = submit(batcher, function, 5)
     function.gate.set()
     assert [answer(future) for future in (first, waiting, fits)] == [[0], [2, 4], [10]]

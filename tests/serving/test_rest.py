@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gzip
 import json
 import pathlib
 import socket
@@ -156,7 +157,7 @@ def test_rows_that_the_outputs_do_not_have(client):
     [
         ("POST", "/v1/models/other:predict", 404, "Servable not found for request: Latest(other)"),
         ("POST", f"{MODEL}/versions/7:predict", 404, "Servable not found for request: Specific(toy, 7)"),
-        ("POST", f"{MODEL}/labels/stable:predict", 404, "label: stable"),
+        ("POST", f"{MODEL}/labels/stable:predict", 400, "label: stable"),
         ("POST", f"{MODEL}/versions/99999999999999999999:predict", 400, "Failed to convert version"),
         ("POST", f"{MODEL}:classify", 501, "classify is not served"),
         ("POST", f"{MODEL}:regress", 501, "regress is not served"),
@@ -168,7 +169,7 @@ def test_rows_that_the_outputs_do_not_have(client):
         ("GET", "/v1/models/other", 404, "Could not find any versions of model other"),
         ("GET", f"{MODEL}/versions/7", 404, "Could not find version 7 of model toy"),
         ("GET", f"{MODEL}/versions/7/metadata", 404, "Specific(toy, 7)"),
-        ("GET", f"{MODEL}/labels/stable", 404, "label: stable"),
+        ("GET", f"{MODEL}/labels/stable", 400, "label: stable"),
         ("GET", "/v1/models/..%2f..", 404, "../.."),
         ("GET", "/nothing/here", 404, "/nothing/here"),
         ("POST", "/monitoring/prometheus/metrics", 405, "POST"),
@@ -210,6 +211,26 @@ def test_a_certain_version_answers(client):
     assert answer.json() == {"outputs": [1]}
 
 
+def test_compressed_bodies_are_inflated(client):
+    body = gzip.compress(json.dumps({"instances": ["abc"]}).encode())
+    answer = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": "gzip"})
+    assert answer.json()["predictions"][0]["translation"] == "CBA"
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "status", "words"),
+    [
+        (gzip.compress(b" " * 10_000_000), "gzip", 413, "once inflated: the limit is max_body_bytes=20000"),
+        (b"not compressed", "gzip", 400, "not valid gzip"),
+        (gzip.compress(b'{"instances": ["a"]}')[:-9], "gzip", 400, "cut off"),
+        (b"{}", "br", 400, "'br'"),
+    ],
+)
+def test_bodies_that_are_not_well_compressed(client, body, encoding, status, words):
+    answer = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": encoding})
+    assert answer.status_code == status and words in answer.json()["error"]
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large(client, chunked):
     body = b" " * 10_000_000
@@ -247,6 +268,34 @@ def test_requests_are_counted(client):
     assert metric(client, "t2t_serving_version")["t2t_serving_version"] == 1
     assert metric(client, "t2t_serving_queue_sentences")["t2t_serving_queue_sentences"] == 0
     assert metric(client, "t2t_serving_latency_seconds_count")
+
+
+def test_what_is_refused_before_it_is_read_is_counted_too(client):
+    def count(outcome):
+        name = "t2t_serving_requests_total"
+        found = metric(client, name)
+        return found.get(f'{name}{{interface="rest",outcome="{outcome}",signature="unknown"}}', 0)
+
+    before = {outcome: count(outcome) for outcome in ("RESOURCE_EXHAUSTED", "UNIMPLEMENTED")}
+    assert client.post(f"{MODEL}:predict", content=b" " * 30_000).status_code == 413
+    assert client.post(f"{MODEL}:classify", content=b"{}").status_code == 501
+    assert all(count(outcome) == before[outcome] + 1 for outcome in before)
+
+
+def test_metrics_have_the_names_of_tensorflow_serving_too(client):
+    count = ':tensorflow:serving:request_count{model_name="toy",status="OK"}'
+    labels = '{API="predict",entrypoint="REST",model_name="toy"}'
+    before = metric(client, ":tensorflow:serving:request_count").get(count, 0)
+    predict(client, {"instances": ["a"]})
+    assert metric(client, ":tensorflow:serving:request_count")[count] == before + 1
+    latency = metric(client, ":tensorflow:serving:request_latency")
+    requests = latency[f":tensorflow:serving:request_latency_count{labels}"]
+    microseconds = latency[f":tensorflow:serving:request_latency_sum{labels}"]
+    assert requests >= 1 and 100 * requests < microseconds < 20e6 * requests
+    assert (
+        ':tensorflow:serving:request_latency_bucket{API="predict",entrypoint="REST",le="10.0",model_name="toy"}'
+        in latency
+    )
 
 
 def queued(client):
