@@ -1,10 +1,12 @@
 # make quickstart   sets up .venv, then trains, scores, exports and serves a small translation model (about 10 minutes)
 # make test         sets up .venv, then runs the tests
 # PYTHON=python3.12 chooses the interpreter that .venv is made with; it must be 3.11 to 3.13.
+# TENSORFLOW=2.20 does any of it with that version of TensorFlow instead of 2.21, in .venv-2.20.
 
 PYTHON ?= python3
+TENSORFLOW ?= 2.21
 MINUTES ?= 5
-VENV := .venv
+VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
@@ -18,7 +20,8 @@ help:
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style and common mistakes; make format puts the style right"
-	@echo "make clean                   removes $(VENV) and what building and testing leave behind"
+	@echo "make clean                   removes the environments and what building and testing leave behind"
+	@echo "TENSORFLOW=2.20 with any of them does it on TensorFlow 2.20, in an environment of its own; 2.21 is usual"
 
 venv: $(INSTALLED)
 
@@ -28,7 +31,7 @@ $(INSTALLED): setup.py pyproject.toml
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] <= (3, 13) or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is " + sys.version.split()[0] + ": set PYTHON=")'
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 	else $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; fi
-	$(BIN)/python -m pip install --editable '.[dev,serve]'
+	$(BIN)/python -m pip install --editable '.[dev,serve]' 'tensorflow==$(TENSORFLOW).*'
 	@touch $@
 
 quickstart: $(INSTALLED)
@@ -52,5 +55,5 @@ format: $(INSTALLED)
 	$(BIN)/python -m ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-2.20 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find benchmarks launch t2t_keras tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,19 +27,21 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    # Keras 3.15 asks for 3.11; TensorFlow 2.21 has no wheels beyond 3.13.
+    # Keras 3.15 asks for 3.11; TensorFlow has no wheels beyond 3.13.
     python_requires=">=3.11,<3.14",
     # In the repository the programs are run as `python -m launch.train`, installed they are `t2t_keras.launch.train`.
     packages=[*find_packages(include=["t2t_keras", "t2t_keras.*"]), "t2t_keras.launch"],
     package_dir={"t2t_keras.launch": "launch"},
     package_data={"t2t_keras": ["py.typed", "serving/page/*"]},
     install_requires=[
-        # TensorFlow, Keras and TensorFlow Text are pinned to one minor version each: the ops of TensorFlow Text are
-        # built against one TensorFlow and load in no other (2.21.0 does not load even in its own), and the training
-        # step relies on how this Keras keeps its variables and gives them their names in a checkpoint.
-        "tensorflow>=2.21,<2.22",
+        # Two minor versions of TensorFlow: 2.21 is the newest, and 2.20 the newest that there is for TPUs. The ops of
+        # TensorFlow Text are built against one TensorFlow and load in no other, so each of its versions asks for its
+        # own minor version of TensorFlow, and a resolver finds the pair. Its 2.21.0 does not load even there.
+        "tensorflow>=2.20,<2.22",
+        "tensorflow-text>=2.20.1,<2.22,!=2.21.0",
+        # One minor version, with either TensorFlow: the training step relies on how this Keras keeps its variables and
+        # gives them their names in a checkpoint.
         "keras>=3.15,<3.16",
-        "tensorflow-text>=2.21.1,<2.22",
         "tensorflow-datasets>=4.9.10",
         # TensorFlow Datasets imports it without asking for it.
         "importlib_resources",
@@ -53,11 +55,13 @@ setup(
         "matplotlib>=3.7",
         # Writing summaries needs none of it, looking at them does; TensorFlow does not bring it along.
         "tensorboard>=2.20",
+        # TensorBoard 2.20, which goes with TensorFlow 2.20, imports pkg_resources, which setuptools 82 has no more.
+        "setuptools<82",
     ],
     extras_require={
-        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
+        "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
         # Exporting writes TensorFlow Serving's warm-up requests, and launch.serve has its interfaces.
-        "serve": ["tensorflow-serving-api>=2.21,<2.22", "starlette>=0.46", "uvicorn>=0.40", "prometheus-client>=0.20"],
+        "serve": ["tensorflow-serving-api>=2.20,<2.22", "starlette>=0.46", "uvicorn>=0.40", "prometheus-client>=0.20"],
         "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.12", "httpx>=0.28", "selenium>=4.20", "pyyaml>=6"],
         # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],

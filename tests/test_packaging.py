@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,44 @@ def test_what_is_built_holds_the_programs_and_the_type_marker(tmp_path: Path) ->
     assert built_page == {path.name for path in page.iterdir()} and "index.html" in built_page
     code = "from t2t_keras.launch import program; print(program.__file__)"
     assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
+
+
+def test_tensorflow_text_is_of_the_minor_version_of_tensorflow() -> None:
+    """Its ops load in no other; the two are installed without either being named."""
+    minor = {name: version(name).split(".")[:2] for name in ("tensorflow", "tensorflow-text", "tensorflow-serving-api")}
+    assert minor["tensorflow-text"] == minor["tensorflow"] == minor["tensorflow-serving-api"]
+    assert ".".join(minor["tensorflow"]) in ("2.20", "2.21")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder", "tensorflow"),
+    [([], ".venv", "2.21"), (["TENSORFLOW=2.21"], ".venv", "2.21"), (["TENSORFLOW=2.20"], ".venv-2.20", "2.20")],
+)
+@pytest.mark.parametrize("target", ["test", "slow", "faults", "quickstart"])
+def test_make_keeps_an_environment_for_each_tensorflow(
+    target: str, arguments: list[str], folder: str, tensorflow: str, tmp_path: Path
+) -> None:
+    """As `make --dry-run` prints what it would run, in a copy where nothing is installed yet."""
+    for name in ("Makefile", "setup.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    make = ["make", "--dry-run", target, "PYTHON=python3", *arguments]
+    lines = subprocess.run(make, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert f"{folder}/bin/python -m pip install --editable '.[dev,serve]' 'tensorflow=={tensorflow}.*'" in lines
+    assert lines[-1].startswith(f"{folder}/bin/python -m ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tensorflow", ["2.20", "2.21"])
+def test_pip_finds_packages_of_one_tensorflow(tensorflow: str, tmp_path: Path) -> None:
+    """From the index, for somebody who names TensorFlow alone."""
+    report = tmp_path / "report.json"
+    install = ["install", "--dry-run", "--ignore-installed", f"--report={report}", f"{ROOT}[serve]"]
+    subprocess.run([sys.executable, "-m", "pip", *install, f"tensorflow=={tensorflow}.*"], check=True)
+    packages = [package["metadata"] for package in json.loads(report.read_text(encoding="utf-8"))["install"]]
+    versions = {package["name"].replace("_", "-"): package["version"] for package in packages}
+    for name in ("tensorflow", "tensorflow-text", "tensorflow-serving-api"):
+        assert versions[name].startswith(f"{tensorflow}."), versions
+    assert versions["keras"].startswith("3.15."), versions
 
 
 def test_documented_programs_take_the_flags_they_are_given() -> None:
