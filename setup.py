@@ -62,7 +62,17 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
         # Exporting writes TensorFlow Serving's warm-up requests, and launch.serve has its interfaces.
         "serve": ["tensorflow-serving-api>=2.20,<2.22", "starlette>=0.46", "uvicorn>=0.40", "prometheus-client>=0.20"],
-        "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.12", "httpx>=0.28", "selenium>=4.20", "pyyaml>=6"],
+        # setuptools for the test that builds a wheel with what is here.
+        "dev": [
+            "pytest>=8",
+            "hypothesis>=6",
+            "ruff>=0.12",
+            "httpx>=0.28",
+            "selenium>=4.20",
+            "pyyaml>=6",
+            "setuptools>=77",
+            "packaging>=24",
+        ],
         # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],
     },

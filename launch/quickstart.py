@@ -9,6 +9,7 @@ Example:
 """
 
 import dataclasses
+import importlib
 import json
 import pathlib
 import re
@@ -90,6 +91,11 @@ def main(argv: list[str]) -> None:
     translations = [translation.text for translation in translator.translate(SENTENCES)]
     for sentence, translation in zip(SENTENCES, translations, strict=True):
         print(f"  {sentence}\n    {translation}")
+    if missing := _missing_for_serving():
+        print(
+            f"\nExporting and serving need {missing}: pip install '.[serve]', then the same command goes on from here."
+        )
+        return
     _title("5. The same through a server")
     _serve(_exported(run, translator), translations)
     _title("What next")
@@ -140,6 +146,16 @@ def _score(run: Run, translator: Translator, data: PreparedData) -> None:
         if score.name in ("BLEU", "chrF"):
             print(f"{score.name} {score.value:.1f}  ({score.signature})")
     print(f"written: {hypotheses_path}")
+
+
+def _missing_for_serving() -> str | None:
+    """The package that was not installed, being of the extra `serve`."""
+    try:
+        importlib.import_module("tensorflow_serving.apis")
+        importlib.import_module("t2t_keras.serving.server")
+    except ModuleNotFoundError as error:
+        return str(error.name).partition(".")[0]
+    return None
 
 
 def _exported(run: Run, translator: Translator) -> pathlib.Path:

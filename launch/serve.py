@@ -174,7 +174,7 @@ def _server(options: ServingOptions) -> "Server":
     try:
         from t2t_keras.serving.server import Server
     except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is missing: pip install 't2t_keras[serve]'") from error
+        raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
     return Server(options)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# Three runs in one process of its own: absl allows no second program with the same flags in this one.
+# Four runs in one process of its own: absl allows no second program with the same flags in this one.
 SESSION = """
 import dataclasses, itertools, sys
 from absl import flags
@@ -38,19 +38,23 @@ for minutes in (0.02, 0.02, 0.06):
     flags.FLAGS.minutes = minutes
     quickstart.main([])
     print("=====")
+sys.modules["tensorflow_serving.apis"] = None  # as if the extra were not installed
+quickstart.main([])
 """
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """The folder that the three runs worked in, and what each printed."""
+    """The folder that the runs worked in, and what each of the first three printed, which export and serve."""
     folder = tmp_path_factory.mktemp("quickstart")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
     finished = subprocess.run(
         [sys.executable, "-c", SESSION], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
     )
     assert finished.returncode == 0, finished.stderr
-    return folder, finished.stdout.split("=====\n")[:3]
+    *outputs, last = finished.stdout.split("=====\n")
+    (folder / "without_serve.txt").write_text(last, encoding="utf-8")
+    return folder, outputs
 
 
 def steps(folder: Path) -> list[int]:
@@ -104,6 +108,14 @@ def test_exports_what_it_trained_and_translates_through_a_server(runs: tuple[Pat
     said = [re.search(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[1] for output in outputs]
     assert [path.removeprefix("saved_models/") for path in said] == [f"quickstart/{n}" for n in (1, 1, 2)]
     assert sorted(path.name for path in (folder / "saved_models/quickstart").iterdir()) == ["1", "2"]
+
+
+def test_without_what_serving_needs_it_ends_with_the_line_that_says_so(runs: tuple[Path, list[str]]) -> None:
+    folder, _ = runs
+    output = (folder / "without_serve.txt").read_text(encoding="utf-8")
+    *_, blank, line = output.splitlines()
+    assert blank == "" and line.startswith("Exporting and serving need tensorflow_serving: pip install '.[serve]'")
+    assert "5. The same through a server" not in output
 
 
 def test_says_how_to_go_on_with_these_folders(runs: tuple[Path, list[str]]) -> None:
