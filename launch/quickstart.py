@@ -81,6 +81,7 @@ def main(argv: list[str]) -> None:
     corpus = corpora.of_config(DATA, _DOWNLOAD_DIR.value, {}, _say)
     data = prepare(corpus, DATA, _DATA_DIR.value, _say)
     print(", ".join(f"{split}: {data.counts[split]['kept']:,} pairs" for split in data.splits))
+    print("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
     run = Run(_MODEL_DIR.value)
     _title(f"2. Training: the preset `tiny`, {_MINUTES.value:g} minutes at most")
     _train(run, data, _MINUTES.value)

@@ -18,6 +18,7 @@ import t2t_keras
 from t2t_keras.config import TrainConfig
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.corpora import NAMES
+from t2t_keras.data.gettext_packages import PINS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -244,6 +245,14 @@ def test_documents_describe_every_setting_corpus_and_reason() -> None:
         assert f"`{field.name}`" in training or f"`train.{field.name}`" in training, field.name
     for name in (*NAMES, *REASONS):
         assert f"`{name}`" in data, name
+
+
+def test_documents_name_the_licence_of_every_package_of_the_gettext_corpus() -> None:
+    data = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+    section = data.partition("### Licences of the `gettext` corpus")[2]
+    rows = re.findall(r"^\| ([A-Z][\w.-]+) \| (.+) \|$", section, re.MULTILINE)
+    named = [re.sub(r" \(.*\)", "", name) for _, names in rows for name in names.split(", ")]
+    assert sorted(named) == sorted(pin.name for pin in PINS)
 
 
 def test_code_in_the_readme_runs(tmp_path: Path) -> None:
