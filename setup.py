@@ -1,10 +1,12 @@
 """What is installed: the package, the programs of `launch/` as `t2t_keras.launch`, and their commands."""
 
 import pathlib
+import re
 
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
+VERSION = re.findall(r'^__version__ = "(.+)"$', (HERE / "t2t_keras/__init__.py").read_text(), re.MULTILINE)[0]
 
 COMMANDS = {
     "t2t-prepare": "prepare_data",
@@ -21,10 +23,11 @@ COMMANDS = {
 
 setup(
     name="t2t_keras",
-    version="0.1.0",
+    version=VERSION,
     description='"Attention Is All You Need" as working software: the Transformer on TensorFlow and Keras 3',
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    keywords=["transformer", "attention", "machine translation", "beam search", "tensorflow", "keras"],
     license="Apache-2.0",
     license_files=["LICENSE"],
     # Keras 3.15 asks for 3.11; TensorFlow has no wheels beyond 3.13.
@@ -78,8 +81,14 @@ setup(
     },
     entry_points={"console_scripts": [f"{name} = t2t_keras.launch.{file}:run" for name, file in COMMANDS.items()]},
     classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
-        "Programming Language :: Python :: 3",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
         "Typing :: Typed",

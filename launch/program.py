@@ -1,8 +1,11 @@
 """What every program does around its `main`: flags, one-line errors, an exit status."""
 
+import contextlib
 import os
+import platform
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from types import ModuleType
 
 # Before TensorFlow is imported: its start-up notices are of no use to the users of these programs.
@@ -10,7 +13,33 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from absl import app, flags, logging
 
+import t2t_keras
 from t2t_keras.errors import InputError
+
+
+class _VersionFlag(flags.BooleanFlag):
+    """Ends the program as soon as it is parsed, before flags that are missing are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("version", False, "Say which versions this is, and of what it is built on.")
+
+    def parse(self, arg: str | bool | None) -> None:
+        super().parse(arg)
+        if self.value:
+            print(f"t2t_keras {t2t_keras.__version__} ({', '.join(_foundations())})")
+            sys.exit(0)
+
+
+flags.DEFINE_flag(_VersionFlag())
+
+
+def _foundations() -> list[str]:
+    """The versions of what answers depend on; TensorFlow goes by several names."""
+    versions = []
+    for name in ("tensorflow", "tensorflow-tpu", "tensorflow-text", "keras"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
+    return [*versions, f"Python {platform.python_version()}"]
 
 
 def run(main: Callable[[list[str]], None]) -> None:
@@ -27,7 +56,7 @@ def run(main: Callable[[list[str]], None]) -> None:
 def _describe(module: ModuleType) -> None:
     """Lets --help show a module's own text and flags, also where a console command is the main module."""
     sys.modules["__main__"].__doc__ = module.__doc__
-    for flag in flags.FLAGS.get_key_flags_for_module(module):
+    for flag in (*flags.FLAGS.get_key_flags_for_module(module), flags.FLAGS["version"]):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
 

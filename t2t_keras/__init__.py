@@ -50,6 +50,9 @@ __all__ = [
     "share_out_cores",
 ]
 
+# Of the project; setup.py reads it from here.
+__version__ = "0.1.0"
+
 _MODULES = ("layers", "losses", "presets", "schedules")
 _HOMES = {
     **dict.fromkeys(("Config", "DataConfig", "DecodeConfig", "ModelConfig", "TrainConfig"), "config"),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import t2t_keras
+
 ROOT = Path(__file__).parents[1]
 
 # Loads what every command would call, one after the other: flags of two programs cannot live together.
@@ -103,6 +105,16 @@ def test_a_command_runs_in_an_empty_folder(environment: Path, tmp_path: Path) ->
     done = run(environment, "t2t-describe", "--preset=tiny", "--vocab_size=8000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "parameters" in done.stdout
+
+
+def test_the_version_is_that_of_the_package_also_where_a_flag_is_missing(environment: Path, tmp_path: Path) -> None:
+    done = run(environment, "t2t-average", "--version", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"t2t_keras {t2t_keras.__version__} (")
+    (installed,) = (environment / "lib").glob("python3.*/site-packages/t2t_keras-*.dist-info")
+    assert installed.name == f"t2t_keras-{t2t_keras.__version__}.dist-info"
+    done = run(environment, "t2t-average", cwd=tmp_path)
+    assert done.returncode == 1 and "--model_dir" in done.stderr
 
 
 def test_serving_without_its_extra_says_in_one_line_what_to_install(environment: Path, tmp_path: Path) -> None:

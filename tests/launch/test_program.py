@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -119,6 +120,14 @@ def test_help_is_the_programs_own(call):
     done = call("--help")
     assert "Does what it is told." in done.stdout and "How many." in done.stdout
     assert len(done.stdout.splitlines()) < 20
+
+
+def test_version(call):
+    done = call("--version")
+    assert re.fullmatch(
+        r"t2t_keras \d+\.\d+\.\d+ \(.*tensorflow-text 2\.\d+\.\d+, keras 3\.[\d.]+, Python 3\.[\d.]+\)\n", done.stdout
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_flagfile(call, tmp_path):
