@@ -45,10 +45,18 @@ _MAX_BATCH_SIZE = flags.DEFINE_integer(
     "max_batch_size", ServingOptions.max_batch_size, "Sentences that are run together at most; 1 merges nothing."
 )
 _BATCH_WAIT_MS = flags.DEFINE_float(
+_MAX_BATCH_BYTES = flags.DEFINE_integer(
+    "max_batch_bytes", ServingOptions.max_batch_bytes, "Of text that is run together at most, and 32 a sentence."
+)
     "batch_wait_ms", ServingOptions.batch_wait_ms, "How long the first sentence of a batch waits for others, at most."
 )
 _NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
-_MAX_QUEUE = flags.DEFINE_integer("max_queue", ServingOptions.max_queue, "Sentences that wait; more are refused.")
+_MAX_QUEUE_BYTES = flags.DEFINE_integer(
+    "max_queue_bytes", ServingOptions.max_queue_bytes, "Of text that waits, and 32 a sentence; more is refused."
+)
+_REQUEST_SECONDS = flags.DEFINE_float(
+    "request_seconds", ServingOptions.request_seconds, "What a request has until its answer; then it is given up."
+)
 _MAX_BODY_BYTES = flags.DEFINE_integer("max_body_bytes", Limits.max_body_bytes, "Of a request, JSON or gRPC.")
 _MAX_SENTENCES = flags.DEFINE_integer("max_sentences", Limits.max_sentences, "Of a request.")
 _MAX_SENTENCE_BYTES = flags.DEFINE_integer("max_sentence_bytes", Limits.max_sentence_bytes, "Of each string.")
@@ -135,8 +143,10 @@ def _options() -> ServingOptions:
         max_connections=_MAX_CONNECTIONS.value,
         max_batch_size=_MAX_BATCH_SIZE.value,
         batch_wait_ms=_BATCH_WAIT_MS.value,
+        max_batch_bytes=_MAX_BATCH_BYTES.value,
         num_streams=streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value,
-        max_queue=_MAX_QUEUE.value,
+        max_queue_bytes=_MAX_QUEUE_BYTES.value,
+        request_seconds=_REQUEST_SECONDS.value,
         poll_seconds=_POLL_SECONDS.value,
         max_num_load_retries=_MAX_NUM_LOAD_RETRIES.value,
         load_retry_seconds=_LOAD_RETRY_SECONDS.value,

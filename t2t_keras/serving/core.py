@@ -39,14 +39,17 @@ class Core:
             options.max_batch_size,
             options.batch_wait_ms / 1000,
             options.num_streams,
-            options.max_queue,
+            options.max_queue_bytes,
             self.metrics.batch,
         )
-        self.metrics.watch(lambda: self._batcher.waiting, lambda: self.versions.served)
+        self.metrics.watch(
+            lambda: self._batcher.waiting, lambda: self._batcher.waiting_cost, lambda: self.versions.served
+        )
 
     def start(self) -> None:
         """Loads the latest version, if there is one that can be loaded, and goes on looking for later ones."""
         self.versions.start(self.options.poll_seconds)
+            options.max_batch_bytes,
 
     def close(self, timeout: float) -> bool:
         """Refuses new requests and answers those it has; says whether that was done within `timeout` seconds."""
@@ -83,7 +86,7 @@ class Core:
             ServingError: the call is wrong, above a limit, or the queue is full.
         """
         rows = signature.check(inputs, self.options.limits)
-        future = self._batcher.submit(signature, inputs, rows)
+        future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows))
         self.versions.keep(model)
         future.add_done_callback(lambda future: self.versions.release(model))
         return future
@@ -98,9 +101,14 @@ class Core:
             Name -> array.
 
         Raises:
-            ServingError: the call failed, or its outputs are too large to be sent.
+            ServingError: the call failed, took too long, or its outputs are too large to be sent.
         """
-        outputs = await asyncio.wrap_future(future)
+        seconds = self.options.request_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                outputs = await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise ServingError(Code.DEADLINE_EXCEEDED, f"no answer within request_seconds={seconds:g}") from None
         check_size(outputs, self.options.limits)
         return outputs
 

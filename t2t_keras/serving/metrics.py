@@ -92,11 +92,17 @@ class Metrics:
         self._batches = Histogram("t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, **new)
         self._sentences = Counter("t2t_serving_sentences", "Sentences run.", **new)
         self._queue = Gauge("t2t_serving_queue_sentences", "Sentences that wait for a batch.", **new)
+        self._queue_bytes = Gauge(
+            "t2t_serving_queue_bytes", "Bytes of text that wait for a batch, with an overhead a sentence.", **new
+        )
         self._version = Gauge("t2t_serving_version", "The version that is served; 0 means none.", **new)
 
-    def watch(self, waiting: Callable[[], int], version: Callable[[], int | None]) -> None:
+    def watch(
+        self, waiting: Callable[[], int], waiting_bytes: Callable[[], int], version: Callable[[], int | None]
+    ) -> None:
         """Reads the length of the queue and the version where they are, whenever the metrics are asked for."""
         self._queue.set_function(waiting)
+        self._queue_bytes.set_function(waiting_bytes)
         self._version.set_function(lambda: version() or 0)
 
     def batch(self, rows: int) -> None:

@@ -45,9 +45,12 @@ class ServingOptions:
         grpc_port: of the gRPC interface; 0 means any that is free.
         max_connections: connections to the REST interface, and gRPC calls, that are answered at a time.
         max_batch_size: sentences that are run together at most; 1 merges nothing.
+        max_batch_bytes: of text that is run together at most, unless it is a single sentence.
         batch_wait_ms: how long the first sentence of a batch waits for others, at most.
         num_streams: batches that run side by side.
-        max_queue: sentences that wait at most; a request beyond them is refused at once.
+        max_queue_bytes: of text that waits at most, with an overhead a sentence; a request beyond them is refused at
+            once, unless it would wait alone.
+        request_seconds: what a request has until its answer; then it is given up.
         poll_seconds: between two looks for new versions.
         max_num_load_retries: how often a version that cannot be loaded is tried again.
         load_retry_seconds: from a failure to load to the next try.
@@ -66,9 +69,11 @@ class ServingOptions:
     grpc_port: int = 8500
     max_connections: int = 1000
     max_batch_size: int = 32
+    max_batch_bytes: int = 8192
     batch_wait_ms: float = 2.0
     num_streams: int = 1
-    max_queue: int = 1024
+    max_queue_bytes: int = 1 << 18
+    request_seconds: float = 30.0
     poll_seconds: float = 2.0
     max_num_load_retries: int = 5
     load_retry_seconds: float = 60.0
@@ -76,7 +81,7 @@ class ServingOptions:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("max_connections", "max_batch_size", "num_streams", "max_queue"):
+        for name in ("max_connections", "max_batch_size", "max_batch_bytes", "num_streams", "max_queue_bytes"):
             _check_at_least(name, getattr(self, name), 1)
         for name in (
             "rest_port",
@@ -90,13 +95,9 @@ class ServingOptions:
         for name in ("rest_port", "grpc_port"):
             if getattr(self, name) > 65535:
                 raise InputError(f"{name} must be at most 65535, got {getattr(self, name)}")
-        if self.poll_seconds <= 0:
-            raise InputError(f"poll_seconds must be above 0, got {self.poll_seconds}")
-        if self.max_queue < self.limits.max_sentences:
-            raise InputError(
-                f"max_queue must be at least max_sentences={self.limits.max_sentences}, "
-                f"or a request of that many is never served; got {self.max_queue}"
-            )
+        for name in ("poll_seconds", "request_seconds"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
         for host in self.allowed_hosts:
             if not host or ":" in host or "/" in host:
                 raise InputError(f"allowed_hosts must be names without ports, or '*'; got {host!r}")

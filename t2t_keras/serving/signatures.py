@@ -16,6 +16,10 @@ Arrays = dict[str, np.ndarray]
 # are seldom shorter. Where they are, the outputs are refused once they are there.
 _BYTES_PER_ELEMENT = 2
 
+# What a row costs before anything is in it, and a number of a row of any length, such as a token id, in bytes of text.
+_ROW_COST = 32
+_NUMBER_COST = 4
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Signature:
@@ -118,6 +122,27 @@ class Signature:
             for spec in self.outputs.values()
             if spec.shape.rank
         )
+
+    def costs(self, inputs: Arrays, num_rows: int) -> np.ndarray:
+        """About how much work each row is, in bytes of text.
+
+        Args:
+            inputs: name -> array, checked.
+            num_rows: as `check` counts them.
+
+        Returns:
+            int64 [num_rows].
+        """
+        costs = np.full(num_rows, _ROW_COST)
+        for name, array in inputs.items():
+            if array.shape[:1] != (num_rows,):
+                continue
+            if array.dtype == object:
+                lengths = np.fromiter(map(len, array.reshape(-1)), np.int64, array.size)
+                costs += lengths.reshape(num_rows, -1).sum(axis=1)
+            elif not self.inputs[name].shape[1:].is_fully_defined():
+                costs += _NUMBER_COST * _free_size(array.shape, self.inputs[name].shape)
+        return costs
 
     def check_names(self, names: Collection[str]) -> None:
         """Says which inputs are missing or unknown.

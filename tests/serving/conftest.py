@@ -42,7 +42,7 @@ def server(versions_1_and_2, tmp_path_factory):
         max_output_elements=100_000,
     )
     options = ServingOptions(
-        str(folder), rest_port=0, grpc_port=0, max_batch_size=8, num_streams=2, max_queue=200, limits=limits
+        str(folder), rest_port=0, grpc_port=0, max_batch_size=8, num_streams=2, max_queue_bytes=20_000, limits=limits
     )
     server = Server(options)
     server.start()

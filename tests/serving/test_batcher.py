@@ -37,8 +37,8 @@ class Doubler:
 def make():
     batchers = []
 
-    def make(size=4, wait=0.0, streams=1, queue=100, on_batch=lambda rows: None):
-        batchers.append(Batcher(size, wait, streams, queue, on_batch))
+    def make(size=4, wait=0.0, streams=1, queue=10**9, cost=10**9, on_batch=lambda rows: None):
+        batchers.append(Batcher(size, cost, wait, streams, queue, on_batch))
         return batchers[-1]
 
     yield make
@@ -47,7 +47,9 @@ def make():
 
 
 def submit(batcher, function, *rows):
-    return batcher.submit(function, {"x": np.array(rows)}, len(rows))
+    """Numbers from 100 on cost as much as they are, the others 1."""
+    costs = np.array([row if row >= 100 else 1 for row in rows])
+    return batcher.submit(function, {"x": np.array(rows)}, costs)
 
 
 def answer(future):
@@ -108,6 +110,94 @@ def test_a_long_request_runs_in_parts(make):
     batcher = make(size=4, streams=2)
     assert answer(submit(batcher, function, *range(10))) == [2 * number for number in range(10)]
     assert sorted(map(len, function.batches)) == [2, 4, 4]
+
+
+def test_only_rows_of_about_the_same_cost_are_merged(make):
+    function = Doubler()
+    batcher = make(size=4)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, row) for row in (1, 600, 2, 2000, 3, 129, 512)]
+    function.gate.set()
+    assert [answer(future) for future in [first, *futures]] == [[0], [2], [1200], [4], [4000], [6], [258], [1024]]
+    assert function.batches == [[0], [1, 2, 3], [600, 2000], [129, 512]]
+
+
+def test_a_request_of_long_and_short_rows_is_parted_by_cost_and_comes_back_in_order(make):
+    function = Doubler()
+    batcher = make(size=3)
+    rows = [5000, 1, 600, 2, 5001, 3, 601, 4]
+    assert answer(submit(batcher, function, *rows)) == [2 * row for row in rows]
+    assert function.batches == [[1, 2, 3], [4], [600, 601], [5000, 5001]]
+
+
+def test_a_batch_costs_no_more_than_it_may(make):
+    function = Doubler()
+    batcher = make(size=100, cost=1000)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, *rows) for rows in [(400, 401, 402), (403,), (404,), (5000, 5001)]]
+    function.gate.set()
+    wanted = [[0], [800, 802, 804], [806], [808], [10000, 10002]]
+    assert [answer(future) for future in [first, *futures]] == wanted
+    # The last of a request's parts waits behind what came meanwhile; a row alone may cost what it will.
+    assert sorted(function.batches) == sorted([[0], [400, 401], [403, 404], [402], [5000], [5001]])
+    assert function.batches.index([403, 404]) < function.batches.index([402])
+
+
+def test_a_long_request_lets_others_have_their_turns(make):
+    function, other = Doubler(), Doubler()
+    batcher = make(size=2)
+    first = behind_a_gate(batcher, function)
+    long = submit(batcher, function, *range(1, 21))
+    short = submit(batcher, other, 50)
+    again = submit(batcher, function, 60, 61)
+    function.gate.set()
+    assert answer(short) == [100] and answer(again) == [120, 122]
+    assert answer(long) == [2 * row for row in range(1, 21)] and answer(first) == [0]
+    assert function.batches[:4] == [[0], [1, 2], [60, 61], [3, 4]]
+    assert batcher.waiting == batcher.waiting_cost == 0
+
+
+def test_whatever_a_request_costs_it_may_wait_alone(make):
+    function = Doubler()
+    batcher = make(size=2, queue=3)
+    first = behind_a_gate(batcher, function)
+    large = submit(batcher, function, 500, 501)
+    with pytest.raises(ServingError, match="2 sentences wait, 1001 bytes"):
+        submit(batcher, function, 1)
+    function.gate.set()
+    assert [answer(first), answer(large)] == [[0], [1000, 1002]]
+
+
+def test_rows_of_a_batch_that_fails_are_counted_once(make):
+    function, told = Doubler(bad=2), []
+    batcher = make(size=4, on_batch=told.append)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, number) for number in range(1, 4)]
+    function.gate.set()
+    assert [answer(first), answer(futures[0]), answer(futures[2])] == [[0], [2], [6]]
+    assert told == [1, 3]
+
+
+def test_a_stream_outlives_whatever_goes_wrong_after_the_call(make):
+    class Odd(Doubler):
+        """Outputs of the parts of a request that do not fit together; and a single number for two rows."""
+
+        def run(self, inputs):
+            rows = inputs["x"].tolist()
+            return {"y": np.zeros([]) if len(rows) == 2 else np.zeros([len(rows), rows[0]])}
+
+    batcher = make(size=3)
+    with pytest.raises(ServingError, match="dimension|shape"):
+        submit(batcher, Odd(), *range(1, 7)).result(20)
+    with pytest.raises(ServingError, match="shape"):
+        submit(batcher, Odd(), *range(1, 6)).result(20)
+
+    def fail(rows):
+        raise RuntimeError("lost")
+
+    with pytest.raises(ServingError, match="running a batch failed"):
+        submit(make(on_batch=fail), Doubler(), 1).result(20)
+    assert answer(submit(batcher, Doubler(), 1)) == [2]
 
 
 def test_signatures_are_not_mixed(make):
@@ -175,7 +265,7 @@ def test_a_full_queue_refuses_at_once_and_recovers(make):
     batcher = make(size=2, queue=3)
     first = behind_a_gate(batcher, function)
     waiting = submit(batcher, function, 1, 2)
-    with pytest.raises(ServingError, match="2 sentences wait and 2 more .* max_queue=3") as caught:
+    with pytest.raises(ServingError, match="2 sentences wait, 2 bytes .* 2 more .* max_queue_bytes=3") as caught:
         submit(batcher, function, 3, 4)
     assert caught.value.code is Code.UNAVAILABLE
     fits = submit(batcher, function, 5)
@@ -233,7 +323,7 @@ def test_closing_does_not_wait_for_ever(make):
 
 def test_many_threads_get_their_own_answers(make):
     functions = [Doubler(), Doubler(mergeable=False), Doubler(bad=13)]
-    batcher = make(size=8, wait=0.001, streams=3, queue=10_000)
+    batcher = make(size=8, wait=0.001, streams=3)
 
     def client(seed):
         draw = random.Random(seed)

@@ -272,11 +272,12 @@ def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, ho
 
 def test_a_full_queue(server, prediction, tmp_path):
     gate = tmp_path / "open"
-    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=30) for _ in range(27)]
+    fit = 20_000 // (8 * (32 + len(str(gate))))
+    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=30) for _ in range(2 + fit)]
     codes = set()
     end = time.monotonic() + 20
     while "UNAVAILABLE" not in codes and time.monotonic() < end:
-        call = prediction.Predict.future(request(text=["a"]), timeout=0.2)
+        call = prediction.Predict.future(request(text=["a" * 300] * 10), timeout=0.2)
         codes.add(call.code().name)
     gate.write_text("")
     assert all(call.result(30).outputs for call in held)

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import gzip
 import json
 import pathlib
@@ -325,17 +326,19 @@ def held(server, path, number):
 
 def test_a_full_queue_is_told_at_once_and_what_is_given_up_leaves_it(server, client, tmp_path):
     gate = tmp_path / "open"
-    # Two batches run, one in each stream; 25 fill the queue of 200 sentences.
-    threads, answers = held(server, gate, 27)
-    wait_until(lambda: queued(client) == 200)
-    full = predict(client, {"instances": ["a"]})
+    # Two batches run, one in each stream; the others, of 8 sentences each, fill the queue of 20,000 bytes.
+    fit = 20_000 // (8 * (32 + len(str(gate))))
+    threads, answers = held(server, gate, 2 + fit)
+    wait_until(lambda: queued(client) == 8 * fit)
+    assert 0 < 20_000 - metric(client, "t2t_serving_queue_bytes")["t2t_serving_queue_bytes"] < 3000
+    full = predict(client, {"instances": ["a" * 300] * 10})
     assert full.status_code == 503 and full.headers["retry-after"] == "1"
-    assert "max_queue=200" in full.json()["error"]
+    assert "max_queue_bytes=20000" in full.json()["error"]
     assert client.get(MODEL).status_code == 200
     gate.write_text("")
     for thread in threads:
         thread.join(30)
-    assert [answer.status_code for answer in answers] == [200] * 27
+    assert [answer.status_code for answer in answers] == [200] * (2 + fit)
 
 
 def test_a_client_that_hangs_up_is_not_worked_for(server, client, tmp_path):
@@ -357,6 +360,16 @@ def test_a_client_that_hangs_up_is_not_worked_for(server, client, tmp_path):
     assert metric(client, runs)[runs] == before + 2
     outcome = 't2t_serving_requests_total{interface="rest",outcome="CANCELLED",signature="serving_default"}'
     assert metric(client, "t2t_serving_requests_total")[outcome] >= 1
+
+
+def test_a_request_that_takes_too_long_is_given_up(server, client, tmp_path, monkeypatch):
+    options = dataclasses.replace(server.core.options, request_seconds=1.0)
+    monkeypatch.setattr(server.core, "options", options)
+    start = time.monotonic()
+    answer = predict(client, {"signature_name": "gate", "inputs": [str(tmp_path / "open")]})
+    (tmp_path / "open").write_text("")
+    assert answer.status_code == 504 and "request_seconds=1" in answer.json()["error"]
+    assert 1 <= time.monotonic() - start < 10
 
 
 def test_a_half_sent_request_keeps_nobody_from_being_served(server, client):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.export.limits import MAX_ELEMENTS, MAX_LINE_TOKENS
 from t2t_keras.serving.errors import Code, ServingError
 from t2t_keras.serving.options import Limits
 from t2t_keras.serving.signatures import Signature, check_size
@@ -69,6 +70,23 @@ def test_two_rows_and_one_length_are_not_a_batch():
     inputs = {"source_ids": np.ones([2, 3], np.int32), "source_length": np.ones([1], np.int32)}
     message = refusal(IDS, {"translation_ids": tf.TensorSpec([None, None], tf.int32)}, inputs, Limits())
     assert "'source_ids' has 2" in message and "'source_length' has 1" in message
+
+
+def test_a_row_costs_its_text_and_its_numbers_of_any_length():
+    inputs = {**TEXT, "seed": tf.TensorSpec([None], tf.int64), "names": tf.TensorSpec([None, 2], tf.string)}
+    names = np.array([[b"a", b"bc"], [b"", b""]], object)
+    call = {**texts(5, 0), "seed": np.zeros([2], np.int64), "names": names}
+    assert signature(inputs, {}).costs(call, 2).tolist() == [40, 32]
+    ids = {"source_ids": np.ones([3, 10], np.int32), "source_length": np.ones([3], np.int32)}
+    assert signature(IDS, {}).costs(ids, 3).tolist() == [72] * 3
+    assert signature({"one": tf.TensorSpec([], tf.string)}, {}).costs(
+        {"one": np.array(b"abc", object)}, 1
+    ).tolist() == [32]
+
+
+def test_the_server_lets_through_what_the_graph_of_an_export_does():
+    limits = Limits()
+    assert (limits.max_input_length, limits.max_output_elements) == (MAX_LINE_TOKENS, MAX_ELEMENTS)
 
 
 def test_outputs_are_counted_once_they_are_there():
