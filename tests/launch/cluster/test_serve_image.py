@@ -1,0 +1,125 @@
+"""The image and the manifests of launch.serve: sound by themselves, and as the program has it."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[3]
+SERVING = ROOT / "launch" / "cluster" / "serving"
+NAME = "translation"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile, each on a line."""
+    text = (SERVING / "serve.Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
+    return [tuple(line.split(maxsplit=1)) for line in lines]
+
+
+def instruction(name: str) -> str:
+    (only,) = [value for found, value in instructions() if found == name]
+    return only
+
+
+def documents(file: str) -> dict[str, dict]:
+    found = yaml.safe_load_all((SERVING / file).read_text(encoding="utf-8"))
+    return {document["kind"]: document for document in found}
+
+
+def pod() -> dict:
+    return documents("serve.yaml")["Deployment"]["spec"]["template"]["spec"]
+
+
+def container() -> dict:
+    (only,) = pod()["containers"]
+    return only
+
+
+def arguments() -> list[str]:
+    """Of the program in a pod: the image's, then the manifest's."""
+    return [*json.loads(instruction("ENTRYPOINT"))[1:], *container()["args"]]
+
+
+def test_the_image_has_what_the_installation_reads_and_runs_the_installed_program():
+    copied = [word for name, value in instructions() if name == "COPY" for word in value.split()[:-1]]
+    assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "t2t_keras", "launch"} == set(copied)
+    assert all((ROOT / name).exists() for name in copied)
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    assert "'.[serve]'" in instruction("RUN") and '"serve": [' in setup
+    command = json.loads(instruction("ENTRYPOINT"))[0]
+    assert f'"{command}": "serve"' in setup
+
+
+def test_the_image_does_not_run_as_root():
+    names = [name for name, _ in instructions()]
+    user, group = instruction("USER").split(":")
+    assert names.index("USER") > names.index("RUN") and "0" not in (user, group)
+    assert pod()["securityContext"]["runAsNonRoot"] is True
+    assert (str(pod()["securityContext"]["runAsUser"]), str(pod()["securityContext"]["runAsGroup"])) == (user, group)
+    assert container()["securityContext"]["readOnlyRootFilesystem"] is True
+    # TensorFlow's notices are held back in a temporary file.
+    assert {"name": "temporary", "mountPath": "/tmp"} in container()["volumeMounts"]
+
+
+def test_the_health_check_is_a_program_that_asks_for_the_status():
+    command = json.loads(re.search(r"CMD (\[.*\])", instruction("HEALTHCHECK")).group(1))
+    assert command[:2] == ["python", "-c"] and f"/v1/models/{NAME}" in command[2]
+    compile(command[2], "healthcheck", "exec")
+    # Nothing listens at this port: it must not pass for healthy.
+    away = command[2].replace("8501", "1")
+    assert subprocess.run([sys.executable, "-c", away], capture_output=True, timeout=20).returncode != 0
+
+
+def test_the_program_has_the_flags():
+    commands = json.dumps([["serve", arguments()], ["serve", ["--no_such_flag=1"]]])
+    parser = [sys.executable, str(pathlib.Path(__file__).parent / "parse_commands.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(parser, input=commands, capture_output=True, text=True, env=environment, check=True)
+    fits, wrong = json.loads(done.stdout.splitlines()[-1])
+    assert fits is None and "no_such_flag" in wrong
+
+
+def test_model_ports_names_and_times_fit_together():
+    flags = dict(argument.removeprefix("--").split("=", 1) for argument in arguments())
+    mounts = {mount["name"]: mount for mount in container()["volumeMounts"]}
+    assert flags["export_dir"] == mounts["model"]["mountPath"] == f"/models/{NAME}"
+    ports = {port["name"]: str(port["containerPort"]) for port in container()["ports"]}
+    assert ports == {"rest": flags["rest_port"], "grpc": flags["grpc_port"]}
+    assert set(instruction("EXPOSE").split()) == set(ports.values())
+    cores = {values["cpu"] for values in container()["resources"].values()}
+    assert cores == {flags["num_streams"]}
+    service = documents("serve.yaml")["Service"]["metadata"]["name"]
+    assert all(host == service or host.startswith(f"{service}.") for host in flags["allowed_hosts"].split(","))
+    stop = int(container()["lifecycle"]["preStop"]["exec"]["command"][1]) + int(flags["grace_seconds"])
+    assert pod()["terminationGracePeriodSeconds"] > stop
+    for probe in ("startupProbe", "readinessProbe"):
+        assert container()[probe]["httpGet"] == {"path": f"/v1/models/{NAME}", "port": "rest"}
+
+
+def test_what_belongs_together_has_the_same_name():
+    found = documents("serve.yaml")
+    assert found["PersistentVolumeClaim"] == documents("kubernetes.yaml")["PersistentVolumeClaim"]
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    others = documents("kubernetes.yaml")["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert labels != others  # or each Service would send to both
+    assert found["Deployment"]["spec"]["selector"]["matchLabels"] == labels
+    assert found["Service"]["spec"]["selector"] == labels
+    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", found["Deployment"]["metadata"]["name"])
+    claim = next(volume for volume in pod()["volumes"] if volume["name"] == "model")["persistentVolumeClaim"]
+    assert claim["claimName"] == found["PersistentVolumeClaim"]["metadata"]["name"]
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.31"])
+@pytest.mark.parametrize("file", ["serve.yaml", "kubernetes.yaml"])
+def test_the_manifests_fit_the_schema(file, version):
+    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
+    for document in documents(file).values():
+        validator.validate(document, version, strict=True)
