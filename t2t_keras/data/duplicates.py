@@ -1,6 +1,6 @@
 """Which pairs occurred before, among more pairs than a Python set could hold."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -8,28 +8,33 @@ import numpy as np
 _SORTED_KEYS = 1 << 27
 _KEY_BITS = 64
 
+ReadKeys = Callable[[int], np.ndarray]
 
-def repeated_rows(shards: Sequence[np.ndarray], sorted_keys: int = _SORTED_KEYS) -> list[np.ndarray]:
+
+def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = _SORTED_KEYS) -> list[np.ndarray]:
     """The rows whose key occurred before, in an earlier shard or row.
 
     Args:
-        shards: keys uint64 [rows] of each, which may be memory-mapped.
+        sizes: rows of each shard.
+        read_keys: gives the keys of a shard by its number, uint64 [rows]; called for one shard after another.
         sorted_keys: about how many keys are in memory at once; beyond, shards are read several times.
 
     Returns:
         For each shard its rows that repeat an earlier one, int64, rising.
     """
-    starts = np.cumsum([0, *map(len, shards)])  # --> [shards + 1]
+    starts = np.cumsum([0, *sizes])  # --> [shards + 1]
     bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()
-    repeated = np.sort(np.concatenate([_repeated_in_part(shards, starts, bits, part) for part in range(1 << bits)]))
+    parts = [_repeated_in_part(starts, read_keys, bits, part) for part in range(1 << bits)]
+    repeated = np.sort(np.concatenate(parts))
     bounds = np.searchsorted(repeated, starts)
-    return [repeated[bounds[i] : bounds[i + 1]] - starts[i] for i in range(len(shards))]
+    return [repeated[bounds[i] : bounds[i + 1]] - starts[i] for i in range(len(sizes))]
 
 
-def _repeated_in_part(shards: Sequence[np.ndarray], starts: np.ndarray, bits: int, part: int) -> np.ndarray:
+def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
     """Of the keys whose first bits are `part`: rows of all shards counted through that repeat an earlier one."""
     keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-    for start, shard in zip(starts, shards, strict=False):
+    for number, start in enumerate(starts[:-1]):
+        shard = read_keys(number)
         is_in_part = shard >> np.uint64(_KEY_BITS - bits) == part if bits else np.ones(len(shard), bool)
         keys.append(shard[is_in_part])
         rows.append(start + np.flatnonzero(is_in_part))

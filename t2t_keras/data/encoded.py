@@ -1,4 +1,4 @@
-"""Token ids on disk, read through a memory map.
+"""Token ids on disk, read through memory maps.
 
 A shard of a split is four arrays: for each side all ids one after another, every
 sentence with its end symbol, and the offset at which each sentence begins. A
@@ -15,6 +15,7 @@ from typing import IO
 import numpy as np
 
 from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.data.mapped_files import MappedArray, room_for_open_files
 from t2t_keras.data.writing import replacing
 from t2t_keras.errors import InputError
 
@@ -23,7 +24,11 @@ SIDES = ("source", "target")
 _FLUSH_PAIRS = 10000
 
 
-Side = tuple[np.ndarray, np.ndarray]
+# Every so many sentences the number of tokens before them is kept; the lengths say the rest.
+_ANCHOR_ROWS = 16
+
+Numbers = np.ndarray | MappedArray
+Side = tuple[Numbers, Numbers]
 
 
 class EncodedCorpus:
@@ -31,11 +36,14 @@ class EncodedCorpus:
 
     Args:
         shards: source and target side of each, a side being ids uint16 or uint32 [tokens] and offsets
-            int64 [pairs + 1].
+            int64 [pairs + 1]. Offsets are read once, here.
 
     Attributes:
         source_lengths: tokens of each source, end symbol included, int32 [pairs].
         target_lengths: the same of each target.
+
+    Raises:
+        ValueError: the sides differ in their number of sentences, or offsets do not fit their ids.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]]) -> None:
@@ -44,10 +52,8 @@ class EncodedCorpus:
                 raise ValueError(
                     f"source and target must have as many sentences, got {len(source[1]) - 1} and {len(target[1]) - 1}"
                 )
-        self._sides = tuple(zip(*shards, strict=True))
-        sizes = [len(offsets) - 1 for _, offsets in self._sides[0]]
-        self._starts = np.cumsum([0, *sizes])  # --> [shards + 1]
-        self.source_lengths, self.target_lengths = (self._lengths(side) for side in self._sides)
+        self._source, self._target = (_Sentences(side) for side in zip(*shards, strict=True))
+        self.source_lengths, self.target_lengths = self._source.lengths, self._target.lengths
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "EncodedCorpus":
@@ -61,7 +67,11 @@ class EncodedCorpus:
             InputError: the split or one of its shards is not there, or its files do not fit together.
         """
         names = _shard_names(directory, split)
-        shards = [tuple(_open_side(directory, name, side) for side in SIDES) for name in names]
+        kept_open = room_for_open_files(len(names) * len(SIDES))
+        shards = []
+        for name in names:
+            shards.append(tuple(_open_side(directory, name, side, keeps_open=kept_open > 0) for side in SIDES))
+            kept_open -= len(SIDES)
         try:
             return cls(shards)
         except ValueError as error:
@@ -83,46 +93,67 @@ class EncodedCorpus:
         Raises:
             ValueError: a sentence is longer than `length`.
         """
-        return self._padded(self._sides[0], self.source_lengths, rows, length)
+        return self._source.padded(rows, length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The target sentences of some rows; as `source_ids`."""
-        return self._padded(self._sides[1], self.target_lengths, rows, length)
+        return self._target.padded(rows, length)
 
-    def _lengths(self, side: Sequence[Side]) -> np.ndarray:
-        """Of all sentences, int32 [pairs]; filled in shard by shard, for there may not be room for them twice."""
-        lengths = np.empty(self._starts[-1], np.int32)
-        for (_, offsets), begin, end in zip(side, self._starts[:-1], self._starts[1:], strict=True):
-            lengths[begin:end] = np.diff(offsets)
-        return lengths
 
-    def _padded(self, side: Sequence[Side], lengths: np.ndarray, rows: np.ndarray, length: int | None) -> np.ndarray:
+class _Sentences:
+    """One side of a split, its shards one after another.
+
+    Args:
+        shards: ids and offsets of each.
+
+    Attributes:
+        lengths: of all sentences, int32 [sentences].
+    """
+
+    def __init__(self, shards: Sequence[Side]) -> None:
+        self._ids = [ids for ids, _ in shards]
+        starts = np.cumsum([0, *(len(offsets) - 1 for _, offsets in shards)])  # --> [shards + 1]
+        # Filled in shard by shard, for there may not be room for them twice.
+        self.lengths = np.empty(starts[-1], np.int32)
+        for (ids, offsets), begin, end in zip(shards, starts[:-1], starts[1:], strict=True):
+            numbers = offsets[:]
+            if numbers[0] != 0 or numbers[-1] != len(ids):
+                raise ValueError(f"the sentences of a shard do not add up to its {len(ids)} ids")
+            self.lengths[begin:end] = np.diff(numbers)
+        self._first_tokens = np.cumsum([0, *map(len, self._ids)])  # --> [shards + 1], of each shard among all
+        blocks = self.lengths[: len(self.lengths) // _ANCHOR_ROWS * _ANCHOR_ROWS].reshape(-1, _ANCHOR_ROWS)
+        self._anchors = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks.sum(axis=1, dtype=np.int64))])
+
+    def padded(self, rows: np.ndarray, length: int | None) -> np.ndarray:
         """Sentences by row number, padded to one width: int32 [rows, length]."""
         rows = np.asarray(rows, np.int64)
-        row_lengths = lengths[rows]
+        row_lengths = self.lengths[rows]
         longest = int(row_lengths.max(initial=0))
         width = longest if length is None else length
         if width < longest:
             raise ValueError(f"length must be at least the longest sentence's {longest}, got {length}")
-        # Row by row in the order of the shards, so that each shard is read once.
-        shard_of = np.searchsorted(self._starts, rows, side="right") - 1  # --> [rows]
-        order = np.argsort(shard_of, kind="stable")
-        present, first = np.unique(shard_of[order], return_index=True)
-        bounds = [*first.tolist(), len(rows)]
-        begins = np.empty(len(rows), np.int64)  # of each row in its shard
-        for shard, begin, end in zip(present, bounds[:-1], bounds[1:], strict=True):
-            begins[begin:end] = side[shard][1][rows[order[begin:end]] - self._starts[shard]]
-        row_lengths = row_lengths[order]
+        begins = self._begins(rows)  # --> [rows]
+        order = np.argsort(begins, kind="stable")  # so that each shard is read once, from front to back
+        begins, row_lengths = begins[order], row_lengths[order]
         ends = np.cumsum([0, *row_lengths])  # --> [rows + 1]
         positions = np.repeat(begins - ends[:-1], row_lengths) + np.arange(ends[-1])  # --> [tokens]
         tokens = np.empty(len(positions), np.int32)
-        for shard, begin, end in zip(present, ends[bounds[:-1]], ends[bounds[1:]], strict=True):
-            tokens[begin:end] = side[shard][0][positions[begin:end]]
+        first_rows = np.searchsorted(begins, self._first_tokens)  # --> [shards + 1], of each shard in `begins`
+        for shard in np.flatnonzero(np.diff(first_rows)):
+            part = slice(ends[first_rows[shard]], ends[first_rows[shard + 1]])
+            tokens[part] = self._ids[shard][positions[part] - self._first_tokens[shard]]
         in_order = np.full((len(rows), width), PAD_ID, np.int32)
         in_order[np.arange(width) < row_lengths[:, None]] = tokens
         padded = np.empty_like(in_order)
         padded[order] = in_order
         return padded
+
+    def _begins(self, rows: np.ndarray) -> np.ndarray:
+        """The tokens before each sentence, those of earlier shards counted, int64 [rows]."""
+        anchors = rows // _ANCHOR_ROWS
+        before = anchors[:, None] * _ANCHOR_ROWS + np.arange(_ANCHOR_ROWS)  # --> [rows, _ANCHOR_ROWS]
+        lengths = self.lengths[np.minimum(before, rows[:, None])]
+        return self._anchors[anchors] + np.where(before < rows[:, None], lengths, 0).sum(axis=1, dtype=np.int64)
 
 
 def write_encoded(
@@ -169,18 +200,6 @@ def shard_name(split: str, number: int, count: int) -> str:
     return split if count == 1 else f"{split}.{number:05}-of-{count:05}"
 
 
-def mapped_array(path: Path) -> np.ndarray:
-    """An array on disk, which is read when it is used."""
-    try:
-        # A plain ndarray over the map: memmap's own class makes indexing slower.
-        return np.asarray(np.load(path, mmap_mode="r"))
-    except ValueError:  # what is empty, as a shard of which nothing was kept, cannot be mapped
-        array = np.load(path)
-        if len(array):
-            raise
-        return array
-
-
 def _shard_names(directory: str | Path, split: str) -> list[str]:
     """The names of all shards that a split must have, judging by those that are there."""
     pattern = re.compile(rf"{split}\.\d+-of-(\d+)\.source\.ids\.npy")
@@ -196,18 +215,18 @@ def _path(directory: str | Path, split: str, side: str, kind: str) -> Path:
     return Path(directory) / f"{split}.{side}.{kind}.npy"
 
 
-def _open_side(directory: str | Path, split: str, side: str) -> Side:
-    """The ids and offsets of one side of a shard, both memory-mapped."""
+def _open_side(directory: str | Path, split: str, side: str, *, keeps_open: bool) -> Side:
+    """The ids and offsets of one side of a shard, neither of them read yet."""
     path = _path(directory, split, side, "ids")
     try:
-        ids = mapped_array(path)
+        ids = MappedArray(path, keeps_open=keeps_open)
         path = _path(directory, split, side, "offsets")
-        offsets = mapped_array(path)
+        offsets = MappedArray(path)
     except FileNotFoundError as error:
         raise InputError(f"{directory}: holds no prepared split {split!r} ({path.name} is missing)") from error
     except (ValueError, EOFError) as error:
         raise InputError(f"{path}: damaged: {error}") from error
-    if len(offsets) == 0 or offsets[-1] != len(ids):
+    if len(offsets) == 0 or offsets[-1:] != len(ids):
         raise InputError(f"{path}: damaged: its sentences do not add up to the {len(ids)} ids of the split")
     return ids, offsets
 

@@ -16,7 +16,8 @@ import numpy as np
 from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Cleaner, HeldOut, Pair, fingerprint, length_reason
 from t2t_keras.data.corpora_files import decoded_line, read_pairs, read_raw_lines
-from t2t_keras.data.encoded import mapped_array, shard_name, write_encoded
+from t2t_keras.data.encoded import shard_name, write_encoded
+from t2t_keras.data.mapped_files import MappedArray
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.data.writing import replacing
 
@@ -105,7 +106,7 @@ def clean_shard(number: int, raw: Raw) -> Counts:
 
 def read_keys(data_dir: Path, number: int) -> np.ndarray:
     """What tells each pair that a shard keeps from others, memory-mapped: uint64 [pairs]."""
-    return mapped_array(keys_path(data_dir, number))["key"]
+    return MappedArray(keys_path(data_dir, number))[:]["key"]
 
 
 def select_shard(number: int, selection: Selection) -> Counts:

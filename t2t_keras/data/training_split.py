@@ -6,6 +6,7 @@ nothing but how the same pairs are divided among files.
 """
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -93,7 +94,8 @@ class TrainingSplit:
         """
         names = [f"selecting {number}" for number in range(self._count)]
         if not names or not all(name in self._journal.done for name in names):
-            duplicates = repeated_rows([shards.read_keys(self._data_dir, number) for number in range(self._count)])
+            sizes = [cleaned["kept"] for cleaned in self._results("cleaning")]
+            duplicates = repeated_rows(sizes, functools.partial(shards.read_keys, self._data_dir))
             kept = counts["kept"] - sum(map(len, duplicates))
             drawn = self._draw(kept, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
             jobs = (

@@ -1,3 +1,8 @@
+import os
+import resource
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -119,3 +124,77 @@ def test_shards_of_two_preparations_are_not_mixed(shards):
     write_encoded(shards, "train", PAIRS, 1000)
     with pytest.raises(InputError, match="damaged: holds shards of several preparations of 'train'"):
         EncodedCorpus.open(shards, "train")
+
+
+LIMITED = """
+import os, resource, sys
+import numpy as np
+from t2t_keras.data.encoded import EncodedCorpus
+
+directory, limit, most_open = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+corpus = EncodedCorpus.open(directory, "train")
+rows = np.random.default_rng(1).permutation(len(corpus))
+for _ in range(2):  # the second time with what the first one kept open
+    ids = corpus.source_ids(rows), corpus.target_ids(rows)
+    assert len(os.listdir("/proc/self/fd")) <= most_open, os.listdir("/proc/self/fd")
+sums = [side.sum(axis=1).tolist() for side in ids]
+assert sums == [[row % 7 + 3 + 1 for row in rows], [row // 7 % 5 + 3 + 1 for row in rows]], sums
+assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == limit
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files as Linux shows them")
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "most_open"),
+    [
+        (40, 40, 40, 30),  # too few for 200 files: what finds no room is opened when it is read
+        (40, 150, 150, 85),
+        (40, 4000, 400, 210),  # raised as far as 200 files need
+        (1000, 4000, 1000, 210),
+    ],
+)
+def test_more_shards_than_files_may_be_open(tmp_path, soft, hard, raised, most_open):
+    for number in range(100):
+        pair = [number % 7 + 3], [number // 7 % 5 + 3]
+        write_encoded(tmp_path, shard_name("train", number, 100), [pair], 1000)
+    command = [sys.executable, "-c", LIMITED, tmp_path, str(raised), str(most_open)]
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **limits)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_room_for_another_file_is_one_line_that_says_what_to_do(shards):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+        corpus = EncodedCorpus.open(shards, "train")
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                taken.append(open(os.devnull))
+        with pytest.raises(InputError, match=r"too many files are open \(ulimit -n is \d+\): .*larger --shard_pairs"):
+            corpus.source_ids(np.arange(4))
+    finally:
+        for file in taken:
+            file.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert corpus.source_ids(np.arange(4)).shape == (4, 5)
+
+
+def test_sentences_are_found_whatever_comes_before_them(tmp_path):
+    """More sentences than lie between two whose places are kept, across shards."""
+    generator = np.random.default_rng(3)
+    sentences = [generator.integers(2, 90, size).tolist() for size in generator.integers(0, 9, 211)]
+    for number, bounds in enumerate(((0, 3), (3, 3), (3, 120), (120, 211))):
+        write_encoded(tmp_path, shard_name("train", number, 4), [(s, s[::-1]) for s in sentences[slice(*bounds)]], 100)
+    corpus = EncodedCorpus.open(tmp_path, "train")
+    for row, sentence in enumerate(sentences):
+        assert corpus.source_ids(np.array([row])).tolist() == [[*sentence, EOS_ID]]
+        assert corpus.target_ids(np.array([row, 0])).tolist()[0][: len(sentence) + 1] == [*sentence[::-1], EOS_ID]
+
+
+def test_ids_that_are_no_flat_array_are_damaged(tmp_path, corpus):
+    for array in (np.zeros([2, 3], np.uint16), np.array(["a", None], object)):
+        np.save(tmp_path / "train.source.ids.npy", array, allow_pickle=True)
+        with pytest.raises(InputError, match=r"train.source.ids.npy: damaged: not a flat array"):
+            EncodedCorpus.open(tmp_path, "train")
