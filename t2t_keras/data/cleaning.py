@@ -5,8 +5,10 @@ dropped from the training split alone, so that validation and test sets stay wha
 their makers published.
 """
 
+import functools
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 from t2t_keras.data.tokenizer import MAX_PIECE_CHARACTERS
@@ -38,7 +40,8 @@ _REPAIRABLE = re.compile(f"[{_BREAKS}{_INVISIBLE}{_CONTROL}]|  |^ | $")
 BREAK_RUN = re.compile(f"[ {_BREAKS}]+")
 UNPRINTABLE = re.compile(f"[{_INVISIBLE}{_CONTROL}]")
 _DAMAGE = re.compile(f"[{_CONTROL}{_PRIVATE}{_BROKEN}]")
-_WORD = re.compile(r"\w+")
+_LAST_MARK = 0x1FFFF  # beyond are variation selectors alone, which choose a glyph and make no other word
+_VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
 Pair = tuple[str, str]
 
@@ -66,9 +69,21 @@ def is_damaged(text: str) -> bool:
 def comparison_key(text: str) -> str:
     """A sentence as it is compared between splits: its words without case, blanks and punctuation.
 
-    A text without any word stands for itself.
+    Combining marks belong to their words, in which they are the vowels of Hindi and Thai. How a letter with a mark is
+    encoded, as one character or as two, makes no difference. A text without any word stands for itself.
     """
-    return " ".join(_WORD.findall(text.casefold())) or text
+    return " ".join(_word().findall(unicodedata.normalize("NFC", text.casefold()))) or text
+
+
+@functools.cache
+def _word() -> re.Pattern[str]:
+    """Letters, digits and the combining marks that follow them, which are no part of `\\w`."""
+    every = (chr(code) for code in range(_LAST_MARK + 1))
+    marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in every if unicodedata.category(mark)[0] == "M"))
+    basic = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
+    others = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
+    # Apart, and the rare ones behind a look at where they are: Python looks up a set of basic characters at once.
+    return re.compile(rf"\w+(?:(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{others}])+\w*)*")
 
 
 class HeldOut:

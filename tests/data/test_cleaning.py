@@ -1,4 +1,5 @@
 import sys
+import unicodedata
 
 import pytest
 
@@ -48,6 +49,35 @@ def test_comparison_ignores_case_blanks_and_punctuation():
     assert comparison_key("The  cat, sleeps!") == comparison_key("the cat sleeps")
     assert comparison_key("The cat sleeps") != comparison_key("The cat slept")
     assert comparison_key("?!") == "?!"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("किताब", "कतब"),  # Hindi: vowels are marks
+        ("की बात", "के बात"),
+        ("บ้าน", "บาน"),  # Thai: so are tones
+        ("\U00011013\U00011038", "\U00011013\U0001103a"),  # Brahmi, beyond the first plane
+        ("e\u0331", "e"),
+    ],
+)
+def test_comparison_keeps_the_marks_that_make_a_word(one, other):
+    assert comparison_key(one) != comparison_key(other)
+    assert comparison_key(f"{one}!  {other}") == f"{comparison_key(one)} {comparison_key(other)}"
+
+
+def test_comparison_knows_all_marks():
+    for code in range(sys.maxunicode + 1):
+        if unicodedata.category(chr(code))[0] == "M" and "VARIATION" not in unicodedata.name(chr(code)):
+            assert comparison_key(f"x{chr(code)}y") == unicodedata.normalize("NFC", f"x{chr(code)}y".casefold()), hex(
+                code
+            )
+
+
+def test_comparison_ignores_how_a_character_is_encoded_or_drawn():
+    assert comparison_key("Un cafe\u0301 cre\u0300me") == comparison_key("un café crème")
+    assert comparison_key("love \u2764\ufe0f") == comparison_key("love \u2764")
+    assert comparison_key("葛\U000e0100 is") == comparison_key("葛 is")
 
 
 def held_out_of(*pairs):
