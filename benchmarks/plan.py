@@ -1,12 +1,14 @@
 """What preparing and planning cost, against the number of pairs: time and memory, as a table and a picture.
 
 python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic --plot=docs/images/plan_cost.png
+python -m benchmarks.plan --repeated=100000000 --folder=synthetic --open_files=1024:1048576,1024:1024
 python -m benchmarks.plan --lengths=1000000000
 
 The pairs are made up, always the same ones: sentences of some ten words, long-tailed, of two languages of 30,000 words.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -26,6 +29,7 @@ _GENERATED_PAIRS = 100_000  # at a time
 _SAMPLE_SECONDS = 0.2
 _TOKENS_PER_BATCH = 25_000
 _MEASURED_BATCHES = 200
+_REPEATED_PAIRS = 250_000  # before cleaning
 
 
 def main() -> None:
@@ -39,6 +43,9 @@ def main() -> None:
         return
     folder = pathlib.Path(flags.folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if flags.repeated:
+        print(json.dumps(_repeated(folder / "repeated", flags), indent=1))
+        return
     results_path = folder / "results.json"
     results = json.loads(results_path.read_text()) if results_path.exists() else {}
     for pairs in flags.pairs.split(","):
@@ -57,12 +64,47 @@ def _measured(folder: pathlib.Path, pairs: int, flags: argparse.Namespace) -> di
     _generate(folder, pairs)
     result = {"generating": time.monotonic() - started}
     result |= _prepared(folder, flags)
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.plan", f"--plan={folder / 'data'}"], capture_output=True, check=True
-    )
-    result |= json.loads(done.stdout)
+    result |= _planned_apart(folder / "data", flags.open_files)
     print(f"{pairs:,} pairs: {json.dumps(result)}", flush=True)
     return result
+
+
+def _repeated(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, Any]:
+    """Opening, planning and the first batches of many shards, which are copies of one, under limits of open files."""
+    _generate(folder, _REPEATED_PAIRS)
+    prepared = _prepared(folder, flags)
+    files = sorted((folder / "data").glob("train.*.npy"))
+    pairs = len(np.load(folder / "data" / "train.source.offsets.npy", mmap_mode="r")) - 1
+    shards = -(-flags.repeated // pairs)
+    for number in range(shards):
+        for path in files:
+            shutil.copyfile(path, path.with_name(path.name.replace("train.", f"train.{number:05}-of-{shards:05}.")))
+    for path in files:
+        path.unlink()
+    files = list((folder / "data").glob("train.*.npy"))
+    disk = sum(path.stat().st_size for path in files)
+    result: dict[str, Any] = {"shards": shards, "disk": disk, "preparing_a_shard": prepared["preparing"]}
+    for limits in flags.open_files.split(","):
+        for path in files:
+            with open(path, "rb") as file:  # out of memory, so that opening reads it from the disk
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for state in ("from disk", "from memory"):
+            result[f"{limits}, {state}"] = _planned_apart(folder / "data", limits)
+    shutil.rmtree(folder)
+    return result
+
+
+def _planned_apart(data_dir: pathlib.Path, open_files: str) -> dict[str, float]:
+    """What `_planned` measures, in a process of its own with its soft and hard limit of open files."""
+    limits = [int(limit) for limit in open_files.split(":")]
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        limits = [min(limit, hard) for limit in limits]
+    command = [sys.executable, "-m", "benchmarks.plan", f"--plan={data_dir}"]
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, preexec_fn=limit)
+    return json.loads(done.stdout)
 
 
 def _generate(folder: pathlib.Path, pairs: int) -> None:
@@ -194,6 +236,9 @@ def _planned(data_dir: str) -> dict[str, float]:
         next(batches)
     return {
         "kept": len(corpus),
+        "open_files": len(os.listdir("/proc/self/fd")),
+        "open_files_allowed": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "peak_memory": _own_peak(),
         "opening": opened - started,
         "planning": planned - opened,
         "planning_memory": planning_memory,
@@ -287,6 +332,10 @@ def _flags() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="of the preparation")
     parser.add_argument("--plot", help="a picture is written there")
     parser.add_argument("--lengths", type=int, help="only plan so many pairs, of which there is nothing but lengths")
+    parser.add_argument("--repeated", type=int, help="only open, plan and read so many pairs: copies of one shard")
+    parser.add_argument(
+        "--open_files", default="1024:1048576", help="SOFT:HARD (ulimit -n) of whoever plans; for --repeated several"
+    )
     parser.add_argument("--plan", help=argparse.SUPPRESS)  # a folder of prepared data; prints figures as JSON
     return parser.parse_args()
 

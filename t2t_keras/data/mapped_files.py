@@ -4,6 +4,7 @@ import contextlib
 import errno
 import mmap
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ class MappedArray:
     def __init__(self, path: Path, *, keeps_open: bool = False) -> None:
         self._path, self._keeps_open = path, keeps_open
         self._kept: np.ndarray | None = None
-        with _opened(path) as file:
+        with _telling_too_many(), open(path, "rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError("not an array of the version that is written here")
             shape, _, self._dtype = np.lib.format.read_array_header_1_0(file)
@@ -58,7 +59,7 @@ class MappedArray:
     def _mapped(self) -> np.ndarray:
         if not self._length:
             return np.zeros(0, self._dtype)
-        with _opened(self._path) as file, _telling_too_many():
+        with _telling_too_many(), open(self._path, "rb") as file:
             contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return np.frombuffer(contents, self._dtype, self._length, self._begin)
 
@@ -79,7 +80,7 @@ def room_for_open_files(wanted: int) -> int:
 
 
 @contextlib.contextmanager
-def _telling_too_many():
+def _telling_too_many() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -90,11 +91,3 @@ def _telling_too_many():
             f"too many files are open (ulimit -n is {limit}): raise the limit, "
             "or prepare the data in fewer files, with a larger --shard_pairs"
         ) from error
-
-
-@contextlib.contextmanager
-def _opened(path: Path):
-    with _telling_too_many():
-        file = open(path, "rb")
-    with file:
-        yield file

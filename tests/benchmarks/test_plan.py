@@ -1,5 +1,6 @@
 """The benchmark of preparing and planning: always the same pairs, and a table of what they cost."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -36,3 +37,20 @@ def test_a_table_and_a_picture_of_all_sizes(tmp_path):
     assert tables[0] == tables[1]
     assert (tmp_path / "cost.png").stat().st_size > 10_000
     assert [path.name for path in (tmp_path / "made").iterdir()] == ["results.json"]
+
+
+@pytest.mark.slow
+def test_many_shards_of_one_text_under_limits_of_open_files(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.plan", "--repeated=5000000", f"--folder={tmp_path}"]
+    command += ["--vocab_size=8000", "--open_files=40:1000,40:40"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    result = json.loads(output)
+    assert 20 < result["shards"] < 25
+    for limits, allowed, open_files in (("40:1000", 84, 40), ("40:40", 40, 20)):
+        for state in ("from disk", "from memory"):
+            measured = result[f"{limits}, {state}"]
+            assert measured["kept"] >= 5_000_000
+            assert measured["open_files_allowed"] == allowed
+            assert open_files < measured["open_files"] < allowed
+            assert measured["batch"] > 0
+    assert not list(tmp_path.iterdir())

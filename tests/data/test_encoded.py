@@ -171,12 +171,12 @@ def test_no_room_for_another_file_is_one_line_that_says_what_to_do(shards):
         corpus = EncodedCorpus.open(shards, "train")
         with pytest.raises(OSError, match="Too many open files"):
             while True:
-                taken.append(open(os.devnull))
+                taken.append(os.open(os.devnull, os.O_RDONLY))
         with pytest.raises(InputError, match=r"too many files are open \(ulimit -n is \d+\): .*larger --shard_pairs"):
             corpus.source_ids(np.arange(4))
     finally:
-        for file in taken:
-            file.close()
+        for descriptor in taken:
+            os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert corpus.source_ids(np.arange(4)).shape == (4, 5)
 
