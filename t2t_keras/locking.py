@@ -1,4 +1,4 @@
-"""One training of a run at a time."""
+"""One process at a time that writes in a directory."""
 
 import contextlib
 import fcntl
@@ -11,44 +11,48 @@ from collections.abc import Iterator
 
 from t2t_keras.errors import InputError
 
-_PATIENCE_SECONDS = 5.0  # for a training that is dying, or a child of one that has yet to let go of its files
+_PATIENCE_SECONDS = 5.0  # for a process that is dying, or a child of one that has yet to let go of its files
 
 
 @contextlib.contextmanager
-def locked(directory: pathlib.Path) -> Iterator[None]:
-    """Keeps every other training out of a run's directory, which is made if missing, as long as the context lasts.
+def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) -> Iterator[None]:
+    """Keeps others who ask for it out of a directory, which is made if missing, as long as the context lasts.
 
     The operating system lets go of the lock when the process dies, however
     that happens: nothing has to be cleaned up by hand.
 
     Args:
-        directory: the run's.
+        directory: where the lock's file is.
+        verb: what is done there, for messages: "train".
+        participle: of that verb: "trained".
+        flag: the one that names the directory.
 
     Raises:
-        InputError: another process trains the run, and goes on doing so for some seconds; or nothing can be
-            written there.
+        InputError: another process has the lock, and keeps it for some seconds; or nothing can be written there.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise InputError(f"cannot train in {directory}: {error.strerror}") from error
+        raise InputError(f"cannot {verb} in {directory}: {error.strerror}") from error
     try:
-        _take(descriptor, directory)
+        _take(descriptor, directory, verb, participle, flag)
         yield
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)  # the holder's name is of no use to anybody who looks at the files
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, directory: pathlib.Path) -> None:
+def _take(descriptor: int, directory: pathlib.Path, verb: str, participle: str, flag: str) -> None:
     try:
         _wait_for_lock(descriptor)
     except BlockingIOError:
         holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
-        raise InputError(f"{directory} is being trained already, by {holder}; use another --model_dir") from None
+        raise InputError(f"{directory} is being {participle} already, by {holder}; use another {flag}") from None
     except OSError as error:
         logging.getLogger(__name__).warning(
-            "%s cannot be locked (%s): do not train there twice at once", directory, error.strerror
+            "%s cannot be locked (%s): do not %s there twice at once", directory, error.strerror, verb
         )
     with contextlib.suppress(OSError):  # on a full disk the lock is as good without its holder's name
         os.ftruncate(descriptor, 0)

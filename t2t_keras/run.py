@@ -147,7 +147,7 @@ class Run:
             InputError: another process trains the run, and goes on doing so for some seconds; or nothing can be
                 written there.
         """
-        return locked(self.path)
+        return locked(self.path, verb="train", participle="trained", flag="--model_dir")
 
     def remove_leftovers(self) -> None:
         """Removes the temporary files of a process that was killed; only for whoever holds the lock."""

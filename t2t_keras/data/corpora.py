@@ -45,12 +45,14 @@ class Corpus:
         splits: "train" and perhaps "valid" and "test"; each gives its pairs anew,
             in the same order, whenever it is called.
         identity: what tells this text from other text of the same name, such as
-            checksums or versions. Prepared data is reused while it is the same.
+            versions. Prepared data is reused while it is the same.
+        files: the files that it reads, by names whose checksums belong to the identity.
         provenance: called after reading; where the text was found, for the record.
     """
 
     splits: Mapping[str, PairSource]
     identity: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
     provenance: Callable[[], Mapping[str, Any]] = dict
 
 
@@ -100,14 +102,17 @@ def files(paths: Mapping[str, Paths]) -> Corpus:
     """
     if "train" not in paths:
         raise InputError("corpus=files needs training files: --train_source and --train_target")
-    identity = {
-        f"{split}_{side}": downloads.checksum(path)
+    all_files = {
+        f"{split}_{side}": Path(path)
         for split, sides in paths.items()
         for side, path in zip(("source", "target"), sides, strict=True)
         if path is not None
     }
+    for path in all_files.values():
+        corpora_files.check_readable(path)
     found = {split: [str(Path(path).resolve()) for path in sides if path] for split, sides in paths.items()}
-    return Corpus({split: _file_reader(*sides) for split, sides in paths.items()}, identity, lambda: found)
+    readers = {split: _file_reader(*sides) for split, sides in paths.items()}
+    return Corpus(readers, files=all_files, provenance=lambda: found)
 
 
 def multi30k(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
@@ -194,7 +199,7 @@ def gettext(
 
     identity = {pin.requirement: pin.sha256 for pin in pins}
     splits = {"train": lambda: pairs(slice(1, None)), "test": lambda: _one_a_source(pairs(slice(1)))}
-    return Corpus(splits, identity, lambda: found)
+    return Corpus(splits, identity, provenance=lambda: found)
 
 
 def tensorflow_datasets(name: str, source_language: str, target_language: str, download_dir: str | Path) -> Corpus:

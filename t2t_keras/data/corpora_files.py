@@ -14,6 +14,19 @@ from t2t_keras.errors import InputError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+def check_readable(path: str | Path) -> None:
+    """Opens a file for a moment, so that a wrong path is told before any work is done.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
 def read_lines(path: str | Path) -> Iterator[str]:
     """The lines of a UTF-8 file, which may be compressed (.gz, .bz2, .xz).
 

@@ -1,17 +1,17 @@
 """Files from public addresses: downloaded once, verified, kept."""
 
-import hashlib
 import http.client
-import shutil
-import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
+from t2t_keras.data.checksums import checksum
 from t2t_keras.data.writing import replacing
 from t2t_keras.errors import InputError
 
 _TIMEOUT_SECONDS = 60
 _USER_AGENT = "t2t-keras"
+_PART_BYTES = 1 << 16
 
 
 def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
@@ -30,12 +30,10 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
     path = Path(path)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        request = urllib.request.Request(url, headers={"User-Agent": _USER_AGENT})
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer, replacing(path, "wb") as file:
-                shutil.copyfileobj(answer, file)
-                _check_complete(answer, file.tell())
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
+            with _answer(url) as answer, replacing(path, "wb") as file:
+                file.writelines(_received(answer))
+        except http.client.HTTPException as error:
             raise InputError(
                 f"{url}: cannot be downloaded ({error}); where there is no internet, put the file at {path}"
             ) from error
@@ -53,21 +51,36 @@ def verify(path: str | Path, sha256: str) -> None:
         raise InputError(f"{path}: SHA-256 is {found}, expected {sha256}; delete the file to download it again")
 
 
-def checksum(path: str | Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits.
+def _answer(url: str) -> http.client.HTTPResponse:
+    """What a server answers, of which only the head is received.
 
     Raises:
-        InputError: the file cannot be read.
+        http.client.HTTPException: there is no answer, or one that gives no file.
     """
+    request = urllib.request.Request(url, headers={"User-Agent": _USER_AGENT})
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise http.client.HTTPException(str(error)) from error
 
 
-def _check_complete(answer: http.client.HTTPResponse, received: int) -> None:
-    """`copyfileobj` takes a connection that broke for the end of the file."""
-    announced = answer.headers.get("Content-Length")
+def _received(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    """What a server sends, part by part.
+
+    Raises:
+        http.client.HTTPException: the connection broke. An error of writing what was received is no such error.
+    """
+    announced, received = answer.headers.get("Content-Length"), 0
+    while True:
+        try:
+            part = answer.read(_PART_BYTES)
+        except OSError as error:  # reset, timed out, damaged on its way
+            reason = error.strerror or str(error)
+            raise http.client.HTTPException(f"connection broke after {received} bytes: {reason}") from error
+        if not part:
+            break
+        received += len(part)
+        yield part
+    # A connection that was closed too early looks like the end.
     if announced is not None and int(announced) != received:
         raise http.client.HTTPException(f"connection broke after {received} of {announced} bytes")

@@ -10,18 +10,28 @@ from t2t_keras.errors import InputError
 
 
 class Journal:
-    """The steps that are done, with their results; begins anew when the settings are others.
+    """The steps that are done, with their results; what depends on settings that have changed is not done.
 
     Args:
         path: the journal's file.
         settings: plain values, all that the results depend on.
+        dependents: of a setting on which only some steps depend, the first words of their names.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], dependents: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
         self._path = path
-        self._entries = read_json(path) or {}
-        if self._entries.get("settings") != settings:
-            self._entries = {"settings": settings, "done": {}}
+        before = read_json(path)
+        self._entries = before or {"settings": settings, "done": {}}
+        if self._entries["settings"] == settings:
+            return
+        old, all_steps = self._entries["settings"], ("",)
+        changed = [key for key in old.keys() | settings.keys() if old.get(key) != settings.get(key)]
+        outdated = tuple(start for key in changed for start in (dependents or {}).get(key, all_steps))
+        done = {name: result for name, result in self.done.items() if not name.startswith(outdated)}
+        self._entries = {"settings": settings, "done": done}
+        write_json(path, self._entries)  # before any file of an outdated step is replaced
 
     @property
     def done(self) -> dict[str, Any]:

@@ -6,11 +6,13 @@ stopped, and is never taken for a complete one.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.config import Config, DataConfig
+from t2t_keras.data.checksums import checksums
 from t2t_keras.data.cleaning import Cleaner
 from t2t_keras.data.corpora import SPLITS, Corpus
 from t2t_keras.data.corpora_files import read_lines, read_pairs
@@ -20,6 +22,7 @@ from t2t_keras.data.shards import VOCABULARY, Counts, Encoding, encode, intermed
 from t2t_keras.data.tokenizer import Tokenizer, train_tokenizer
 from t2t_keras.data.training_split import TrainingSplit, summary
 from t2t_keras.errors import InputError
+from t2t_keras.locking import locked
 
 # Pairs that are read at once, and end up in one file: about 0.1 GB in a process that works on them.
 SHARD_PAIRS = 250_000
@@ -29,6 +32,16 @@ _VOCABULARY_SENTENCES = 4_000_000
 
 _COMPLETE = "data.json"
 _JOURNAL = "preparing.json"
+_CHECKSUMS = ".checksums.json"  # hidden, for it holds only of the machine where the text is
+
+# Every name that a preparation may write or remove.
+_OUTPUT = re.compile(
+    r"data\.json|preparing\.json|vocab\.model|\.lock|\.checksums\.json|\..*\.tmp|train\..*\.npy|"
+    r"(train\.\d+|valid|test)\.(source|target)\.(txt|(ids|offsets)\.npy)"
+)
+
+# A corrected setting costs only the steps that depend on it.
+_DEPENDENTS = {"vocab_size": ("vocabulary", "encoding"), "max_length_ratio": ("encoding",)}
 
 
 class PreparedData:
@@ -126,7 +139,7 @@ def prepare(
 
     Raises:
         InputError: the text or the settings are at fault, the folder holds data
-            prepared with other settings, or a process was killed.
+            prepared with other settings, another process prepares it, or a process was killed.
         OSError: a file cannot be written, for example because the disk is full.
         ValueError: `processes` or `shard_pairs` is not positive.
     """
@@ -134,14 +147,52 @@ def prepare(
         if value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
     data_dir = Path(data_dir)
-    settings = {**dataclasses.asdict(config), **corpus.identity}
-    if (record := read_json(data_dir / _COMPLETE)) is not None:
-        _check_same_settings(data_dir, {**record["config"], **record["identity"]}, settings)
-        report(f"{data_dir}: already prepared")
-        return PreparedData(data_dir, record)
+    _check_stays(corpus.files, data_dir)
+    if (data_dir / _COMPLETE).exists():  # which may be read-only
+        return _reopened(corpus, config, data_dir, report)
+    with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
+        if (data_dir / _COMPLETE).exists():  # by whoever had the lock
+            return _reopened(corpus, config, data_dir, report)
+        return _prepared(corpus, config, data_dir, report, processes, shard_pairs)
 
-    data_dir.mkdir(parents=True, exist_ok=True)
-    journal = Journal(data_dir / _JOURNAL, {**settings, "shard_pairs": shard_pairs})
+
+def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
+    """Refuses to read a file that preparing would replace or remove."""
+    for path in files.values():
+        for place in (path.parent.resolve() / path.name, path.resolve()):  # a link, and what it leads to
+            if place.parent == data_dir.resolve() and _OUTPUT.fullmatch(place.name):
+                raise InputError(
+                    f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give another "
+                    "--data_dir, or move the file"
+                )
+
+
+def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
+    """What tells the text of a corpus from others."""
+    return {**corpus.identity, **checksums(corpus.files, data_dir / _CHECKSUMS)}
+
+
+def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
+    """The data that is there already, if it is the one that was asked for."""
+    prepared_before = read_json(data_dir / _COMPLETE)
+    old = {**prepared_before["config"], **prepared_before["identity"]}
+    _check_same_settings(data_dir, old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)})
+    report(f"{data_dir}: already prepared")
+    return PreparedData(data_dir, prepared_before)
+
+
+def _prepared(
+    corpus: Corpus,
+    config: DataConfig,
+    data_dir: Path,
+    report: Callable[[str], None],
+    processes: int,
+    shard_pairs: int,
+) -> PreparedData:
+    """Does all steps that are not done; for the only process that works on the folder."""
+    identity = _identity(corpus, data_dir)
+    settings = {**dataclasses.asdict(config), **identity, "shard_pairs": shard_pairs}
+    journal = Journal(data_dir / _JOURNAL, settings, _DEPENDENTS)
     _remove_leftovers(data_dir, begin_anew=not journal.done)
     if journal.done:
         report(f"{data_dir}: going on after an interruption; {len(journal.done)} steps were done before")
@@ -164,7 +215,7 @@ def prepare(
     _check_some_left(counts["train"], "encoding")
     record = {
         "config": dataclasses.asdict(config),
-        "identity": dict(corpus.identity),
+        "identity": identity,
         "provenance": training.provenance,
         "counts": {split: counts[split] for split in SPLITS if split in counts},
     }

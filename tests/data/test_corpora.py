@@ -1,10 +1,15 @@
 import bz2
+import contextlib
 import functools
 import gzip
 import hashlib
 import http.server
 import lzma
+import resource
+import socket
+import struct
 import threading
+import time
 import zipfile
 
 import pytest
@@ -32,17 +37,27 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def published(tmp_path):
-    """A folder, and the address at which a server of our own publishes it."""
+def serving():
+    """Starts a server of our own and gives its address."""
+    with contextlib.ExitStack() as servers:
+
+        def serve(handler):
+            server = servers.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            servers.callback(thread.join)
+            servers.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield serve
+
+
+@pytest.fixture
+def published(tmp_path, serving):
+    """A folder, and the address at which it is published."""
     folder = tmp_path / "published"
     folder.mkdir()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield folder, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    return folder, serving(functools.partial(QuietHandler, directory=str(folder)))
 
 
 @pytest.mark.parametrize(("suffix", "opener"), [("", open), (".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)])
@@ -109,9 +124,7 @@ def test_a_corpus_of_files_knows_its_text(tmp_path):
     for _ in range(2):
         assert list(corpus.splits["train"]()) == list(zip(SOURCE, TARGET, strict=True))
     assert list(corpus.splits["valid"]()) == [("x", "y")]
-    assert corpus.identity["train_target"] == hashlib.sha256(target.read_bytes()).hexdigest()
-    write_lines(target, TARGET[::-1])
-    assert corpora.files({"train": (source, target), "valid": (tsv, None)}).identity != corpus.identity
+    assert corpus.files == {"train_source": source, "train_target": target, "valid_source": tsv}
 
 
 @pytest.fixture
@@ -140,7 +153,7 @@ def test_multi30k_is_downloaded_once_and_verified(tmp_path, published, multi30k_
     assert len(list((tmp_path / "kept/multi30k").iterdir())) == 6
     monkeypatch.setattr(corpora, "_MULTI30K_ADDRESS", "http://127.0.0.1:9/nothing")
     for download_dir in (tmp_path / "kept", tmp_path / "kept/multi30k"):
-        assert corpora.multi30k("de", "en", download_dir).identity == corpus.identity
+        assert corpora.multi30k("de", "en", download_dir).files == corpus.files
     (tmp_path / "kept/multi30k/val.en.gz").write_bytes(b"something else")
     with pytest.raises(InputError, match=r"val.en.gz: SHA-256 is .*, expected .*; delete the file"):
         corpora.multi30k("de", "en", tmp_path / "kept")
@@ -158,12 +171,49 @@ def test_what_cannot_be_downloaded_is_named_and_leaves_nothing(tmp_path, publish
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_a_broken_connection_leaves_nothing(tmp_path, published, monkeypatch):
+class BrokenHandler(QuietHandler):
+    """Sends half of what it announces, or nothing, and then closes the connection or resets it."""
+
+    def do_GET(self):
+        how = self.path.removeprefix("/")
+        if "nothing" not in how:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 500)
+            self.wfile.flush()
+        if "reset" in how:
+            time.sleep(0.2)  # what was sent before is lost to whoever reads after the reset
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("close", r"connection broke after 500 of 1000 bytes"),
+        ("reset", r"connection broke after \d+ bytes: Connection reset by peer"),
+        ("reset_after_nothing", r"Connection reset by peer"),
+        ("close_after_nothing", r"Remote end closed connection without response"),
+    ],
+)
+def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_path, serving, how, message):
+    address = serving(BrokenHandler)
+    with pytest.raises(InputError, match=rf"^{address}/{how}: cannot be downloaded \(.*{message}\);.* put the file at"):
+        downloads.fetch(f"{address}/{how}", tmp_path / "kept/file")
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_full_disk_is_told_with_the_files_path(tmp_path, published):
     folder, address = published
-    (folder / "file").write_bytes(b"x" * 1000)
-    monkeypatch.setattr(downloads.shutil, "copyfileobj", lambda answer, file: file.write(answer.read(500)))
-    with pytest.raises(InputError, match="connection broke after 500 of 1000 bytes"):
-        downloads.fetch(f"{address}/file", tmp_path / "kept/file")
+    (folder / "file").write_bytes(b"x" * 100_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.raises(OSError, match=rf"File too large: '{tmp_path}/kept/file'"):
+            downloads.fetch(f"{address}/file", tmp_path / "kept/file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list((tmp_path / "kept").iterdir()) == []
 
 
@@ -185,13 +235,14 @@ def test_tatoeba_is_downloaded_and_split_by_english_sentence(tmp_path, published
     held_out = {target for _, target in valid + test}
     assert len(held_out) == 10 and not held_out & {target for _, target in train}
     monkeypatch.setattr(tatoeba, "ADDRESS", "http://127.0.0.1:9/nothing")
-    assert corpora.tatoeba_pairs("de", "en", tmp_path / "kept/tatoeba").identity == corpus.identity
+    assert corpora.tatoeba_pairs("de", "en", tmp_path / "kept/tatoeba").files == corpus.files
     swapped = corpora.tatoeba_pairs("en", "de", tmp_path / "kept").splits["train"]()
     assert list(swapped) == [pair[::-1] for pair in train]
-    (tmp_path / "kept/tatoeba/en-de.val.de.gz").unlink()
-    assert (
-        corpora.tatoeba_pairs("de", "en", tmp_path / "kept").identity == corpus.identity
-    )  # made again from the archive
+    path = tmp_path / "kept/tatoeba/en-de.val.de.gz"
+    before = path.read_bytes()
+    path.unlink()
+    corpora.tatoeba_pairs("de", "en", tmp_path / "kept")
+    assert path.read_bytes() == before, "made again from the archive"
 
 
 def test_tatoeba_split_stays_when_sentences_are_added():

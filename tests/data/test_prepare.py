@@ -1,18 +1,22 @@
+import concurrent.futures
 import dataclasses
 import json
 import os
+import pathlib
 import random
 import signal
+import threading
 
 import numpy as np
 import pytest
 
+from t2t_keras import locking
 from t2t_keras.config import EOS_ID, DataConfig
+from t2t_keras.data import checksums, corpora, shards
 from t2t_keras.data import prepare as prepare_module
-from t2t_keras.data import shards
 from t2t_keras.data.cleaning import comparison_key
 from t2t_keras.data.corpora import Corpus
-from t2t_keras.data.journal import Journal
+from t2t_keras.data.journal import Journal, write_json
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.errors import InputError
 
@@ -34,10 +38,26 @@ def corpus_of(identity="1", **splits):
     return Corpus({name: lambda pairs=pairs: iter(pairs) for name, pairs in splits.items()}, {"text": identity})
 
 
+def names_in(folder):
+    """What is not hidden: the lock's file is, and what the text's files looked like."""
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+
+
 def assert_same_folder(one, other):
-    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()}
-    for path in one.iterdir():
-        assert path.read_bytes() == (other / path.name).read_bytes(), path.name
+    assert names_in(one) == names_in(other)
+    for name in names_in(one):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def files_of(folder, **splits):
+    """A corpus of files in a folder."""
+    paths = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, pairs in splits.items():
+        paths[split] = tuple(folder / f"{split}.{side}" for side in ("en", "de"))
+        for path, lines in zip(paths[split], zip(*pairs, strict=True), strict=True):
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return corpora.files(paths)
 
 
 def kill_itself(number, raw):
@@ -78,10 +98,11 @@ def test_counts_and_sizes_are_stored(corpus, tmp_path):
 
 def test_only_what_is_needed_stays(corpus, tmp_path):
     prepare(corpus, CONFIG, tmp_path, print)
-    names = {path.name for path in tmp_path.iterdir()}
     sides = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")]
     expected = {"data.json", "vocab.model"} | {f"{side}.{kind}.npy" for side in sides for kind in ("ids", "offsets")}
-    assert names == expected | {f"{side}.txt" for side in sides if not side.startswith("train")}
+    assert names_in(tmp_path) == expected | {f"{side}.txt" for side in sides if not side.startswith("train")}
+    assert [path.name for path in tmp_path.glob(".*")] == [".lock"]
+    assert (tmp_path / ".lock").read_bytes() == b""
 
 
 def test_preparing_twice_gives_the_same_bytes(corpus, tmp_path):
@@ -196,6 +217,130 @@ def test_a_process_that_is_killed_is_one_line(tmp_path, monkeypatch):
 def test_impossible_arguments_are_named(corpus, tmp_path, name):
     with pytest.raises(ValueError, match=f"{name} must be positive, got 0"):
         prepare(corpus, CONFIG, tmp_path, print, **{name: 0})
+
+
+def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatch):
+    """The second waits for the first one's data, and gives up with one line where that takes long."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slowly():
+        began.set()
+        assert goes_on.wait(60)
+        return corpus.splits["train"]()
+
+    slow = dataclasses.replace(corpus, splits={**corpus.splits, "train": slowly})
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        first = threads.submit(prepare, slow, CONFIG, tmp_path, print)
+        assert began.wait(60)
+        with monkeypatch.context() as patched:
+            patched.setattr(locking, "_PATIENCE_SECONDS", 0.0)
+            message = rf"{tmp_path} is being prepared already, by process {os.getpid()} on .*; use another --data_dir"
+            with pytest.raises(InputError, match=message):
+                prepare(corpus, CONFIG, tmp_path, print)
+        monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 60.0)
+        lines = []
+        second = threads.submit(prepare, corpus, CONFIG, tmp_path, lines.append)
+        goes_on.set()
+        assert first.result(60).counts == second.result(60).counts
+    assert lines == [f"{tmp_path}: already prepared"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        ("valid.source.txt", True),
+        ("test.target.txt", True),
+        ("train.00012.source.txt", True),
+        ("train.source.ids.npy", True),
+        ("vocab.model", True),
+        ("train.source.txt", False),
+        ("text.en", False),
+    ],
+)
+def test_text_that_would_be_overwritten_is_refused_before_anything_is_written(tmp_path, monkeypatch, name, is_refused):
+    files_of(tmp_path, train=some_pairs(300, 1))
+    path = tmp_path / "data" / name
+    path.parent.mkdir()
+    os.rename(tmp_path / "train.en", path)
+    (tmp_path / "link").symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    text = path.read_bytes()
+    for given in (path, tmp_path / "link", pathlib.Path("data", "..", "data", name)):
+        corpus = corpora.files({"train": (given, tmp_path / "train.de")})
+        if is_refused:
+            message = rf"{given}: cannot be read from there, for {tmp_path}/data gets a file of that name"
+            with pytest.raises(InputError, match=message):
+                prepare(corpus, CONFIG, tmp_path / "data", print)
+            assert [entry.name for entry in path.parent.iterdir()] == [name]
+        else:
+            assert len(prepare(corpus, CONFIG, tmp_path / "data", print).split("train")) > 200
+        assert path.read_bytes() == text
+
+
+def test_unchanged_text_is_not_read_again_to_see_that_it_is_unchanged(tmp_path, monkeypatch):
+    monkeypatch.setattr(checksums, "_SETTLED_SECONDS", -60.0)  # as if it had been written long ago
+    corpus = files_of(tmp_path, train=some_pairs(300, 1), valid=some_pairs(5, 2))
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    with monkeypatch.context() as patched:
+        patched.setattr(checksums, "checksum", lambda path: pytest.fail(f"{path} was read"))
+        prepare(corpus, CONFIG, tmp_path / "data", print)
+    changed = files_of(tmp_path, train=some_pairs(300, 7), valid=some_pairs(5, 2))
+    with pytest.raises(InputError, match=r"other settings \(train_source: \w+... -> \w+..., train_target: [^,]*\)"):
+        prepare(changed, CONFIG, tmp_path / "data", print)
+
+
+def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path):
+    corpus = files_of(tmp_path, train=some_pairs(300, 1))
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    for name in (".lock", ".checksums.json"):
+        (tmp_path / "data" / name).unlink(missing_ok=True)
+    writing = pathlib.Path(tmp_path / "data" / ".checksums.json")
+    writing.mkdir()  # nobody can write a file of that name, not even root
+    again = prepare(corpus, CONFIG, tmp_path / "data", print)
+    assert len(again.split("train")) > 200
+    assert not (tmp_path / "data" / ".lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [
+        ({"vocab_size": 330}, {"vocabulary", "encoding"}),
+        ({"max_length_ratio": 5.0}, {"encoding"}),
+        ({"lowercase": True}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
+        ({"vocab_size": 330, "seed": 2}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
+    ],
+)
+def test_a_corrected_setting_costs_the_steps_that_depend_on_it(corpus, tmp_path, monkeypatch, changes, again):
+    def interrupted(path, values):
+        if path.name == "data.json":
+            raise KeyboardInterrupt
+        write_json(path, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare_module, "write_json", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(corpus, CONFIG, tmp_path / "data", print, shard_pairs=150)
+    add, done = Journal.add, set()
+    monkeypatch.setattr(
+        Journal, "add", lambda journal, name, result: (done.add(name.split()[0]), add(journal, name, result))
+    )
+    settings = dataclasses.replace(CONFIG, **changes)
+    prepare(corpus, settings, tmp_path / "data", print, shard_pairs=150)
+    assert done == again
+    prepare(corpus, settings, tmp_path / "whole", print, shard_pairs=150)
+    assert_same_folder(tmp_path / "data", tmp_path / "whole")
+
+
+def test_what_is_outdated_stays_so_if_the_next_try_is_killed_at_once(tmp_path):
+    """The journal forgets before files are replaced: going back to the first settings does not bring them back."""
+    path, dependents = tmp_path / "journal", {"size": ("late",)}
+    journal = Journal(path, {"size": 1, "other": 1}, dependents)
+    for name in ("early 0", "late 0"):
+        journal.add(name, name)
+    Journal(path, {"size": 2, "other": 1}, dependents)
+    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {"early 0": "early 0"}
+    Journal(path, {"size": 1, "other": 2}, dependents)
+    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {}
 
 
 def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monkeypatch):
