@@ -75,6 +75,8 @@ setup(
             "pyyaml>=6",
             "setuptools>=77",
             "packaging>=24",
+            # Words of Japanese and Korean; their dictionaries take 160 MB.
+            "sacrebleu[ja,ko]>=2.4",
         ],
         # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],

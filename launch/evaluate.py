@@ -19,6 +19,7 @@ from absl import flags
 
 from t2t_keras import evaluation
 from t2t_keras.data.corpora_files import read_pairs
+from t2t_keras.data.languages import east_asian, written_in
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
@@ -30,6 +31,12 @@ _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")
 _SOURCE = flags.DEFINE_string("source", None, "Instead of --split: UTF-8 text to translate; .gz .bz2 .xz too.")
 _REFERENCE = flags.DEFINE_string("reference", None, "With --source: its translation by people, line by line.")
+_TARGET_LANGUAGE = flags.DEFINE_string(
+    "target_language",
+    None,
+    "Its code decides what the scores take for words; default: the language that the model was trained for, or "
+    "Chinese, Japanese or Korean if the references are written so.",
+)
 _LOWERCASE = flags.DEFINE_bool(
     "lowercase", None, "Also score lowercased text; default: if the model was trained on such."
 )
@@ -46,20 +53,25 @@ def main(argv: list[str]) -> None:
     run = Run(decoding_flags.MODEL_DIR.value)
     config = run.config
     sources, references = _text(run)
+    language = _language(config.data.target_language, references)
+    evaluation.check_language(language, paper_bleu=_PAPER_BLEU.value)
     output_dir = _output_dir(run)
     translator = decoding_flags.load_translator()
     result = evaluation.evaluate(
         translator,
         sources,
         references,
-        config.data.target_language,
+        language,
         lowercase=config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value,
         paper_bleu=_PAPER_BLEU.value,
         perplexity=_perplexity(translator, sources, references),
         on_progress=_show_progress(),
     )
-    paths = evaluation.write_evaluation(output_dir, result, _settings(translator))
+    paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     print(_table(result))
+    if not _TARGET_LANGUAGE.value and language != config.data.target_language:
+        configured = config.data.target_language
+        print(f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}")
     print("written:", *paths)
 
 
@@ -73,6 +85,12 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
         raise InputError("give --split=valid, --split=test, or both --source and --reference")
     pairs = list(read_pairs(_SOURCE.value, _REFERENCE.value))
     return [source for source, _ in pairs], [reference for _, reference in pairs]
+
+
+def _language(configured: str, references: list[str]) -> str:
+    """The target language, which the model's settings do not tell where nobody set them."""
+    written = None if east_asian(configured) else written_in(references)
+    return _TARGET_LANGUAGE.value or written or configured
 
 
 def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> float:
@@ -104,7 +122,7 @@ def _output_dir(run: Run) -> pathlib.Path:
     return run.path / "evaluation" / (_SPLIT.value or pathlib.Path(_SOURCE.value).name)
 
 
-def _settings(translator: Translator) -> dict[str, Any]:
+def _settings(translator: Translator, language: str) -> dict[str, Any]:
     """What was evaluated, for the record."""
     return {
         "model_dir": decoding_flags.MODEL_DIR.value,
@@ -115,6 +133,7 @@ def _settings(translator: Translator) -> dict[str, Any]:
         "split": _SPLIT.value,
         "source": _SOURCE.value,
         "reference": _REFERENCE.value,
+        "target_language": language,
         **dataclasses.asdict(translator.config),
     }
 

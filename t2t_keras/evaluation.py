@@ -7,6 +7,7 @@ variants serve for comparison with the papers that used them, and with nothing e
 
 import dataclasses
 import json
+import logging
 import math
 import os
 import pathlib
@@ -20,6 +21,7 @@ import sacremoses
 import tensorflow as tf
 
 from t2t_keras.config import EOS_ID
+from t2t_keras.data.languages import east_asian, written_in
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.data.writing import replacing
 from t2t_keras.decoding.batches import Progress, length_batches, padded
@@ -82,7 +84,7 @@ def evaluate(
     translator: Translator,
     sources: Sequence[str | Request],
     references: Sequence[str],
-    target_language: str = "en",
+    target_language: str | None = None,
     lowercase: bool = False,
     paper_bleu: bool = False,
     perplexity: float | None = None,
@@ -94,26 +96,30 @@ def evaluate(
         translator: what translates.
         sources: lines of text, or requests.
         references: as many lines, their translations by people.
-        target_language: code, chooses the Moses tokeniser's rules.
+        target_language: code, chooses what the scores take for words; None: Chinese, Japanese or Korean if the
+            references are written so, else English.
         lowercase: adds the scores of `lowercased_scores`.
         paper_bleu: adds the score of `paper_bleu_score`.
         perplexity: of the references, to go with the scores; see `corpus_cross_entropy`.
         on_progress: see `Translator.translate`.
 
     Raises:
-        InputError: there are no lines, or not as many references as sources.
+        InputError: there are no lines, or not as many references as sources, or there is no tokeniser for the
+            language; raised before anything is translated.
     """
     _check_lines(sources, references)
+    language = target_language or written_in(references) or "en"
+    check_language(language, paper_bleu=paper_bleu)
     translator.translate(sources[:1], scored=False)  # traces the graph or converts the model, once
     start = time.perf_counter()
     translations = translator.translate(sources, on_progress, scored=False)
     seconds = time.perf_counter() - start
     hypotheses = [translation.text for translation in translations]
-    scores = sacrebleu_scores(hypotheses, references)
+    scores = sacrebleu_scores(hypotheses, references, language)
     if lowercase:
-        scores += lowercased_scores(hypotheses, references, target_language)
+        scores += lowercased_scores(hypotheses, references, language)
     if paper_bleu:
-        scores.append(paper_bleu_score(hypotheses, references, target_language))
+        scores.append(paper_bleu_score(hypotheses, references, language))
     return Evaluation(
         hypotheses,
         scores,
@@ -124,36 +130,77 @@ def evaluate(
     )
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """sacreBLEU's BLEU alone, 0 to 100; see `sacrebleu_scores`."""
-    return sacrebleu.metrics.BLEU().corpus_score(list(hypotheses), [list(references)]).score
+def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
+    """Checks that translations into a language can be scored, before they are made.
 
-
-def sacrebleu_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
-    """BLEU, chrF and TER as sacreBLEU computes them by default, on cased, detokenised text.
+    Args:
+        target_language: code.
+        paper_bleu: whether `paper_bleu_score` is wanted.
 
     Raises:
-        InputError: there are no lines, or unequal numbers of them.
+        InputError: sacreBLEU's tokeniser for the language is not installed, or it has no words between blanks.
+    """
+    _bleu_metric(target_language)
+    if paper_bleu and east_asian(target_language):
+        raise InputError(f"the paper's BLEU is of words between blanks, of which {target_language!r} has none")
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None) -> float:
+    """sacreBLEU's BLEU alone, 0 to 100, to watch a training by.
+
+    Where sacreBLEU's tokeniser of Japanese or Korean is not installed, characters are taken for words.
+
+    Args:
+        hypotheses: detokenised text.
+        references: detokenised text.
+        target_language: code; None: Chinese, Japanese or Korean if the references are written so.
+    """
+    try:
+        metric = _bleu_metric(target_language or written_in(references) or "")
+    except InputError as error:
+        logging.getLogger(__name__).warning("%s; until then BLEU is computed on characters", error)
+        metric = sacrebleu.metrics.BLEU(tokenize="char")
+    return metric.corpus_score(list(hypotheses), [list(references)]).score
+
+
+def sacrebleu_scores(
+    hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None
+) -> list[Score]:
+    """BLEU, chrF and TER as sacreBLEU computes them by default, on cased, detokenised text.
+
+    BLEU's words are those of sacreBLEU's tokeniser for the language: "zh", "ja-mecab", "ko-mecab", else "13a". TER
+    knows none but those between blanks.
+
+    Args:
+        hypotheses: detokenised text.
+        references: detokenised text.
+        target_language: code; None: Chinese, Japanese or Korean if the references are written so.
+
+    Raises:
+        InputError: there are no lines, or unequal numbers of them; or the language's tokeniser is not installed.
 
     Reference:
         Post 2018, "A Call for Clarity in Reporting BLEU Scores".
     """
     _check_lines(hypotheses, references)
     everyone = "sacreBLEU scores of the same signature"
-    metrics = [("BLEU", sacrebleu.metrics.BLEU()), ("chrF", sacrebleu.metrics.CHRF()), ("TER", sacrebleu.metrics.TER())]
+    in_words = _bleu_metric(target_language or written_in(references) or "")
+    metrics = [("BLEU", in_words), ("chrF", sacrebleu.metrics.CHRF()), ("TER", sacrebleu.metrics.TER())]
     return [_score(name, metric, hypotheses, references, "", everyone) for name, metric in metrics]
 
 
 def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
     """BLEU on lowercased text: sacreBLEU's own, and on Moses-tokenised text.
 
+    Chinese, Japanese and Korean have the former alone: Moses finds no words in them.
+
     Args:
         hypotheses: detokenised text.
         references: detokenised text.
-        target_language: code, chooses the Moses tokeniser's rules.
+        target_language: code, chooses the tokenisers' rules.
 
     Raises:
-        InputError: there are no lines, or unequal numbers of them.
+        InputError: there are no lines, or unequal numbers of them; or the language's tokeniser is not installed.
 
     Reference:
         The latter is multi-bleu.perl's number, as in Wu et al. 2021, "Good for
@@ -161,31 +208,34 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
         Multimodal Machine Translation".
     """
     _check_lines(hypotheses, references)
+    lowercased = _score(
+        "BLEU lowercased",
+        _bleu_metric(target_language, lowercase=True),
+        hypotheses,
+        references,
+        "",
+        "sacreBLEU scores of the same signature, not cased ones",
+    )
+    if east_asian(target_language):
+        return [lowercased]
     moses = sacremoses.MosesTokenizer(lang=target_language)
     tokenised = [[_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)]
-    return [
-        _score(
-            "BLEU lowercased",
-            sacrebleu.metrics.BLEU(lowercase=True),
-            hypotheses,
-            references,
-            "",
-            "sacreBLEU scores of the same signature, not cased ones",
-        ),
-        _score(
-            "BLEU tokenised lowercased",
-            _multi_bleu(),
-            *tokenised,
-            f"moses:{target_language}+lowercase|",
-            "multi-bleu.perl on lowercased, tokenised text; not sacreBLEU scores",
-        ),
-    ]
+    like_multi_bleu = _score(
+        "BLEU tokenised lowercased",
+        _multi_bleu(),
+        *tokenised,
+        f"moses:{target_language}+lowercase|",
+        "multi-bleu.perl on lowercased, tokenised text; not sacreBLEU scores",
+    )
+    return [lowercased, like_multi_bleu]
 
 
 def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Score:
     """BLEU as the paper has it: Moses-tokenised, compounds split at hyphens (`##AT##-##AT##`).
 
-    It is mostly higher than sacreBLEU's for the same translations.
+    As in the authors' script, Unicode punctuation such as curly quotation marks is replaced first, as
+    replace-unicode-punctuation.perl does; their references came tokenised, ours are treated as the hypotheses are.
+    The score is mostly higher than sacreBLEU's for the same translations.
 
     Args:
         hypotheses: detokenised text.
@@ -193,16 +243,18 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
         target_language: code, chooses the Moses tokeniser's rules.
 
     Raises:
-        InputError: there are no lines, or unequal numbers of them.
+        InputError: there are no lines, or unequal numbers of them; or the language has no words between blanks.
     """
     _check_lines(hypotheses, references)
-    moses = sacremoses.MosesTokenizer(lang=target_language)
-    split = [[split_compounds(_moses(moses, line)) for line in lines] for lines in (hypotheses, references)]
+    check_language(target_language, paper_bleu=True)
+    moses, punctuation = sacremoses.MosesTokenizer(lang=target_language), sacremoses.MosesPunctNormalizer()
+    plain = ([punctuation.replace_unicode_punct(line) for line in lines] for lines in (hypotheses, references))
+    split = [[split_compounds(_moses(moses, line)) for line in lines] for lines in plain]
     return _score(
         "BLEU tokenised, compounds split",
         _multi_bleu(),
         *split,
-        f"moses:{target_language}+compounds|",
+        f"moses:{target_language}+punctuation+compounds|",
         "the paper's table 2; not sacreBLEU scores, which are mostly lower",
     )
 
@@ -310,6 +362,22 @@ def _score(
 ) -> Score:
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
     return Score(name, float(value), before + str(metric.get_signature()), comparable_to)
+
+
+def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics.BLEU:
+    """sacreBLEU's BLEU with its tokeniser for a language.
+
+    Raises:
+        InputError: the tokeniser is not installed.
+    """
+    code = east_asian(language) or ""
+    try:
+        return sacrebleu.metrics.BLEU(lowercase=lowercase, trg_lang=code)
+    except RuntimeError as error:
+        raise InputError(
+            f"BLEU of target language {language!r} needs a tokeniser that is not installed: "
+            f"pip install 'sacrebleu[{code}]'"
+        ) from error
 
 
 def _multi_bleu() -> Any:

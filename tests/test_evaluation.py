@@ -7,7 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+import sacrebleu.metrics
 import tensorflow as tf
+from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 sys.path.append(str(pathlib.Path(__file__).parent / "decoding"))
 
@@ -31,6 +33,53 @@ def test_perfect_hypotheses():
     assert scores["chrF"].value == pytest.approx(100)
     assert scores["TER"].value == 0
     assert "case:mixed" in scores["BLEU"].signature and "tok:13a" in scores["BLEU"].signature
+
+
+@pytest.mark.parametrize(
+    ("language", "reference", "hypothesis", "tokenizer"),
+    [
+        ("zh", "他在图书馆里看书。", "他在图书馆里写书。", "tok:zh"),
+        ("ja", "私は図書館で本を読みます。", "私は図書館で本を書きます。", "tok:ja-mecab"),
+        ("ko", "나는 도서관에서 책을 읽는다.", "나는 도서관에서 책을 쓴다.", "tok:ko-mecab"),
+    ],
+)
+def test_words_that_no_blanks_separate(language, reference, hypothesis, tokenizer):
+    """To 13a each line is one word or few, and a translation with one wrong verb is worth nothing."""
+    references, hypotheses = [reference] * 2, [hypothesis, reference]
+    expected = sacrebleu.metrics.BLEU(trg_lang=language).corpus_score(hypotheses, [references]).score
+    for given in (language, f"{language.upper()}_XX", None):
+        found = evaluation.sacrebleu_scores(hypotheses, references, given)[0]
+        assert tokenizer in found.signature
+        assert found.value == evaluation.bleu(hypotheses, references, given) == pytest.approx(expected)
+    assert expected > 60
+    assert "tok:13a" in evaluation.sacrebleu_scores(hypotheses, references, "de")[0].signature
+    (lowercased,) = evaluation.lowercased_scores(hypotheses, references, language)
+    assert tokenizer in lowercased.signature and "case:lc" in lowercased.signature
+    with pytest.raises(InputError, match=f"words between blanks, of which '{language}' has none"):
+        evaluation.paper_bleu_score(hypotheses, references, language)
+
+
+class UntouchedTranslator:
+    def translate(self, *arguments, **options):
+        pytest.fail("translated")
+
+
+def test_a_missing_tokeniser_is_told_before_anything_is_translated(monkeypatch, caplog):
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    references = ["私は図書館で本を読みます。"]
+    message = r"target language 'ja' needs a tokeniser that is not installed: pip install 'sacrebleu\[ja\]'"
+    with pytest.raises(InputError, match=message):
+        evaluation.evaluate(UntouchedTranslator(), references, references)
+    with pytest.raises(InputError, match=message):
+        evaluation.sacrebleu_scores(references, references)
+    # A training goes on.
+    assert evaluation.bleu(["私は図書館で本を書きます。"], references) > 50
+    assert "BLEU is computed on characters" in caplog.text
+
+
+def test_what_cannot_be_scored_is_told_before_anything_is_translated():
+    with pytest.raises(InputError, match="the paper's BLEU"):
+        evaluation.evaluate(UntouchedTranslator(), ["a"], ["他在图书馆里看书。"], paper_bleu=True)
 
 
 def test_tokenised_lowercased_bleu_by_hand():
@@ -69,7 +118,16 @@ def test_paper_bleu_splits_compounds():
     longer = [line + " auf dem Tisch" for line in hypothesis], [line + " auf dem Tisch" for line in reference]
     paper = evaluation.paper_bleu_score(*longer, "de")
     assert paper.value == pytest.approx(100 * (9 / 10 * 7 / 9 * 5 / 8 * 3 / 7) ** 0.25)
-    assert paper.signature.startswith("moses:de+compounds|") and "not sacreBLEU" in paper.comparable_to
+    assert paper.signature.startswith("moses:de+punctuation+compounds|") and "not sacreBLEU" in paper.comparable_to
+
+
+def test_paper_bleu_replaces_unicode_punctuation_as_the_authors_script_does():
+    straight, curly = ["""der "Ball" ist's, der dort liegt..."""], ["der “Ball” ist’s, der dort liegt…"]
+    paper = evaluation.paper_bleu_score(straight, curly, "de")
+    assert paper.value == pytest.approx(100)
+    assert paper.signature.startswith("moses:de+punctuation+compounds|")
+    assert evaluation.paper_bleu_score(curly, straight, "de").value == pytest.approx(100)
+    assert evaluation.sacrebleu_scores(straight, curly, "de")[0].value < 60, "nothing is replaced elsewhere"
 
 
 @pytest.mark.parametrize("lines", [([], []), (["a"], []), (["a"], ["a", "b"])])

@@ -24,6 +24,7 @@ def folder(tmp_path_factory):
     tiny.make_run(folder / "lowercase_run", lowercase=True)
     for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2), ("none", 0)]:
         (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
+    (folder / "a.zh").write_text("他在图书馆里看书。\n今天天气很好！\n我不知道。\n", encoding="utf-8")
     pairs = [(f"A man {word}", f"Ein Mann {word}") for word in ("runs", "barks", "plays", "jumps", "stands")]
     splits = {"train": pairs[2:], "valid": pairs[1:2], "test": pairs[:1]}
     corpus = corpora.Corpus({name: lambda rows=rows: rows for name, rows in splits.items()})
@@ -37,6 +38,9 @@ def results(folder):
     texts = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.de'}"]
     cases = {
         "files": [*run, *texts, "--lowercase", "--paper_bleu", "--beam_size=1", f"--output_dir={folder / 'out'}"],
+        "chinese": [*run, texts[0], f"--reference={folder / 'a.zh'}", f"--output_dir={folder / 'zh'}"],
+        "said_to_be_german": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--target_language=de"],
+        "chinese_paper": [*run, texts[0], f"--reference={folder / 'a.zh'}", "--paper_bleu"],
         "split": [*run, "--split=test"],
         "lowercase_run": [f"--model_dir={folder / 'lowercase_run'}", "--max_length_offset=3", *texts],
         "no_text": run,
@@ -67,6 +71,17 @@ def test_files(results, folder):
     assert "compare it with multi-bleu.perl" in out and "not sacreBLEU" in out
 
 
+def test_chinese_references_are_scored_in_their_own_words(results, folder):
+    status, out, _ = results["chinese"]
+    assert status == 0
+    assert "scored as 'zh', in which the references are written; the model was trained for 'de'\n" in out
+    assert "tok:zh" in out and "tok:13a" not in out
+    scores = json.loads((folder / "zh" / "scores.json").read_text(encoding="utf-8"))
+    assert scores["settings"]["target_language"] == "zh"
+    status, out, _ = results["said_to_be_german"]
+    assert status == 0 and "tok:13a" in out and "scored as" not in out
+
+
 def test_split_of_the_run(results, folder):
     assert results["split"][0] == 0
     written = folder / "run" / "evaluation" / "test"
@@ -91,6 +106,7 @@ def test_lowercase_is_the_models_own(results, folder):
         ("missing", ["/nowhere/a.de"]),
         ("empty", ["no lines"]),
         ("no_data", ["out"]),
+        ("chinese_paper", ["'zh' has none"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words):

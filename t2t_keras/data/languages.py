@@ -1,0 +1,31 @@
+"""What can be told of the languages whose words no blanks separate."""
+
+import re
+from collections.abc import Iterable
+
+_KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
+_HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
+_HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_LETTER = re.compile(r"[^\W\d_]")
+
+_CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "lzh")
+_EAST_ASIAN = {**dict.fromkeys(_CHINESE, "zh"), "ja": "ja", "jpn": "ja", "ko": "ko", "kor": "ko"}
+
+# Of Japanese text about half is kana; Chinese text has some in names at most.
+_SMALLEST_SHARE_OF_KANA = 0.05
+
+
+def east_asian(language: str) -> str | None:
+    """Which of "zh", "ja" and "ko" a language code means, in any form ("zh_TW", "cmn-Hans"); None if none of them."""
+    return _EAST_ASIAN.get(re.split("[-_]", language.lower())[0])
+
+
+def written_in(lines: Iterable[str]) -> str | None:
+    """Which of "zh", "ja" and "ko" has most letters of a text for its own; None if none of them."""
+    text = "\n".join(lines)
+    kana, hangul, han = (len(pattern.findall(text)) for pattern in (_KANA, _HANGUL, _HAN))
+    if 2 * (kana + hangul + han) <= len(_LETTER.findall(text)):
+        return None
+    if hangul > kana + han:
+        return "ko"
+    return "ja" if kana > _SMALLEST_SHARE_OF_KANA * (kana + han) else "zh"
