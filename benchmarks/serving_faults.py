@@ -97,6 +97,12 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
         "an input that there is not": body(inputs={"words": [text]}),
         "a signature that there is not": body(signature_name="other", inputs={"text": [text]}),
         "a sentence of 100,000 bytes": body(inputs={"text": ["a" * 100_000]}),
+        "`align` of 255 short sentences and one of 3,000 bytes": body(
+            signature_name="align", inputs={"text": ["a"] * 255 + ["word " * 600]}
+        ),
+        "`tokens` of 30,000 ids": body(
+            signature_name="tokens", inputs={"source_ids": [[5] * 30_000], "source_length": [30_000]}
+        ),
         "10,000 sentences": body(inputs={"text": [text] * 10_000}),
         "a body of 10 MB": body(inputs={"text": ["a" * 10_000_000]}),
     }
