@@ -21,6 +21,7 @@ set -euo pipefail
 : "${MEMORY:=128Gi}"               # of each pod
 : "${SHARED_MEMORY:=16Gi}"         # of each pod, for NCCL; a part of MEMORY
 : "${PORT:=2222}"                  # on which the workers talk
+: "${RUN_AS:=1000}"                # user and group of the workers, who write to the volume; the image has 1000
 : "${STORAGE:=500Gi}"              # of the volume, mounted at /t2t
 : "${STORAGE_CLASS:=}"             # must offer ReadWriteMany; empty: the cluster's default
 : "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
@@ -103,6 +104,10 @@ spec:
       subdomain: $NAME
       terminationGracePeriodSeconds: $SAVING_SECONDS
       automountServiceAccountToken: false
+      # fsGroup lets the workers into a new volume; where its storage cannot do that, README.md says how.
+      securityContext:
+        {runAsNonRoot: true, runAsUser: $RUN_AS, runAsGroup: $RUN_AS, fsGroup: $RUN_AS,
+         fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
       # Else Python would be process 1, which SIGTERM does not end while it starts or waits for other workers.
       shareProcessNamespace: true
 ${PRIORITY_CLASS:+      priorityClassName: $PRIORITY_CLASS

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -43,7 +44,20 @@ def test_the_image_has_what_the_installation_reads():
     copied = [word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]]
     assert {"setup.py", "pyproject.toml", "README.md", "t2t_keras", "launch"} <= set(copied)
     assert all((ROOT / name).exists() for name in copied)
-    assert "[gpu]" in text and '"gpu": [' in (ROOT / "setup.py").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"pip install --no-cache-dir '\.\[(.+)\]'", text)
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    assert {"gpu", "serve"} == set(extras.split(",")) and all(f'"{extra}": [' in setup for extra in extras.split(","))
+
+
+def test_the_image_does_not_run_as_root():
+    instructions = (CLUSTER / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    users = [line.split()[1] for line in instructions if line.startswith("USER ")]
+    assert users and re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
+    assert not [line for line in instructions[instructions.index(f"USER {users[-1]}") :] if line.startswith("RUN")]
+    manifests = run("kubernetes.sh", "--model_dir=runs", env={**os.environ, "DRY_RUN": "1", "RUN_AS": "1234"})
+    (job,) = [document for document in yaml.safe_load_all(manifests.stdout) if document["kind"] == "Job"]
+    context = job["spec"]["template"]["spec"]["securityContext"]
+    assert context["runAsNonRoot"] and {context[name] for name in ("runAsUser", "runAsGroup", "fsGroup")} == {1234}
 
 
 # ---- SLURM ----
