@@ -10,7 +10,7 @@ VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help venv quickstart test slow faults lint format clean
+.PHONY: help venv quickstart test slow faults lint format ci clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style and common mistakes; make format puts the style right"
+	@echo "make ci                      lint and test, with what only tests of other backends and of manifests need"
 	@echo "make clean                   removes the environments and what building and testing leave behind"
 	@echo "TENSORFLOW=2.20 with any of them does it on TensorFlow 2.20, in an environment of its own; 2.21 is usual"
 
@@ -53,6 +54,10 @@ lint: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+ci: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[ci]' 'tensorflow==$(TENSORFLOW).*'
+	$(MAKE) lint test
 
 clean:
 	rm -rf .venv .venv-2.20 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
