@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 import t2t_keras
 from t2t_keras.config import TrainConfig
@@ -21,7 +22,7 @@ from t2t_keras.data.corpora import NAMES
 from t2t_keras.data.gettext_packages import PINS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -229,6 +230,14 @@ def test_every_other_documented_command_exists() -> None:
         assert {f"launch.{name}" for name in commands().values()} >= set(re.findall(r"\blaunch\.\w+", text)) - {
             "launch.NAME"
         }, document.name
+
+
+def test_one_version_is_written_everywhere() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == t2t_keras.__version__
+    versions = re.findall(r"^## (?:Unreleased: )?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == t2t_keras.__version__
+    assert re.search(r"^\s+version=VERSION,$", (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:
