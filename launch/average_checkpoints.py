@@ -1,6 +1,6 @@
 """Averages the weights of a run's checkpoints (section 6.1 of the paper) into one for translating.
 
-python -m launch.average_checkpoints --model_dir=runs/mine --last=10
+python -m launch.average_checkpoints --model_dir=runs/mine --average_last=10
 """
 
 import itertools
@@ -18,7 +18,9 @@ from t2t_keras.training import averaging, checkpoints
 from . import program
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
-_LAST = flags.DEFINE_integer("last", 10, "How many of the newest checkpoints to average.", lower_bound=1)
+_AVERAGE_LAST = flags.DEFINE_integer(
+    "average_last", 10, "How many of the newest checkpoints to average.", lower_bound=1
+)
 _CHECKPOINTS = flags.DEFINE_list("checkpoints", None, "Which checkpoints instead: steps, names or paths, with commas.")
 _OUTPUT = flags.DEFINE_string("output", None, "Name of the result; averaged_lastN if not given.")
 
@@ -32,12 +34,12 @@ def main(argv: list[str]) -> None:
     del argv
     run = Run(_MODEL_DIR.value)
     config = run.config
-    paths = _chosen(run, _CHECKPOINTS.value, _LAST.value)
+    paths = _chosen(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
     for path in paths:
         _check_fits(run, config, path)
     chosen = [checkpoints.load(path, weights_only=True) for path in paths]
     _warn_of_crowded_steps(run, config, chosen)
-    default_name = f"averaged_{len(paths)}_chosen" if _CHECKPOINTS.value else f"averaged_last{_LAST.value}"
+    default_name = f"averaged_{len(paths)}_chosen" if _CHECKPOINTS.value else f"averaged_last{_AVERAGE_LAST.value}"
     averaged = checkpoints.save_weights(
         run.checkpoints_path,
         _OUTPUT.value or default_name,
@@ -80,6 +82,7 @@ def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Ch
     here = run.checkpoints_path.resolve()
     steps = sorted(checkpoint.step for checkpoint in chosen if checkpoint.path.resolve().parent == here)
     gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
+    interval: float
     interval, reason = config.train.checkpoint_steps, f"train.checkpoint_steps={config.train.checkpoint_steps}"
     if config.train.checkpoint_minutes and gaps:
         # By the clock no two intervals have the same number of steps.

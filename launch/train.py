@@ -35,11 +35,11 @@ _CLUSTER = flags.DEFINE_enum(
 )
 _REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a CPU: that many logical devices.")
 
-_TOKENS_PER_BATCH = flags.DEFINE_string(
-    "tokens_per_batch",
-    None,
-    "auto: try, in processes of their own, which power of two of tokens a device can take at once, and run its share "
-    "of the global batch (--set train.tokens_per_batch=N) in as many parts as that makes. Noted in the run.",
+_FIT_TO_MEMORY = flags.DEFINE_bool(
+    "fit_to_memory",
+    False,
+    "Try, in processes of their own, which power of two of tokens a device can take at once, and run its share of the "
+    "global batch (--set train.tokens_per_batch=N) in as many parts as that makes. Noted in the run.",
 )
 
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> None:
 
 
 def _train(run: Run) -> Outcome:
-    finding = _find_micro_batch(run) if _TOKENS_PER_BATCH.value else None  # while no device is taken yet
+    finding = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # while no device is taken yet
     strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     data = PreparedData.open(_data_dir(run))
     config = _config(run, data)
@@ -74,13 +74,8 @@ def _train(run: Run) -> Outcome:
 
 def _find_micro_batch(run: Run) -> Finding:
     """How much of a batch this machine's devices have memory for."""
-    value = _TOKENS_PER_BATCH.value
-    if value != "auto":
-        raise InputError(
-            f"--tokens_per_batch={value}: valid is auto; the global batch is --set train.tokens_per_batch={value}"
-        )
     if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
-        raise InputError("--tokens_per_batch=auto and --set train.accumulation_steps exclude each other")
+        raise InputError("--fit_to_memory and --set train.accumulation_steps exclude each other")
     data = PreparedData.open(_data_dir(run))
     devices = find_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     config = _config(run, data)

@@ -42,7 +42,7 @@ def make_run(tmp_path):
 
 def test_the_last_checkpoints_are_averaged(make_run):
     run = make_run("run", [10, 20, 30, 50])
-    done = average(f"--model_dir={run.path}", "--last=2")
+    done = average(f"--model_dir={run.path}", "--average_last=2")
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 checkpoints, of steps 30, 50" in done.stdout
     averaged = checkpoints.load(run.checkpoints_path / "averaged_last2")
@@ -71,12 +71,12 @@ def test_fewer_than_asked_for_is_said(make_run):
 
 def test_steps_that_lie_close_are_warned_of(make_run):
     run = make_run("run", [10, 20, 27, 30])
-    done = average(f"--model_dir={run.path}", "--last=4")
+    done = average(f"--model_dir={run.path}", "--average_last=4")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: steps 20 and 27, 27 and 30 lie closer together than train.checkpoint_steps=10")
     by_minutes = make_run("by_minutes", [102, 199, 203, 301, 403], train={"checkpoint_minutes": 5.0})
-    done = average(f"--model_dir={by_minutes.path}", "--last=5")
+    done = average(f"--model_dir={by_minutes.path}", "--average_last=5")
     assert done.returncode == 0
     assert "steps 199 and 203 lie closer" in done.stderr and "101" not in done.stderr
 
@@ -105,6 +105,6 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
     check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
-    check_refused(average(flag, "--last=2"), "weights.npz is damaged")
+    check_refused(average(flag, "--average_last=2"), "weights.npz is damaged")
     assert checkpoints.steps(run.checkpoints_path) == [10, 20]
     assert not (run.checkpoints_path / "averaged_last2").exists()

@@ -209,7 +209,7 @@ def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, d
             preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))) if limited else None,
         )
 
-    found = train(tmp_path / "run", 2, "--tokens_per_batch=auto")
+    found = train(tmp_path / "run", 2, "--fit_to_memory")
     assert found.returncode == 0, found.stderr
     lines = [line for line in found.stderr.splitlines() if "on a device at once" in line]
     # What is too much at the brink differs from time to time, but the whole batch always is.
@@ -219,7 +219,7 @@ def test_under_a_limit_of_memory_training_runs_in_the_parts_that_fit(tmp_path, d
     assert parts == 2 ** (len(lines) - 1) == Run(tmp_path / "run").config.train.accumulation_steps
     assert not list((tmp_path / "run").glob("micro_batch_try*"))
 
-    resumed = train(tmp_path / "run", 4, "--tokens_per_batch=auto")
+    resumed = train(tmp_path / "run", 4, "--fit_to_memory")
     assert resumed.returncode == 0, resumed.stderr
     assert "on a device at once" not in resumed.stderr
     assert len(records(tmp_path / "run", "train")) == 4
