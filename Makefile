@@ -19,7 +19,7 @@ help:
 	@echo "make test                    the tests"
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
-	@echo "make lint                    style and common mistakes; make format puts the style right"
+	@echo "make lint                    style, common mistakes and types; make format puts the style right"
 	@echo "make ci                      lint and test, with what only tests of other backends and of manifests need"
 	@echo "make clean                   removes the environments and what building and testing leave behind"
 	@echo "TENSORFLOW=2.20 with any of them does it on TensorFlow 2.20, in an environment of its own; 2.21 is usual"
@@ -50,6 +50,7 @@ faults: $(INSTALLED)
 lint: $(INSTALLED)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
 
 format: $(INSTALLED)
 	$(BIN)/python -m ruff check --fix .
@@ -60,5 +61,5 @@ ci: $(INSTALLED)
 	$(MAKE) lint test
 
 clean:
-	rm -rf .venv .venv-2.20 build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-2.20 build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find benchmarks launch t2t_keras tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -70,6 +70,7 @@ setup(
             "pytest>=8",
             "hypothesis>=6",
             "ruff>=0.12",
+            "mypy>=1.18",
             "httpx>=0.28",
             "selenium>=4.20",
             "pyyaml>=6",

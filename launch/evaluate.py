@@ -94,10 +94,10 @@ def _language(configured: str, references: list[str]) -> str:
 
 
 def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> float:
-    sides = [[translator.repaired(line) for line in lines] for lines in (sources, references)]
+    sources, references = ([translator.repaired(line) for line in lines] for lines in (sources, references))
     tokens_per_batch = translator.config.tokens_per_batch
     return evaluation.perplexity(
-        evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, *sides, tokens_per_batch)
+        evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, sources, references, tokens_per_batch)
     )
 
 

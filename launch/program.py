@@ -23,7 +23,7 @@ class _VersionFlag(flags.BooleanFlag):
     def __init__(self) -> None:
         super().__init__("version", False, "Say which versions this is, and of what it is built on.")
 
-    def parse(self, arg: str | bool | None) -> None:
+    def parse(self, arg: str | bool) -> None:
         super().parse(arg)
         if self.value:
             print(f"t2t_keras {t2t_keras.__version__} ({', '.join(_foundations())})")

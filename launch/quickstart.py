@@ -18,6 +18,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Sequence
+from typing import IO, cast
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
@@ -182,10 +183,11 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
     program_name = f"{__package__}.serve"
     command = [sys.executable, "-m", program_name, f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        output, errors = cast("IO[str]", server.stdout), cast("IO[str]", server.stderr)
         try:
-            announced = re.search(r"http://\S+(?=,)", server.stdout.readline())
+            announced = re.search(r"http://\S+(?=,)", output.readline())
             if not announced:
-                raise RuntimeError(f"{program_name} does not start: {server.stderr.read()}")
+                raise RuntimeError(f"{program_name} does not start: {errors.read()}")
             url = f"{announced[0]}/v1/models/{version.parent.name}:predict"
             request = urllib.request.Request(url, json.dumps({"instances": SENTENCES}).encode())
             with urllib.request.urlopen(request, timeout=60) as response:

@@ -219,11 +219,14 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     if east_asian(target_language):
         return [lowercased]
     moses = sacremoses.MosesTokenizer(lang=target_language)
-    tokenised = [[_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)]
+    tokenised, tokenised_references = (
+        [_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)
+    )
     like_multi_bleu = _score(
         "BLEU tokenised lowercased",
         _multi_bleu(),
-        *tokenised,
+        tokenised,
+        tokenised_references,
         f"moses:{target_language}+lowercase|",
         "multi-bleu.perl on lowercased, tokenised text; not sacreBLEU scores",
     )
@@ -249,11 +252,12 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
     check_language(target_language, paper_bleu=True)
     moses, punctuation = sacremoses.MosesTokenizer(lang=target_language), sacremoses.MosesPunctNormalizer()
     plain = ([punctuation.replace_unicode_punct(line) for line in lines] for lines in (hypotheses, references))
-    split = [[split_compounds(_moses(moses, line)) for line in lines] for lines in plain]
+    split, split_references = ([split_compounds(_moses(moses, line)) for line in lines] for lines in plain)
     return _score(
         "BLEU tokenised, compounds split",
         _multi_bleu(),
-        *split,
+        split,
+        split_references,
         f"moses:{target_language}+punctuation+compounds|",
         "the paper's table 2; not sacreBLEU scores, which are mostly lower",
     )

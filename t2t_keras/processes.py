@@ -79,7 +79,7 @@ def call_apart(function: Callable[..., Any], *arguments: Any) -> Any:
         return answer.recv()
     except EOFError:
         process.join()
-        raise ProcessDiedError(process.exitcode) from None
+        raise ProcessDiedError(process.exitcode or 0) from None
     finally:
         life_here.close()  # ends it, if it has not ended
         process.join()

@@ -8,7 +8,7 @@ the other on all of them.
 import concurrent.futures
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
@@ -41,7 +41,7 @@ def threads_per_stream() -> int:
     return max(_cores() // num_streams(), 1)
 
 
-def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
+def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Generator[_Result, None, None]:
     """What a function makes of each item, in as many streams as there are; of one item alone, in this thread.
 
     Args:

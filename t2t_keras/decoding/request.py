@@ -161,8 +161,8 @@ class RequestEncoder:
         longest = max(map(len, self._ids_by_piece))
         found: list[list[Ids]] = [[()]]  # of the first 0, 1, 2, ... characters
         for end in range(1, len(text) + 1):
-            pieces = ((start, self._ids_by_piece.get(text[start:end])) for start in range(max(0, end - longest), end))
-            ways = [(*way, piece) for start, piece in pieces if piece is not None for way in found[start]]
+            last = ((start, self._ids_by_piece.get(text[start:end])) for start in range(max(0, end - longest), end))
+            ways = [(*way, piece) for start, piece in last if piece is not None for way in found[start]]
             found.append(sorted(ways, key=len)[:_MAX_SPELLINGS])
         return found[-1]
 

@@ -126,7 +126,9 @@ class Searches:
 
     def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
         def search(source_ids: tf.Tensor, *asked: tf.Tensor) -> SearchResult:
-            return self._search(source_ids, scored, only_best, dict(zip(map(_OPTIONS.get, kind), asked, strict=True)))
+            return self._search(
+                source_ids, scored, only_best, dict(zip([_OPTIONS[name] for name in kind], asked, strict=True))
+            )
 
         shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]

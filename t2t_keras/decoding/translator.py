@@ -236,7 +236,7 @@ class Translator:
         Raises:
             InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
         """
-        return self.score_tokens(*self._encoded_pairs(lines, translations), on_progress)
+        return self.score_tokens(self._encoded(lines), self._encoded(translations), on_progress)
 
     def score_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
@@ -252,11 +252,11 @@ class Translator:
             InputError: as of `score`.
         """
         check_pairs(sources, targets)
-        scores: list[ForcedScore | None] = [None] * len(sources)
+        scores: dict[int, ForcedScore] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             for row, log_probs in zip(rows, self._token_log_probs(*batch).numpy(), strict=True):
                 scores[row] = self._forced_score(targets[row], log_probs[: len(targets[row])])
-        return scores
+        return [scores[row] for row in range(len(sources))]
 
     def explain(
         self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
@@ -276,7 +276,7 @@ class Translator:
             InputError: as of `score`; or an ensemble whose members differ in layers or heads.
             ValueError: the model does not give its attention out.
         """
-        return self.explain_tokens(*self._encoded_pairs(lines, translations), on_progress)
+        return self.explain_tokens(self._encoded(lines), self._encoded(translations), on_progress)
 
     def explain_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
@@ -295,17 +295,17 @@ class Translator:
         if not hasattr(self.model, "logits_and_cross_attention"):
             raise ValueError(f"model must have logits_and_cross_attention, {type(self.model).__name__} has not")
         check_pairs(sources, targets)
-        explanations: list[Explanation | None] = [None] * len(sources)
+        explanations: dict[int, Explanation] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             for row, *found in zip(rows, *(values.numpy() for values in self._explained(*batch)), strict=True):
-                pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
-                explanations[row] = Explanation.of(*pieces, *found)
-        return explanations
+                source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
+                explanations[row] = Explanation.of(source_pieces, target_pieces, *found)
+        return [explanations[row] for row in range(len(sources))]
 
-    def _encoded_pairs(self, *sides: Sequence[str]) -> list[list[Ids]]:
-        """The token ids of both sides of given translations, end symbols included."""
-        repaired = ([self.repaired(line) for line in side] for side in sides)
-        return [[(*ids, EOS_ID) for ids in self.tokenizer.encode_batch(side)] for side in repaired]
+    def _encoded(self, lines: Sequence[str]) -> list[Ids]:
+        """The token ids of one side of given translations, end symbols included."""
+        repaired = [self.repaired(line) for line in lines]
+        return [(*ids, EOS_ID) for ids in self.tokenizer.encode_batch(repaired)]
 
     def _forced_score(self, target: Ids, log_probs: np.ndarray) -> ForcedScore:
         total = float(log_probs.sum(dtype=np.float64))

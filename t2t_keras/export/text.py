@@ -65,8 +65,8 @@ def lowercased(texts: tf.Tensor) -> tf.Tensor:
 @functools.cache
 def _case_pairs() -> tuple[np.ndarray, np.ndarray]:
     """The code points of all characters that change, in order, and what they become."""
-    pairs = [(code, chr(code).lower()) for code in range(sys.maxunicode + 1)]
-    pairs = [(code, ord(lower)) for code, lower in pairs if len(lower) == 1 and lower != chr(code)]
+    lowered = [(code, chr(code).lower()) for code in range(sys.maxunicode + 1)]
+    pairs = [(code, ord(lower)) for code, lower in lowered if len(lower) == 1 and lower != chr(code)]
     capitals, small = np.array(pairs, np.int32).T
     return capitals, small
 

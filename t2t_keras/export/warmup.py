@@ -39,7 +39,7 @@ def warmup_records(model_name: str) -> list[bytes]:
 
 def _requests() -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
     """Signatures, and the values and types of their inputs: a line alone, and several in one batch."""
-    requests = []
+    requests: list[tuple[str, dict[str, tuple[Any, tf.DType]]]] = []
     for lines in (_LINES[:1], _LINES):
         text = (lines, tf.string)
         ids = [[3, 4, 5, EOS_ID]] * len(lines)

@@ -59,8 +59,8 @@ def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
 
 def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
     """Refuses a checkpoint of another run: the mean of two that began with other weights is no translator."""
-    configs = [checkpoint.state.get("config") for checkpoint in (first, other)]
-    if not all(configs):
+    before, after = (checkpoint.state.get("config") for checkpoint in (first, other))
+    if not before or not after:
         return  # saved without one
-    if changed := lasting_differences(*map(Config.from_dict, configs)):
+    if changed := lasting_differences(Config.from_dict(before), Config.from_dict(after)):
         raise InputError(f"{other.path} was trained with other settings than {first.path}: {'; '.join(changed)}")

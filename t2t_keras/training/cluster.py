@@ -140,10 +140,13 @@ def _numbers(part: str, text: str) -> list[str]:
 
 def _tasks_per_node(text: str) -> list[int]:
     """Those of SLURM's short form: "2(x3),1" is 2, 2, 2, 1."""
-    matches = [re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part) for part in text.split(",")]
-    if not all(matches):
-        raise InputError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is no list of numbers")
-    return [int(match[1]) for match in matches for _ in range(int(match[2] or 1))]
+    counts: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if match is None:
+            raise InputError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is no list of numbers")
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

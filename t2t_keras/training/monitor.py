@@ -174,7 +174,7 @@ class Monitor:
             if not self._summaries_are_whole:
                 for events in self._run.tensorboard_path.glob("events.out.tfevents.*"):
                     events.unlink()
-                self._summaries, records = None, self._records
+                self._summaries, records = None, tuple(self._records)
             if self._summaries is None:
                 self._summaries = tf.summary.create_file_writer(str(self._run.tensorboard_path))
             with self._summaries.as_default():

@@ -1,7 +1,9 @@
 """Signals that ask a training to stop."""
 
 import signal
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -15,7 +17,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received = 0
-        self._handlers: dict[int, signal.Handlers] = {}
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
 
     def __enter__(self) -> "StopSignals":
         self._handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}
@@ -23,7 +25,8 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+            # None: one that was not installed by Python, and cannot be put back by it.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _receive(self, number: int, _: FrameType | None) -> None:
         if self.received == signal.SIGINT and number == signal.SIGINT:
