@@ -8,6 +8,7 @@ Examples:
     curl -d '{"instances": ["A man plays."]}' http://127.0.0.1:8501/v1/models/mine:predict
 """
 
+import faulthandler
 import logging
 import os
 import queue
@@ -17,7 +18,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 
@@ -44,10 +45,10 @@ _MAX_CONNECTIONS = flags.DEFINE_integer(
 _MAX_BATCH_SIZE = flags.DEFINE_integer(
     "max_batch_size", ServingOptions.max_batch_size, "Sentences that are run together at most; 1 merges nothing."
 )
-_BATCH_WAIT_MS = flags.DEFINE_float(
 _MAX_BATCH_BYTES = flags.DEFINE_integer(
     "max_batch_bytes", ServingOptions.max_batch_bytes, "Of text that is run together at most, and 32 a sentence."
 )
+_BATCH_WAIT_MS = flags.DEFINE_float(
     "batch_wait_ms", ServingOptions.batch_wait_ms, "How long the first sentence of a batch waits for others, at most."
 )
 _NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
@@ -142,8 +143,8 @@ def _options() -> ServingOptions:
         grpc_port=_GRPC_PORT.value,
         max_connections=_MAX_CONNECTIONS.value,
         max_batch_size=_MAX_BATCH_SIZE.value,
-        batch_wait_ms=_BATCH_WAIT_MS.value,
         max_batch_bytes=_MAX_BATCH_BYTES.value,
+        batch_wait_ms=_BATCH_WAIT_MS.value,
         num_streams=streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value,
         max_queue_bytes=_MAX_QUEUE_BYTES.value,
         request_seconds=_REQUEST_SECONDS.value,
@@ -171,7 +172,10 @@ def _allow_files(number: int) -> None:
 
 def _log_to_stderr() -> None:
     """Lets the server say which versions come, go and fail."""
-    handler = logging.StreamHandler()
+    # A descriptor of its own: what libraries write to the other is held back while a version is loaded.
+    stderr = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+    faulthandler.enable(stderr)
+    handler = logging.StreamHandler(stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("t2t_keras.serving")
     logger.addHandler(handler)
@@ -185,7 +189,7 @@ def _server(options: ServingOptions) -> "Server":
         from t2t_keras.serving.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
-    return Server(options)
+    return Server(options, around_load=quiet_tensorflow.without_notices)
 
 
 def run() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from tensorflow_serving.apis import get_model_status_pb2
@@ -20,6 +21,7 @@ class Core:
 
     Args:
         options: what to serve, and how.
+        around_load: gives what a version is loaded within.
 
     Attributes:
         options: as given.
@@ -28,15 +30,24 @@ class Core:
         is_loading: once closed, whether a version is still being loaded, which cannot be ended.
     """
 
-    def __init__(self, options: ServingOptions) -> None:
+    def __init__(
+        self,
+        options: ServingOptions,
+        around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self.options = options
         self.metrics = Metrics(options.model_name)
         self.is_loading = False
         self.versions = Versions(
-            options.export_dir, options.model_name, options.max_num_load_retries, options.load_retry_seconds
+            options.export_dir,
+            options.model_name,
+            options.max_num_load_retries,
+            options.load_retry_seconds,
+            around_load=around_load,
         )
         self._batcher = Batcher(
             options.max_batch_size,
+            options.max_batch_bytes,
             options.batch_wait_ms / 1000,
             options.num_streams,
             options.max_queue_bytes,
@@ -49,7 +60,6 @@ class Core:
     def start(self) -> None:
         """Loads the latest version, if there is one that can be loaded, and goes on looking for later ones."""
         self.versions.start(self.options.poll_seconds)
-            options.max_batch_bytes,
 
     def close(self, timeout: float) -> bool:
         """Refuses new requests and answers those it has; says whether that was done within `timeout` seconds."""

@@ -1,10 +1,12 @@
 """Starts and stops the server: the model, its two front ends, and the event loop that both live in."""
 
 import asyncio
+import contextlib
 import math
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 
 import grpc
@@ -30,6 +32,7 @@ class Server:
 
     Args:
         options: what to serve, and how.
+        around_load: gives what a version is loaded within.
 
     Attributes:
         core: the server without its front ends.
@@ -37,9 +40,13 @@ class Server:
         grpc_address: "host:port" of the gRPC interface, once started.
     """
 
-    def __init__(self, options: ServingOptions) -> None:
+    def __init__(
+        self,
+        options: ServingOptions,
+        around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self._options = options
-        self.core = Core(options)
+        self.core = Core(options, around_load)
         self.rest_address = self.grpc_address = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told_to_stop = asyncio.Event()

@@ -56,6 +56,7 @@ class Versions:
         max_retries: how often a version that cannot be loaded is tried again while its files stay as they are.
         retry_seconds: from a failure to the next try.
         load: makes a model, warmed up, of a version's directory and number.
+        around_load: gives what a version is loaded within.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class Versions:
         max_retries: int = 5,
         retry_seconds: float = 60.0,
         load: Callable[[pathlib.Path, int], Model] | None = None,
+        around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._export_dir = pathlib.Path(export_dir)
         self._name = name
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
         self._load = load or _loaded
+        self._around_load = around_load
         self._lock = threading.Lock()
         self._served: Model | None = None
         self._uses: dict[Model, int] = {}
@@ -189,7 +192,8 @@ class Versions:
         with self._lock:
             self._statuses[version] = VersionStatus(version, "LOADING")
         try:
-            model = self._load(path, version)
+            with self._around_load():
+                model = self._load(path, version)
         except Exception as error:
             self._failed[version] = _Failure(look, tries, time.monotonic())
             self._refuse(version, tries, error)

@@ -1,6 +1,7 @@
 """The program: what it says, how it stops, and that it finishes what is in flight."""
 
 import concurrent.futures
+import io
 import os
 import pathlib
 import re
@@ -181,6 +182,40 @@ def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_
         _, err = program.process.communicate(timeout=30)
         assert program.process.returncode == 0
         assert "version 1 of toy cannot be loaded" in err and "serving version 5 of toy" in err
+
+
+def test_notices_of_libraries_do_not_reach_the_log(tmp_path):
+    """SentencePiece writes one past Python for every model that normalizes nothing."""
+    import sentencepiece
+    import tensorflow_text
+    from toy import tf
+
+    vocabulary = io.BytesIO()
+    lines = ["a man walks", "two dogs play in the snow", "a girl eats an apple"] * 20
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=vocabulary,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
+        minloglevel=2,
+    )
+    module = tf.Module()
+    module.tokenizer = tensorflow_text.SentencepieceTokenizer(model=vocabulary.getvalue())
+    module.count = tf.function(
+        lambda text: {"tokens": module.tokenizer.tokenize(text).row_lengths()},
+        input_signature=[tf.TensorSpec([None], tf.string, "text")],
+    )
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"count": module.count})
+    with started(f"--export_dir={tmp_path}", "--name=toy") as program:
+        assert program.predict("count", "a man walks").json()["outputs"][0] > 1
+        program.process.send_signal(signal.SIGTERM)
+        _, err = program.process.communicate(timeout=30)
+    assert "normalizer" not in err
+    assert [re.sub(r"^\S+ \S+ |in .* s$", "", line) for line in err.splitlines()] == [
+        f"INFO loading version 1 of toy from {tmp_path}/1",
+        "INFO serving version 1 of toy, loaded ",
+    ]
 
 
 @pytest.fixture(scope="module")
