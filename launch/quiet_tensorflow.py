@@ -9,13 +9,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-# What TensorFlow says of a machine without a GPU, and of a tokenizer in a graph, whatever the log level.
+# What TensorFlow says of a machine without a GPU, of a tokenizer and of integers in a graph, whatever the log level.
 _NOTICES = (
     b"All log messages before absl::InitializeLog()",
     b"oneDNN custom operations are on",
     b"Could not find cuda drivers",
     b"failed call to cuInit",
     b"precompiled_charsmap is empty",
+    b"oneDNN supports DT_INT",
 )
 
 
