@@ -98,19 +98,24 @@ def answers(
 def _details(
     translator: Translator, translations: Sequence[Translation], token_scores: bool, alignments: bool
 ) -> list[dict[str, Any]]:
-    """Of each translation what one more pass over its tokens shows."""
+    """Of each translation what further passes over its tokens show."""
     sources = [ids for translation in translations for ids in translation.source_ids]
     targets = [ids for translation in translations for ids in translation.token_ids]
-    found = iter((translator.explain_tokens if alignments else translator.score_tokens)(sources, targets))
+    scores = iter(translator.score_tokens(sources, targets)) if token_scores else None
+    aligned = iter(translator.align_tokens(sources, targets)) if alignments else None
     details = []
     for translation in translations:
-        parts = [next(found) for _ in translation.token_ids]
-        pieces = translator.tokenizer.pieces([id for ids in translation.token_ids for id in ids])
-        detail: dict[str, Any] = {"pieces": pieces}
-        if token_scores:
+        detail: dict[str, Any] = {"pieces": _pieces(translator, translation.token_ids)}
+        if scores is not None:
+            parts = [next(scores) for _ in translation.token_ids]
             detail["token_log_probs"] = [round(value, _DIGITS) for part in parts for value in part.token_log_probs]
-        if alignments:
-            detail["source_pieces"] = [piece for part in parts for piece in part.source_pieces]
-            detail["alignment"] = joined_word_alignment(parts)
+        if aligned is not None:
+            detail["source_pieces"] = _pieces(translator, translation.source_ids)
+            detail["alignment"] = str(joined_word_alignment([next(aligned) for _ in translation.token_ids]))
         details.append(detail)
     return details
+
+
+def _pieces(translator: Translator, parts: Sequence[Sequence[int]]) -> list[str]:
+    """The tokens of all parts of a line."""
+    return translator.tokenizer.pieces([id for ids in parts for id in ids])

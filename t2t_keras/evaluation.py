@@ -281,8 +281,7 @@ def corpus_cross_entropy(
     `MAX_CROSS_ENTROPY_LENGTH` tokens, end symbol included.
 
     Args:
-        model: `model({"source": ids, "target": ids}, training=False)` gives logits
-            [batch, target_len, vocab], where the logits at a position predict the token there.
+        model: as of `t2t_keras.decoding.forced.token_log_probs`.
         tokenizer: of the model's vocabulary.
         sources: text, prepared as the training data were.
         targets: its translations.

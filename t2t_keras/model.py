@@ -99,7 +99,7 @@ class Transformer(keras.Model):
         self.decoder.build(states, states)
 
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
-        return self.output_embedding.logits(self.states(inputs, seed=seed, training=training))
+        return self.logits(self.states(inputs, seed=seed, training=training))
 
     def states(
         self,
@@ -123,6 +123,17 @@ class Transformer(keras.Model):
         source, target = inputs["source"], inputs["target"]
         memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
         return self.decode(target, memory, source, fold_in(seed, 1), training, skip_padding)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """What follows from `states`: the projection to the vocabulary.
+
+        Args:
+            states: float [..., d_model].
+
+        Returns:
+            float32 [..., vocab].
+        """
+        return self.output_embedding.logits(states)
 
     def encode(
         self,
@@ -189,7 +200,27 @@ class Transformer(keras.Model):
         source, target = inputs["source"], inputs["target"]
         x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
         states, weights = self.decoder.states_and_cross_attention(x, self.encode(source), *masks)
-        return self.output_embedding.logits(states), ops.cast(weights, "float32")
+        return self.logits(states), ops.cast(weights, "float32")
+
+    def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
+        """How the targets attend to the source in the last decoder layer but one, on average over its heads.
+
+        That layer says best which source token a target token comes from. Nothing above it is computed.
+
+        Args:
+            inputs: as in the call.
+
+        Returns:
+            float32 [batch, target_len, source_len], rows as those of `logits_and_cross_attention`.
+        """
+        source, target = inputs["source"], inputs["target"]
+        x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
+        memory = self.encode(source)
+        *below, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
+        for lower in below:
+            x = lower(x, memory, *masks, training=False)
+        weights = layer.cross_attention_weights(x, memory, *masks)  # --> [batch, heads, target_len, source_len]
+        return ops.mean(ops.cast(weights, "float32"), axis=1)
 
     def _embedded_targets(self, target: Tensor) -> Tensor:
         """Targets, shifted right, with positions: float [batch, target_len, d_model]."""

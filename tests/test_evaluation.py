@@ -162,10 +162,14 @@ def test_cross_entropy_equals_one_by_one():
 
 
 def test_perplexity_of_a_uniform_model_is_its_vocabulary():
-    def uniform(inputs, training):
-        return tf.zeros([*tf.unstack(tf.shape(inputs["target"])), 350])
+    class Uniform:
+        def states(self, inputs, training):
+            return tf.zeros([*tf.unstack(tf.shape(inputs["target"])), 1])
 
-    result = evaluation.corpus_cross_entropy(uniform, tiny.tokenizer(), tiny.SENTENCES, tiny.SENTENCES)
+        def logits(self, states):
+            return tf.zeros([tf.shape(states)[0], 350])
+
+    result = evaluation.corpus_cross_entropy(Uniform(), tiny.tokenizer(), tiny.SENTENCES, tiny.SENTENCES)
     assert evaluation.perplexity(result) == pytest.approx(350, rel=1e-4)
     assert evaluation.perplexity((1e9, 1)) == math.inf
 

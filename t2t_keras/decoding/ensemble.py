@@ -1,6 +1,7 @@
 """Several models that decode as one: what they predict is averaged at every token."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -67,17 +68,18 @@ class Ensemble:
         self.models = tuple(models)
         self.combination = combination
 
-    def __call__(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """What follows from the members' logits for whole targets.
+    def states(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tuple[Any, ...]:
+        """Every member's states of whole targets.
 
         Args:
             inputs: "source", int [batch, source_len], and "target", int [batch, target_len].
             training: whether the members' dropout is active.
-
-        Returns:
-            float32 [batch, target_len, vocab].
         """
-        return self._combined([model(inputs, training=training) for model in self.models])
+        return tuple(model.states(inputs, training=training) for model in self.models)
+
+    def logits(self, states: tuple[Any, ...]) -> tf.Tensor:
+        """What follows from the members' states, those of `states` or some positions of them: float32 [..., vocab]."""
+        return self._combined([model.logits(own) for model, own in zip(self.models, states, strict=True)])
 
     def encode(self, source: tf.Tensor) -> tuple[Any, ...]:
         """Every member's memory of the source, int [batch, source_len]."""
@@ -124,6 +126,15 @@ class Ensemble:
             caches.append(own_cache)
         return self._combined(logits), _joined(caches)
 
+    @contextlib.contextmanager
+    def searching(self) -> Iterator[None]:
+        """What a search runs in, for every member that wants to know; see `LiteModel.searching`."""
+        with contextlib.ExitStack() as stack:
+            for model in self.models:
+                if hasattr(model, "searching"):
+                    stack.enter_context(model.searching())
+            yield
+
     def end_search(self, cache: Cache) -> None:
         """Ends the search of every member that wants to know; `cache` is that of `start_cache`."""
         for index, model in enumerate(self.models):
@@ -148,6 +159,10 @@ class Ensemble:
             found = "; ".join(f"{layers} layers of {heads} heads" for layers, heads in shapes)
             raise InputError(f"the attention of an ensemble is that of models with equal layers and heads, not {found}")
         return self._combined(logits), tf.add_n(weights) / len(weights)
+
+    def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The mean of the members' `Transformer.alignment_attention`, float32 [batch, target_len, source_len]."""
+        return tf.add_n([model.alignment_attention(inputs) for model in self.models]) / len(self.models)
 
     def _combined(self, logits: Sequence[tf.Tensor]) -> tf.Tensor:
         return combined_logits(logits, self.combination)

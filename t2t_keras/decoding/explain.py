@@ -82,11 +82,7 @@ class Explanation:
         Raises:
             ValueError: no such layer.
         """
-        weights = self._weights(layer)
-        for axis, pieces in enumerate((self.target_pieces, self.source_pieces)):
-            starts = word_starts(pieces[: weights.shape[axis]])
-            weights = np.add.reduceat(weights, starts, axis) if starts else weights  # --> [target_len, source_len]
-        return " ".join(f"{source}-{target}" for source, target in _links(weights))
+        return str(WordAlignment.of(self.source_pieces, self.target_pieces, self._weights(layer)))
 
     def _weights(self, layer: int | None) -> np.ndarray:
         """A layer's attention without the end symbols, the mean over its heads: [target tokens, source tokens]."""
@@ -94,25 +90,53 @@ class Explanation:
         layer = max(num_layers - 2, 0) if layer is None else layer
         if not -num_layers <= layer < num_layers:
             raise ValueError(f"layer must be in [{-num_layers}, {num_layers}), got {layer}")
-        inside = [len(pieces) - (pieces[-1:] == (_END,)) for pieces in (self.target_pieces, self.source_pieces)]
-        return self.attention[layer, :, : inside[0], : inside[1]].mean(axis=0)
+        return _inside(self.attention[layer].mean(axis=0), self.target_pieces, self.source_pieces)
 
 
-def joined_word_alignment(parts: Sequence[Explanation], layer: int | None = None) -> str:
-    """The word alignment of a line from those of the parts that it was translated in.
+@dataclasses.dataclass(frozen=True)
+class WordAlignment:
+    """Which source word each target word comes from; written as the programs of the field do, "0-0 2-1 1-2".
 
-    Args:
-        parts: of each part, in order.
-        layer: as in `Explanation.alignment`.
+    Attributes:
+        source_words: how many words the source has.
+        target_words: how many the translation has.
+        links: pairs (source word, target word), from 0, one a target word, in their order.
     """
-    links, words = [], [0, 0]
+
+    source_words: int
+    target_words: int
+    links: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray) -> "WordAlignment":
+        """What attention says.
+
+        Args:
+            source_pieces: the source's tokens.
+            target_pieces: the translation's.
+            weights: float [target_len, source_len], the attention of the tokens that count; padding and end symbols
+                may follow.
+        """
+        weights = _inside(weights, target_pieces, source_pieces)
+        counts = []
+        for axis, pieces in enumerate((target_pieces, source_pieces)):
+            starts = word_starts(pieces[: weights.shape[axis]])
+            weights = np.add.reduceat(weights, starts, axis) if starts else weights  # --> [target_len, source_len]
+            counts.append(len(starts))
+        return cls(counts[1], counts[0], tuple(_links(weights)))
+
+    def __str__(self) -> str:
+        return " ".join(f"{source}-{target}" for source, target in self.links)
+
+
+def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
+    """The alignment of a line from those of the parts that it was translated in, in order."""
+    source_words = target_words = 0
+    links: list[tuple[int, int]] = []
     for part in parts:
-        pairs = (link.split("-") for link in part.word_alignment(layer).split())
-        links += [f"{int(source) + words[0]}-{int(target) + words[1]}" for source, target in pairs]
-        sides = (part.source_pieces, part.target_pieces)
-        counts = (len(word_starts(side[: len(side) - (side[-1:] == (_END,))])) for side in sides)
-        words = [before + count for before, count in zip(words, counts, strict=True)]
-    return " ".join(links)
+        links += [(source + source_words, target + target_words) for source, target in part.links]
+        source_words, target_words = source_words + part.source_words, target_words + part.target_words
+    return WordAlignment(source_words, target_words, tuple(links))
 
 
 def word_starts(pieces: Sequence[str]) -> list[int]:
@@ -138,6 +162,22 @@ def explanation_function(model: Any) -> Callable[[np.ndarray, np.ndarray], tuple
         return target_log_probs(logits, target), attention
 
     return explained
+
+
+def alignment_function(model: Any) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
+    """`Transformer.alignment_attention` of source ids and target ids, both int32 and padded with 0, compiled."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
+    def attention(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        return model.alignment_attention({"source": source, "target": target})
+
+    return attention
+
+
+def _inside(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Sequence[str]) -> np.ndarray:
+    """Attention without padding and end symbols: float [target tokens, source tokens]."""
+    target_len, source_len = (len(pieces) - (pieces[-1:] == (_END,)) for pieces in (target_pieces, source_pieces))
+    return weights[:target_len, :source_len]
 
 
 def _links(weights: np.ndarray) -> list[tuple[int, int]]:

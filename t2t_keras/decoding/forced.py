@@ -14,6 +14,9 @@ from t2t_keras.errors import InputError
 # Most tokens, end symbol included, of a side that is scored: it cannot be cut in parts as a source can.
 MAX_SCORED_LENGTH = 1024
 
+# Tokens of which the logits lie in memory at a time: 38 MB of a vocabulary of 37,000 words, whatever the batch.
+_CHUNK_TOKENS = 256
+
 
 @dataclasses.dataclass(frozen=True)
 class ForcedScore:
@@ -36,20 +39,50 @@ def token_log_probs_function(model: Any) -> Callable[[np.ndarray, np.ndarray], t
     """A compiled function that gives the log-probability of each target token.
 
     Args:
-        model: `model({"source": ids, "target": ids}, training=False)` gives logits
-            [batch, target_len, vocab], where the logits at a position predict the token there.
+        model: as of `token_log_probs`.
 
     Returns:
-        A function of source ids, int32 [batch, source_len], and target ids, int32 [batch, target_len], both
-        padded with 0, that gives float32 [batch, target_len]: natural logarithms, 0 where there is padding.
+        `token_log_probs` of source ids, int32 [batch, source_len], and target ids, int32 [batch, target_len].
     """
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
-    def token_log_probs(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        logits = tf.cast(model({"source": source, "target": target}, training=False), tf.float32)
-        return target_log_probs(logits, target)
+    def compiled(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        return token_log_probs(model, source, target)
 
-    return token_log_probs
+    return compiled
+
+
+def token_log_probs(model: Any, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    """The log-probability of each target token, computed some hundred tokens at a time.
+
+    Args:
+        model: has `states({"source": ids, "target": ids}, training=False)`, a nest of float
+            [batch, target_len, ...], and `logits`, which gives float [tokens, vocab] for a nest of some of their
+            positions, [tokens, ...]. The logits at a position predict the token there.
+        source: int32 [batch, source_len], padded with 0.
+        target: int32 [batch, target_len], padded with 0.
+
+    Returns:
+        float32 [batch, target_len]: natural logarithms, 0 where there is padding.
+    """
+    places = tf.where(target != PAD_ID)  # --> [tokens, 2]
+    states = model.states({"source": source, "target": target}, training=False)
+    states = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), states)  # --> [tokens, ...]
+    ids = tf.gather_nd(target, places)
+
+    def add_chunk(start: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        end = start + _CHUNK_TOKENS
+        logits = tf.cast(model.logits(tf.nest.map_structure(lambda values: values[start:end], states)), tf.float32)
+        return end, tf.concat([found, _log_probs(logits, ids[start:end])], axis=0)
+
+    _, found = tf.while_loop(
+        lambda start, _: start < tf.size(ids),
+        add_chunk,
+        (tf.constant(0), tf.zeros([0])),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        parallel_iterations=1,  # more would lie in memory side by side
+    )
+    return tf.scatter_nd(places, found, tf.shape(target, tf.int64))
 
 
 def target_log_probs(logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
@@ -62,8 +95,12 @@ def target_log_probs(logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     Returns:
         float32 [batch, target_len], 0 where there is padding.
     """
-    found = tf.gather(logits, target, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
-    return tf.where(target == PAD_ID, 0.0, found)  # --> [batch, target_len]
+    return tf.where(target == PAD_ID, 0.0, _log_probs(logits, target))  # --> [batch, target_len]
+
+
+def _log_probs(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Of logits, float32 [..., vocab], those of one entry each: float32, the shape of `ids`."""
+    return tf.gather(logits, ids, batch_dims=ids.shape.rank) - tf.reduce_logsumexp(logits, axis=-1)
 
 
 def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:

@@ -1,5 +1,6 @@
 """A model's searches: the plain one, and one for each kind of request."""
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -24,9 +25,9 @@ _OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "exc
 class StepModel(Protocol):
     """What a Translator asks of a model; `t2t_keras.model.Transformer` has it.
 
-    A model may also have `plain_search`, which is called outside of any graph where a search has no options, and
-    `end_search`, which is called with the first cache once any other search has found what it gives back. See
-    `t2t_keras.decoding.lite.LiteModel` for both.
+    A model may also have `plain_search`, which is called outside of any graph where a search has no options;
+    `end_search`, which is called with the first cache once any other search has found what it gives back; and
+    `searching`, a context around each of those. See `t2t_keras.decoding.lite.LiteModel` for all three.
     """
 
     def encode(self, source: tf.Tensor) -> Any: ...
@@ -104,7 +105,8 @@ class Searches:
             return self._model.plain_search(source_ids, limits, config, num_best, scored)
         always_scored = config.beam_size > 1 or not is_plain  # and not traced twice
         compiled = self._compiled[frozenset(asked), scored or always_scored, only_best and not config.sampling]
-        return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
+        with self._model.searching() if hasattr(self._model, "searching") else contextlib.nullcontext():
+            return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
         """Draws samples with a seed for each sentence, not compiled: for a graph that somebody else traces.

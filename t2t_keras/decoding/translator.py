@@ -15,7 +15,7 @@ from t2t_keras.decoding import loading
 from t2t_keras.decoding.batches import Progress, padded
 from t2t_keras.decoding.beam_search import SearchResult
 from t2t_keras.decoding.ensemble import Combination
-from t2t_keras.decoding.explain import Explanation, explanation_function
+from t2t_keras.decoding.explain import Explanation, WordAlignment, alignment_function, explanation_function
 from t2t_keras.decoding.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.decoding.request import (
     EncodedRequest,
@@ -83,6 +83,7 @@ class Translator:
         self._searches = Searches(model, self.config, self._encoder.excluded)
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
+        self._alignment_attention = alignment_function(model)
 
     @classmethod
     def load(
@@ -292,8 +293,7 @@ class Translator:
             InputError: as of `explain`.
             ValueError: as of `explain`.
         """
-        if not hasattr(self.model, "logits_and_cross_attention"):
-            raise ValueError(f"model must have logits_and_cross_attention, {type(self.model).__name__} has not")
+        self._check_attention("logits_and_cross_attention")
         check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
@@ -301,6 +301,33 @@ class Translator:
                 source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
                 explanations[row] = Explanation.of(source_pieces, target_pieces, *found)
         return [explanations[row] for row in range(len(sources))]
+
+    def align_tokens(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
+    ) -> list[WordAlignment]:
+        """The word alignments that `explain_tokens` would give, without its attention ever lying in memory.
+
+        Args:
+            sources: of each sentence, end symbol included.
+            targets: of each translation.
+            on_progress: as of `explain`.
+
+        Raises:
+            InputError: as of `score`.
+            ValueError: the model does not give its attention out.
+        """
+        self._check_attention("alignment_attention")
+        check_pairs(sources, targets)
+        aligned: dict[int, WordAlignment] = {}
+        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
+            for row, weights in zip(rows, self._alignment_attention(*batch).numpy(), strict=True):
+                source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
+                aligned[row] = WordAlignment.of(source_pieces, target_pieces, weights)
+        return [aligned[row] for row in range(len(sources))]
+
+    def _check_attention(self, method: str) -> None:
+        if not hasattr(self.model, method):
+            raise ValueError(f"model must have {method}, {type(self.model).__name__} has not")
 
     def _encoded(self, lines: Sequence[str]) -> list[Ids]:
         """The token ids of one side of given translations, end symbols included."""

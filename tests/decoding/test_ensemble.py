@@ -30,6 +30,10 @@ every_combination = pytest.mark.parametrize("combination", COMBINATIONS)
 SOURCE = padded([[5, 6, 7, 8, EOS_ID], [9, 300, EOS_ID]])
 
 
+def logits_of(model, inputs: dict) -> tf.Tensor:
+    return model.logits(model.states(inputs))
+
+
 def make_model(seed: int, **changes) -> Transformer:
     """Untrained, but with opinions."""
     tf.keras.utils.set_random_seed(seed)
@@ -77,7 +81,7 @@ def test_a_model_with_itself_is_the_model(models, combination, copies, beam):
 @every_combination
 def test_combined_probabilities_are_those_of_the_members_logits(models, combination):
     inputs = {"source": SOURCE, "target": padded([[7, 8, 9, 10, EOS_ID], [5, EOS_ID]])}
-    logits = Ensemble(models, combination)(inputs, training=False)
+    logits = logits_of(Ensemble(models, combination), inputs)
     assert logits.dtype == tf.float32
     expected = in_numpy([model(inputs, training=False).numpy() for model in models], combination)
     np.testing.assert_allclose(tf.nn.log_softmax(logits), expected, atol=1e-5)
@@ -85,7 +89,7 @@ def test_combined_probabilities_are_those_of_the_members_logits(models, combinat
 
 def test_the_two_means_differ(models):
     inputs = {"source": SOURCE, "target": SOURCE}
-    one, other = (tf.nn.softmax(Ensemble(models, combination)(inputs)) for combination in COMBINATIONS)
+    one, other = (tf.nn.softmax(logits_of(Ensemble(models, combination), inputs)) for combination in COMBINATIONS)
     assert np.abs(one - other).max() > 0.01
 
 
@@ -101,7 +105,7 @@ def test_what_float32_cannot_hold_stays_finite():
 def test_decoding_with_a_cache_equals_decoding_at_once(models, combination):
     ensemble = Ensemble(models, combination)
     target = padded([[7, 8, 9, 10, EOS_ID], [5, 6, 7, 8, EOS_ID]])
-    expected = ensemble({"source": SOURCE, "target": target})
+    expected = logits_of(ensemble, {"source": SOURCE, "target": target})
     cache = ensemble.start_cache(SOURCE, ensemble.encode(SOURCE), 1)
     previous = np.zeros(2, np.int32)
     for position in range(target.shape[1]):
@@ -165,11 +169,22 @@ def test_attention_is_the_members_mean():
     alike = [make_model(1), make_model(2)]
     inputs = {"source": SOURCE, "target": SOURCE}
     logits, attention = Ensemble(alike).logits_and_cross_attention(inputs)
-    np.testing.assert_allclose(logits, Ensemble(alike)(inputs), atol=1e-4)
+    np.testing.assert_allclose(logits, logits_of(Ensemble(alike), inputs), atol=1e-4)
     expected = np.mean([model.logits_and_cross_attention(inputs)[1] for model in alike], axis=0)
     np.testing.assert_allclose(attention, expected, atol=1e-6)
     explanation = translator_of(Ensemble(alike)).explain(["A man"], ["dogs"])[0]
     np.testing.assert_allclose(explanation.attention.sum(-1), 1.0, rtol=1e-5)
+    ids = [tiny.tokenizer().encode("A man")], [tiny.tokenizer().encode("dogs")]
+    (aligned,) = translator_of(Ensemble(alike)).align_tokens(*ids)
+    (expected,) = translator_of(Ensemble(alike)).explain_tokens(*ids)
+    assert str(aligned) == expected.word_alignment() != ""
+
+
+def test_members_that_differ_are_aligned_on_average(models):
+    inputs = {"source": SOURCE, "target": SOURCE}
+    expected = np.mean([model.alignment_attention(inputs) for model in models], axis=0)
+    np.testing.assert_allclose(Ensemble(models).alignment_attention(inputs), expected, atol=1e-6)
+    np.testing.assert_allclose(expected.sum(-1), 1.0, rtol=1e-5)
 
 
 def test_attention_of_members_that_differ_is_refused(models):
@@ -203,7 +218,8 @@ def add_checkpoint(model_dir: pathlib.Path, step: int, model: Transformer) -> No
 def test_checkpoints_of_one_run(model_dir):
     loaded = Translator.load_ensemble([(model_dir, "1"), Member(model_dir)], "log_probabilities")
     direct = Ensemble([tiny.transformer(), make_model(2)], "log_probabilities")
-    found, expected = (model({"source": SOURCE, "target": SOURCE}) for model in (loaded.model, direct))
+    inputs = {"source": SOURCE, "target": SOURCE}
+    found, expected = (logits_of(model, inputs) for model in (loaded.model, direct))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert loaded.config.beam_size == 2 and loaded.max_source_length == 256
     with pytest.raises(InputError, match="77"):

@@ -18,7 +18,7 @@ from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
 from t2t_keras.data.cleaning import repair
 from t2t_keras.decoding import forced
 from t2t_keras.decoding.batches import padded
-from t2t_keras.decoding.explain import Explanation, joined_word_alignment, word_starts
+from t2t_keras.decoding.explain import Explanation, WordAlignment, joined_word_alignment, word_starts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.losses import SmoothedCrossEntropy
@@ -55,19 +55,24 @@ def by_hand(source: list[str], target: list[str], *layers: list[list[float]]) ->
     return Explanation((*source, "</s>"), (*target, "</s>"), (-1.0,) * (len(target) + 1), attention)
 
 
+def words_of(explanation: Explanation) -> WordAlignment:
+    (attention,) = explanation.attention
+    return WordAlignment.of(explanation.source_pieces, explanation.target_pieces, attention.mean(axis=0))
+
+
 def test_parts_of_a_line_make_one_alignment():
     one = by_hand(["▁a", "▁b", "c"], ["▁x", "▁y"], [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]])
     other = by_hand(["▁d", "▁e"], ["▁z", "w", "▁v"], [[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]])
     assert (one.word_alignment(), other.word_alignment()) == ("1-0 1-1", "1-0 0-1")
-    assert joined_word_alignment([one, other]) == "1-0 1-1 3-2 2-3"
-    assert joined_word_alignment([]) == ""
+    assert str(joined_word_alignment([words_of(one), words_of(other)])) == "1-0 1-1 3-2 2-3"
+    assert str(joined_word_alignment([])) == ""
 
 
 def test_a_translation_that_was_cut_off_has_no_end_symbol():
     whole = by_hand(["▁a", "▁b"], ["▁x", "▁y"], [[0.4, 0.6], [0.9, 0.1]])
     cut = Explanation(whole.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), whole.attention[:, :, :2])
     assert cut.alignment() == whole.alignment() and cut.word_alignment() == whole.word_alignment() == "1-0 0-1"
-    assert joined_word_alignment([cut, whole]) == "1-0 0-1 3-2 2-3"
+    assert str(joined_word_alignment([words_of(cut), words_of(whole)])) == "1-0 0-1 3-2 2-3"
 
 
 def test_alignment_by_hand():
@@ -149,8 +154,21 @@ def test_a_pair_is_explained_alike_in_every_batch():
     assert translator._explained.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_alignment_alone_is_that_of_the_explanation(layers):
+    translator = Translator(tiny.tokenizer(), tiny.transformer(num_decoder_layers=layers))
+    ids = [[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES]
+    inputs = {"source": padded(ids), "target": padded(ids[::-1])}
+    attention = translator.model.logits_and_cross_attention(inputs)[1][:, max(layers - 2, 0)]
+    np.testing.assert_allclose(translator.model.alignment_attention(inputs), np.mean(attention, axis=1), atol=1e-6)
+    expected = [explanation.word_alignment() for explanation in translator.explain_tokens(ids, ids[::-1])]
+    assert list(map(str, translator.align_tokens(ids, ids[::-1]))) == expected
+    assert len(set(expected)) > 1
+
+
 def test_nothing_to_explain():
     assert copier().explain([], []) == []
+    assert copier().align_tokens([], []) == []
 
 
 def test_bad_input_is_named(monkeypatch):
@@ -161,3 +179,5 @@ def test_bad_input_is_named(monkeypatch):
         copier().explain(tiny.SENTENCES[:1], ["a"])
     with pytest.raises(ValueError, match="CopyModel has not"):
         Translator(tiny.tokenizer(), tiny.CopyModel(350)).explain(["a"], ["a"])
+    with pytest.raises(ValueError, match="CopyModel has not"):
+        Translator(tiny.tokenizer(), tiny.CopyModel(350)).align_tokens([[1]], [[1]])

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).parent))
 
@@ -56,6 +57,28 @@ def test_a_pair_is_scored_alike_in_every_batch():
         (alone,) = make().score([line], [line])
         assert alone.pieces == expected.pieces
         np.testing.assert_allclose(alone.token_log_probs, expected.token_log_probs, atol=1e-4)
+
+
+def test_logits_of_a_batch_never_lie_in_memory_together(monkeypatch):
+    """Whatever its size; and padding has none."""
+
+    class Watched:
+        def states(self, inputs, training):
+            return {"states": tiny.transformer().states(inputs, training=training)}
+
+        def logits(self, states):
+            tf.numpy_function(lambda size: sizes.append(int(size)), [tf.shape(states["states"])[0]], [])
+            return tiny.transformer().logits(states["states"])
+
+    sizes: list[int] = []
+    monkeypatch.setattr(forced, "_CHUNK_TOKENS", 7)
+    source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])
+    found = token_log_probs_function(Watched())(source, source).numpy()
+    assert max(sizes) == 7
+    assert sum(sizes) == np.count_nonzero(source)
+    logits = tiny.transformer()({"source": source, "target": source}, training=False)
+    np.testing.assert_allclose(found, forced.target_log_probs(logits, tf.constant(source)), atol=1e-5)
+    np.testing.assert_array_equal(token_log_probs_function(Watched())(source[:2], 0 * source[:2]), 0 * source[:2])
 
 
 def test_nothing_to_score():

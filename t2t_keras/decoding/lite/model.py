@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,11 +51,17 @@ class LiteModel:
         self.sessions = Sessions(model, int8, threads)
         self._running: dict[int, tuple[Kind, Session]] = {}
         self._numbers = itertools.count()
+        self._searches = 0
+        self._lock = threading.Lock()
         self._penalties: dict[tuple[float, str], FirstEntries] = {}
 
-    def __call__(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """The model's own call."""
-        return self.model(inputs, training=training)
+    def states(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """As `Transformer.states`."""
+        return self.model.states(inputs, training=training)
+
+    def logits(self, states: tf.Tensor) -> tf.Tensor:
+        """As `Transformer.logits`."""
+        return self.model.logits(states)
 
     def encode(self, source: tf.Tensor) -> tf.Tensor:
         """The embedded source, float32 [batch, source_len, d_model]: the encoder itself runs when a search starts."""
@@ -63,6 +70,10 @@ class LiteModel:
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         """As `Transformer.logits_and_cross_attention`."""
         return self.model.logits_and_cross_attention(inputs)
+
+    def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """As `Transformer.alignment_attention`."""
+        return self.model.alignment_attention(inputs)
 
     def start_cache(
         self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, coverage: bool = False, bfloat16: bool = False
@@ -163,6 +174,19 @@ class LiteModel:
         found = BeamSearch(*given).run() if config.beam_size > 1 else greedy_search(*given, scored)
         self.sessions.let_go(kind, session)
         return SearchResult(*map(tf.constant, found))
+
+    @contextlib.contextmanager
+    def searching(self) -> Iterator[None]:
+        """Within it a search may run; what failed searches have left is let go of once no other runs either."""
+        with self._lock:
+            self._searches += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._searches -= 1
+                if not self._searches:
+                    self._running.clear()
 
     def end_search(self, cache: Cache) -> None:
         """Lets what the search used go to the next one.

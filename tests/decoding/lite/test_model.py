@@ -261,3 +261,18 @@ def test_what_it_cannot_do():
         tf.keras.config.set_dtype_policy("float32")
     with pytest.raises(ValueError, match="float32, got bfloat16"):
         LiteModel(mixed)
+
+
+def test_another_members_failure_leaves_nothing_behind(monkeypatch):
+    """In an ensemble the others' searches end with the one that fails."""
+    models = [LiteModel(make_model()), LiteModel(make_model(seed=2))]
+    searches = Searches(Ensemble(models), settings(2))
+    searches(padded(SOURCES[:2]))
+
+    def fail(*arguments):
+        raise RuntimeError("no memory")
+
+    with monkeypatch.context() as patch, pytest.raises(tf.errors.OpError):
+        patch.setattr(models[1].sessions, "start", fail)
+        searches(padded(SOURCES[:2]))
+    assert not models[0]._running and not models[1]._running
