@@ -5,7 +5,14 @@ import sys
 import numpy as np
 
 _ALIGNMENT = 64  # bytes, without which TensorFlow copies what Python gives it
-_REFERENCES = 3  # to a buffer that nobody reads: the list's, the loop's, and getrefcount's own
+
+
+def _references(buffers: list[np.ndarray], index: int) -> int:
+    """How many references there are to one of a list's buffers, the list's own among them."""
+    return sys.getrefcount(buffers[index])
+
+
+_UNREAD = _references([np.empty(0)], 0)  # to a buffer that nobody reads, as this interpreter counts
 
 
 class Buffers:
@@ -19,12 +26,14 @@ class Buffers:
 
     def copy(self, array: np.ndarray) -> np.ndarray:
         """A copy that is not written to as long as somebody holds it."""
-        for buffer in self._buffers:
-            if buffer.nbytes >= array.nbytes + _ALIGNMENT and sys.getrefcount(buffer) == _REFERENCES:
-                break
+        size = array.nbytes + _ALIGNMENT
+        unread = [index for index in range(len(self._buffers)) if _references(self._buffers, index) == _UNREAD]
+        large = [index for index in unread if self._buffers[index].nbytes >= size]
+        if large:
+            buffer = self._buffers[large[0]]
         else:
-            self._buffers = [buffer for buffer in self._buffers if buffer.nbytes >= array.nbytes + _ALIGNMENT]
-            buffer = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+            self._buffers = [buffer for buffer in self._buffers if buffer.nbytes >= size]
+            buffer = np.empty(size, np.uint8)
             self._buffers.append(buffer)
         start = -buffer.ctypes.data % _ALIGNMENT
         copy = buffer[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
