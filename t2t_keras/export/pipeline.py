@@ -7,16 +7,21 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.config import EOS_ID, PAD_ID, DecodeConfig
-from t2t_keras.decoding.forced import target_log_probs
+from t2t_keras.decoding.forced import token_log_probs
 from t2t_keras.decoding.request import RequestEncoder
 from t2t_keras.decoding.searches import Searches, output_limits
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.batches import in_batches, widened
+from t2t_keras.export.joining import Hypotheses, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.export.splitting import split_texts
 from t2t_keras.export.text import repaired, stripped
 from t2t_keras.export.weights import Weights
 
+# Inputs of the stages: texts, seeds, sentences as ids and lengths.
+_TEXTS = tf.TensorSpec([None], tf.string)
+_SEEDS = tf.TensorSpec([None], tf.int64)
+_LENGTHS = tf.TensorSpec([None], tf.int32)
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
@@ -68,6 +73,8 @@ class Found(NamedTuple):
 class Pipeline:
     """The stages of a translator, for tracing.
 
+    A stage that several signatures have is one function of the graph, which is traced, loaded and optimised once.
+
     Args:
         translator: of a `Transformer`.
         weights: of its model.
@@ -90,27 +97,31 @@ class Pipeline:
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
         searches = Searches(self._model, self.config, excluded)
         sampling = Searches(self._model, _sampling(self.config), excluded)
-        layer = max(self._model.config.num_decoder_layers - 2, 0)
 
-        def search_best(source_ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def search_best(sentences: Sentences) -> Found:
             # Samples are drawn as many as there are, whatever is wanted.
-            return tuple(values[:, :1] for values in searches(source_ids, only_best=True))
+            return self._found(sentences, lambda ids, _: [v[:, :1] for v in searches(ids, only_best=True)], 1)
 
-        def token_log_probs(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-            return target_log_probs(self._model({"source": source, "target": target}, training=False), target)
+        def search_all(sentences: Sentences) -> Found:
+            return self._found(sentences, lambda ids, _: searches(ids), self.config.beam_size)
 
-        def attention(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-            _, weights = self._model.logits_and_cross_attention({"source": source, "target": target})
-            return tf.reduce_mean(weights[:, layer], axis=1)  # --> [sentences, target_len, source_len]
+        def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
+            return self._found(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
 
-        self._search_best = self._compiled(search_best)
-        self._search_all = self._compiled(lambda source_ids: tuple(searches(source_ids)))
-        self._draw = self._compiled(lambda *inputs: tuple(sampling.sample(*inputs)), tf.TensorSpec([None], tf.int64))
-        self._token_log_probs = self._compiled(token_log_probs, _IDS)
-        self._attention = self._compiled(attention, _IDS)
+        sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
+        self._parts = _stage(self._parts_of, _TEXTS)
+        self._search_best = _stage(self._with_weights(search_best), sentences)
+        self._search_all = _stage(self._with_weights(search_all), sentences)
+        self._draw = _stage(self._with_weights(draw), sentences, _SEEDS)
+        self._log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
+        self._attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
+        self._joined = {size: self._joining(size) for size in {1, k}}
 
     def parts(self, lines: tf.Tensor) -> Parts:
         """What is to be translated of lines, string [lines]."""
+        return self._parts(lines)
+
+    def _parts_of(self, lines: tf.Tensor) -> Parts:
         texts = repaired(lines, self._lowercase)
         ids = self._tokenizer.tokenize(texts)  # --> [lines, ragged]
         not_blank = stripped(texts) != ""
@@ -151,19 +162,19 @@ class Pipeline:
 
     def search(self, sentences: Sentences, only_best: bool) -> Found:
         """The best hypotheses, or samples: one of each sentence, or `config.beam_size`."""
-        if only_best:
-            return self._found(sentences, lambda rows: self._search_best(sentences.chosen(rows).ids), 1)
-        return self._found(sentences, lambda rows: self._search_all(sentences.chosen(rows).ids), self.config.beam_size)
+        return (self._search_best if only_best else self._search_all)(sentences)
 
     def sample(self, sentences: Sentences, seeds: tf.Tensor) -> Found:
         """One sample of each sentence, of which each has its seed, int64 [sentences]."""
-        return self._found(sentences, lambda rows: self._draw(sentences.chosen(rows).ids, tf.gather(seeds, rows)), 1)
+        return self._draw(sentences, seeds)
 
     def log_probs(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         """The log-probability of targets, end symbols included: float32 [sentences]."""
+        return self._log_probs(sources, targets)
 
+    def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            found = self._token_log_probs(*(side.chosen(rows).ids for side in (sources, targets)))
+            found = token_log_probs(self._model, *(side.chosen(rows).ids for side in (sources, targets)))
             return [tf.cast(tf.reduce_sum(tf.cast(found, tf.float64), axis=1), tf.float32)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
@@ -176,17 +187,41 @@ class Pipeline:
         Returns:
             float32 [sentences, target_len, source_len]: of the last layer but one, the mean over its heads.
         """
+        return self._attention(sources, targets)
+
+    def _attention_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         sizes = [tf.shape(targets.ids)[1], tf.shape(sources.ids)[1]]
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            return [widened(self._attention(*(side.chosen(rows).ids for side in (sources, targets))), sizes)]
+            inputs = {"source": sources.chosen(rows).ids, "target": targets.chosen(rows).ids}
+            return [widened(self._model.alignment_attention(inputs), sizes)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
         results = [tf.TensorSpec([None, None, None], tf.float32)]
         (found,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         return found
 
-    def texts(self, token_ids: tf.Tensor) -> tf.Tensor:
+    def hypotheses(self, parts: Parts, num_lines: tf.Tensor, found: Found, values: tf.Tensor) -> Hypotheses:
+        """The translations of lines from those of their parts.
+
+        Args:
+            parts: what was translated.
+            num_lines: int32 scalar.
+            found: the parts' translations.
+            values: float32 [parts, k], what is added up over the parts of a line.
+        """
+        return self._joined[found.lengths.shape[1]](parts.rows, num_lines, found.token_ids, values, found.lengths)
+
+    def _joining(self, k: int) -> Any:
+        def compute(rows: tf.Tensor, num_lines: tf.Tensor, ids: tf.Tensor, values: tf.Tensor, lengths: tf.Tensor):
+            by_value = not self.config.sampling
+            return joined(rows, num_lines, self._texts(ids), values, lengths > 0, by_value)
+
+        numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
+        ids = tf.TensorSpec([None, k, None], tf.int32)
+        return _stage(compute, _LENGTHS, tf.TensorSpec([], tf.int32), ids, *numbers)
+
+    def _texts(self, token_ids: tf.Tensor) -> tf.Tensor:
         """The texts of token ids, int32 [parts, k, length]: string [parts, k]."""
         inside = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
         k = token_ids.shape[1]
@@ -202,31 +237,36 @@ class Pipeline:
     def _fits(self, texts: tf.Tensor) -> tf.Tensor:
         return self._tokenizer.tokenize(texts).row_lengths() < self.max_source_length
 
-    def _found(self, sentences: Sentences, search: Callable[[tf.Tensor], Sequence[tf.Tensor]], k: int) -> Found:
-        """The result of a search in batches, from what gives it for the sentences of some rows."""
+    def _found(
+        self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int
+    ) -> Found:
+        """The result of a search in batches, from what gives it for the ids of a batch and for its rows."""
         width = longest(self.output_limits(sentences))
         with tf.control_dependencies([assert_size("translations", tf.size(sentences.lengths), k, width)]):
             lengths = tf.identity(sentences.lengths)
 
         def compute(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            token_ids, *numbers = search(rows)
+            token_ids, *numbers = search(sentences.chosen(rows).ids, rows)
             return widened(token_ids, [width]), *numbers
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.float32, tf.int32)]
         results = [tf.TensorSpec([None, k, None], tf.int32), *numbers]
         return Found(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
 
-    def _compiled(self, compute: Callable, *more: tf.TensorSpec) -> Any:
-        """A function of token ids, int32 [sentences, source_len], and more, that computes with the model.
+    def _with_weights(self, compute: Callable) -> Callable:
+        """A function that computes with the model."""
 
-        It is traced once, whatever number of signatures calls it.
-        """
-
-        def with_weights(*inputs: tf.Tensor) -> Any:
+        def with_weights(*inputs: Any) -> Any:
             with self._weights.in_use():
                 return compute(*inputs)
 
-        return tf.function(with_weights, input_signature=[_IDS, *more], autograph=False)
+        return with_weights
+
+
+def _stage(compute: Callable, *inputs: Any) -> Any:
+    """A function of the graph, which no server copies into those that call it; of tensor specs or nests of them."""
+    attributes = {"_noinline": True}
+    return tf.function(compute, input_signature=inputs, autograph=False, experimental_attributes=attributes)
 
 
 def longest(lengths: tf.Tensor) -> tf.Tensor:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from t2t_keras.config import PAD_ID
-from t2t_keras.export.joining import Hypotheses, joined
+from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths, assert_size
-from t2t_keras.export.pipeline import Found, Parts, Pipeline, Sentences, longest
+from t2t_keras.export.pipeline import Parts, Pipeline, Sentences, longest
 
 _LOWEST = tf.float32.min  # the score of what does not exist; JSON has no infinity
 
@@ -44,7 +44,7 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         with tf.control_dependencies([_assert_as_many_lines(text=text, seed=seed)]):
             parts = pipeline.parts(tf.identity(text))
         found = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
-        drawn = _joined(pipeline, parts, tf.size(text), found, found.log_probs)
+        drawn = pipeline.hypotheses(parts, tf.size(text), found, found.log_probs)
         return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
 
     def score(text: tf.Tensor, target: tf.Tensor) -> Outputs:
@@ -70,12 +70,7 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
 def _translations(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, only_best: bool) -> Hypotheses:
     """The translations of lines with their scores."""
     found = pipeline.search(parts.sentences, only_best)
-    return _joined(pipeline, parts, num_lines, found, found.scores)
-
-
-def _joined(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, found: Found, values: tf.Tensor) -> Hypotheses:
-    by_value = not pipeline.config.sampling
-    return joined(parts.rows, num_lines, pipeline.texts(found.token_ids), values, found.lengths > 0, by_value)
+    return pipeline.hypotheses(parts, num_lines, found, found.scores)
 
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
@@ -116,7 +111,7 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     with tf.control_dependencies(_attention_checks(pipeline, parts, num_lines)):
         sources = Sentences(*map(tf.identity, parts.sentences))
     found = pipeline.search(sources, only_best=True)
-    best = _joined(pipeline, parts, num_lines, found, found.scores)
+    best = pipeline.hypotheses(parts, num_lines, found, found.scores)
     target_lengths = found.lengths[:, 0]
     targets = Sentences(found.token_ids[:, 0, : longest(target_lengths)], target_lengths)
     attention = pipeline.attention(sources, targets)

@@ -38,8 +38,7 @@ def repaired(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
 
 def stripped(texts: tf.Tensor) -> tf.Tensor:
     """`str.strip()` of texts, of any shape: Python's idea of white space, not that of C."""
-    blanks = "".join(f"\\x{{{code:x}}}" for code in range(sys.maxunicode + 1) if chr(code).isspace())
-    return tf.strings.regex_replace(texts, f"^[{blanks}]+|[{blanks}]+$", "")
+    return tf.strings.regex_replace(texts, f"^[{_blanks()}]+|[{_blanks()}]+$", "")
 
 
 def lowercased(texts: tf.Tensor) -> tf.Tensor:
@@ -60,6 +59,12 @@ def lowercased(texts: tf.Tensor) -> tf.Tensor:
     found = tf.gather(capitals, places) == codes.flat_values
     lower = tf.where(found, tf.gather(small, places), codes.flat_values)
     return tf.reshape(tf.strings.unicode_encode(codes.with_flat_values(lower), "UTF-8"), tf.shape(texts))
+
+
+@functools.cache
+def _blanks() -> str:
+    """All of Python's white space, as a pattern writes it."""
+    return "".join(f"\\x{{{code:x}}}" for code in range(sys.maxunicode + 1) if chr(code).isspace())
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """Writes a version of an exported model, `EXPORT_DIR/VERSION/`, whole or not at all."""
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -7,7 +8,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 import tensorflow as tf
@@ -89,7 +90,24 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
         vocab_path.write_bytes(translator.tokenizer.serialized)
         module.vocabulary = tf.saved_model.Asset(str(vocab_path))
         pipeline = Pipeline(translator, weights, module.tokenizer)
-        tf.saved_model.save(module, str(path), signatures(pipeline))
+        # Gradients would be a third of the graph; nobody trains what is served.
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        with _unoptimised():
+            tf.saved_model.save(module, str(path), signatures(pipeline), options)
+
+
+@contextlib.contextmanager
+def _unoptimised() -> Iterator[None]:
+    """Calls of functions that are traced here tell the loader not to optimise their graphs.
+
+    Which would take it longer than all the rest of loading, once for each signature, and makes no request faster.
+    """
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({**before, "disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
 
 
 def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
@@ -103,6 +121,8 @@ def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Pat
     while True:
         path = export_dir / str(version)
         try:
+            if path.exists():  # which the system replaces if it is an empty directory: somebody is about to fill it
+                raise FileExistsError(errno.EEXIST, "taken", path)
             os.rename(temporary, path)  # refused if somebody else has taken the number meanwhile
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):

@@ -171,6 +171,21 @@ def test_a_version_that_appears_meanwhile_stays(quick, translator, tmp_path, mon
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's"
 
 
+def test_an_empty_directory_that_appears_meanwhile_stays(quick, translator, tmp_path, monkeypatch):
+    """The system would replace it."""
+    rename = os.rename
+
+    def rename_later(source, path):
+        if path.name == "1":
+            (path / "files").mkdir(parents=True)
+            (tmp_path / "2").mkdir()
+        rename(source, path)
+
+    monkeypatch.setattr(os, "rename", rename_later)
+    assert export(translator, tmp_path) == "3"
+    assert list((tmp_path / "2").iterdir()) == []
+
+
 def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypatch):
     def save(translator, storage, path):
         assert not path.name.isdecimal(), "servers look for numbers"
