@@ -25,7 +25,7 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 
-from . import decoding_flags
+from . import decoding_flags, model_flags
 
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the prepared data to translate.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")
@@ -50,7 +50,7 @@ flags.adopt_module_key_flags(decoding_flags)
 def main(argv: list[str]) -> None:
     """Evaluates what the flags say."""
     del argv  # every setting is a flag
-    run = Run(decoding_flags.MODEL_DIR.value)
+    run = Run(model_flags.MODEL_DIR.value)
     config = run.config
     sources, references = _text(run)
     language = _language(config.data.target_language, references)
@@ -125,10 +125,10 @@ def _output_dir(run: Run) -> pathlib.Path:
 def _settings(translator: Translator, language: str) -> dict[str, Any]:
     """What was evaluated, for the record."""
     return {
-        "model_dir": decoding_flags.MODEL_DIR.value,
-        "checkpoint": decoding_flags.CHECKPOINT.value,
-        "ensemble": decoding_flags.ENSEMBLE.value,
-        "ensemble_mean": decoding_flags.ENSEMBLE_MEAN.value if decoding_flags.ENSEMBLE.value else None,
+        "model_dir": model_flags.MODEL_DIR.value,
+        "checkpoint": model_flags.CHECKPOINT.value,
+        "ensemble": model_flags.ENSEMBLE.value,
+        "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "excluded": translator.excluded,
         "split": _SPLIT.value,
         "source": _SOURCE.value,

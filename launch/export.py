@@ -22,7 +22,7 @@ from t2t_keras.export.writing import export_translator
 from t2t_keras.run import Run, assign_weights
 from t2t_keras.training import averaging, checkpoints
 
-from . import decoding_flags
+from . import decoding_flags, model_flags
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The served model's directory, for example saved_models/mine; made if missing.", required=True
@@ -43,11 +43,13 @@ def main(argv: list[str]) -> None:
         InputError: no such run or checkpoints, or flags that do not go together.
     """
     del argv  # every setting is a flag
-    if decoding_flags.ENSEMBLE.value:
+    if model_flags.ENSEMBLE.value:
         raise InputError("--ensemble: an ensemble cannot be exported; average checkpoints of one run instead")
-    if _AVERAGE_LAST.value and decoding_flags.CHECKPOINT.value:
+    if (engine := decoding_flags.ENGINE.value) != "tensorflow":
+        raise InputError(f"--engine={engine}: an export searches with TensorFlow; leave the flag out")
+    if _AVERAGE_LAST.value and model_flags.CHECKPOINT.value:
         raise InputError("give either --checkpoint or --average_last, not both")
-    run = Run(decoding_flags.MODEL_DIR.value)
+    run = Run(model_flags.MODEL_DIR.value)
     config = run.config
     paths = _chosen(run)
     translator = decoding_flags.load_translator()
@@ -66,7 +68,7 @@ def _chosen(run: Run) -> list[pathlib.Path]:
             raise InputError(f"--average_last: {run.path} is an exported model, it has no checkpoints to average")
         return []
     if not _AVERAGE_LAST.value:
-        return [checkpoints.resolve(run.checkpoints_path, decoding_flags.CHECKPOINT.value)]
+        return [checkpoints.resolve(run.checkpoints_path, model_flags.CHECKPOINT.value)]
     steps = checkpoints.steps(run.checkpoints_path)[-_AVERAGE_LAST.value :]
     if len(steps) < _AVERAGE_LAST.value:
         raise InputError(
@@ -85,7 +87,7 @@ def _summary(translator: Translator, paths: list[pathlib.Path], version: pathlib
     parameters = translator.model.count_params()
     on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
-    names = ", ".join(path.name for path in paths) or decoding_flags.MODEL_DIR.value
+    names = ", ".join(path.name for path in paths) or model_flags.MODEL_DIR.value
     return "\n".join(
         [
             f"weights of {names}: {parameters:,} parameters, {weights / 1e6:,.1f} MB as {_WEIGHTS.value}",

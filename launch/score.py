@@ -20,20 +20,23 @@ from t2t_keras.data.corpora_files import read_pairs
 from t2t_keras.data.writing import replacing
 from t2t_keras.decoding.forced import ForcedScore
 
-from . import decoding_flags
+from . import model_flags
 
 _SOURCE = flags.DEFINE_string("source", None, "UTF-8 text, also .gz .bz2 .xz.", required=True)
-_TRANSLATION = flags.DEFINE_string("translation", None, "Its translations, a line each.", required=True)
+_TRANSLATION = flags.DEFINE_string(
+    "translation", None, "Its translations, a line each; --reference means the same.", required=True
+)
+flags.DEFINE_alias("reference", "translation")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the scores; default: standard output.")
 _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with every token.")
-flags.adopt_module_key_flags(decoding_flags)
+flags.adopt_module_key_flags(model_flags)
 
 
 def main(argv: list[str]) -> None:
     """Scores what the flags say."""
     del argv  # every setting is a flag
     pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value))
-    translator = decoding_flags.load_translator()
+    translator = model_flags.load_translator()
     scores = translator.score([source for source, _ in pairs], [translation for _, translation in pairs])
     text = "".join(f"{_line(score)}\n" for score in scores)
     if _OUTPUT.value is None:

@@ -28,6 +28,10 @@ def results(folder):
     cases = {
         "plain": good,
         "json": [*good, "--json", f"--output={folder / 'scores.jsonl'}"],
+        "reference": [*run, f"--reference={folder / 'a.de'}"],
+        "without_penalty": [*good, "--length_penalty=0"],
+        "help": ["--help"],
+        "search": [*good, "--beam_size=3"],
         "unequal": [*run, f"--translation={folder / 'short.de'}"],
         "missing": [*run, "--translation=/nowhere/a.de"],
         "no_run": [f"--model_dir={folder / 'other'}", *good[1:]],
@@ -53,6 +57,25 @@ def test_json_has_every_token(results, folder):
         assert plain.split("\t")[0] == f"{line['score']:.6f}"
         assert len(line["pieces"]) == len(line["token_log_probs"])
         assert line["pieces"][-1] == "</s>"
+
+
+def test_it_lists_the_flags_that_have_an_effect_and_takes_no_others(results):
+    _, text, _ = results["help"]
+    listed = {line.split()[0].strip("-:,").removeprefix("[no]") for line in text.splitlines() if "  --" in line}
+    model = {"model_dir", "checkpoint", "ensemble", "ensemble_mean"}
+    numbers = {"length_penalty", "length_normalization", "tokens_per_batch"}
+    own = {"source", "translation", "reference", "output", "json"}
+    assert listed - {"help", "helpfull", "helpshort", "helpxml", "version"} == model | numbers | own
+    status, _, error = results["search"]
+    assert status != 0
+    assert "beam_size" in error
+
+
+def test_settings_of_scores_and_the_other_name_of_the_translation(results):
+    assert results["reference"] == results["plain"]
+    for line in results["without_penalty"][1].splitlines():
+        score, log_prob, _ = line.split("\t")
+        assert score == log_prob
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""The flags of all programs that load a trained model: which it is, and how its scores are made."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from absl import flags
+
+from t2t_keras.decoding.loading import Engine, Member
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.run import Run
+from t2t_keras.streams import share_out_cores
+
+RUN = "; default: the run's own setting."
+
+MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's (required).", required=True)
+CHECKPOINT = flags.DEFINE_string(
+    "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
+)
+ENSEMBLE = flags.DEFINE_multi_string(
+    "ensemble", [], "Another run of the same vocabulary that decodes along, MODEL_DIR or MODEL_DIR@CHECKPOINT."
+)
+ENSEMBLE_MEAN = flags.DEFINE_enum(
+    "ensemble_mean", "probabilities", ["probabilities", "log_probabilities"], "What is averaged over an ensemble."
+)
+_SETTINGS = (
+    flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty; 0 means none" + RUN),
+    flags.DEFINE_enum(
+        "length_normalization",
+        None,
+        ["gnmt", "average", "none"],
+        "What scores are divided by: length penalty, length, nothing" + RUN,
+    ),
+    flags.DEFINE_integer("tokens_per_batch", None, "Most sentences times source tokens of a batch" + RUN),
+)
+
+
+def load_translator(
+    settings: Mapping[str, Any] | None = None, excluded: Sequence[str] = (), engine: Engine = "tensorflow"
+) -> Translator:
+    """The translator of the run, or of the ensemble with it, with the settings of the flags.
+
+    Args:
+        settings: further decoding settings by name.
+        excluded: words or phrases that no translation may contain.
+        engine: what computes searches.
+
+    Raises:
+        InputError: no such run or checkpoint, members that do not go together, or a setting out of range.
+    """
+    if not tf.config.list_physical_devices("GPU"):
+        share_out_cores()
+    config = dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given(_SETTINGS), **(settings or {}))
+    if not ENSEMBLE.value:
+        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine)
+    members = [Member(MODEL_DIR.value, CHECKPOINT.value), *map(Member.parse, ENSEMBLE.value)]
+    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded, engine)
+
+
+def given(settings: Sequence[flags.FlagHolder]) -> dict[str, Any]:
+    """The values of those flags that have one, by name."""
+    return {flag.name: flag.value for flag in settings if flag.value is not None}
