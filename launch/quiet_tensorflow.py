@@ -17,6 +17,7 @@ _NOTICES = (
     b"failed call to cuInit",
     b"precompiled_charsmap is empty",
     b"oneDNN supports DT_INT",
+    b"Created TensorFlow Lite XNNPACK delegate",
 )
 
 
@@ -36,6 +37,15 @@ def without_notices() -> Iterator[None]:
             for line in caught:
                 if not any(notice in line for notice in _NOTICES):
                     os.write(2, line)
+
+
+def start_lite() -> None:
+    """Has TensorFlow Lite say now, once, what it says when it is first used."""
+    from t2t_keras.decoding.lite.interpreter import Interpreter, converted
+
+    add = tf.function(lambda x: {"sum": x + x}, input_signature=[tf.TensorSpec([1], tf.float32, "x")])
+    with without_notices():
+        Interpreter(converted(add, int8=False), ["sum"], threads=1)
 
 
 with without_notices():

@@ -130,7 +130,7 @@ def sample(
     log_probs, ended = state.living.log_probs, state.finished.lengths
     lengths = tf.where(ended > 0, ended, tf.maximum(max_lengths, 0)[:, tf.newaxis])
     lengths = tf.where(log_probs > DEAD, lengths, 0)
-    token_ids = tf.transpose(state.history.token_ids[: state.length], [1, 2, 0])  # --> [batch, samples, length]
+    token_ids = search_state.steps_last(state.history.token_ids[: state.length])  # --> [batch, samples, length]
     token_ids = tf.where(tf.range(state.length) < lengths[:, :, tf.newaxis], token_ids, PAD_ID)
     scores = normalised_score(log_probs, lengths, length_penalty, options.length_normalization)
     return SearchResult(token_ids, scores, log_probs, lengths)

@@ -229,4 +229,16 @@ def trace_back(history: History, slots: tf.Tensor, lengths: tf.Tensor) -> tf.Ten
     last = tf.shape(history.token_ids)[0] - 1
     texts = tf.zeros_like(history.token_ids)
     *_, texts = tf.while_loop(lambda step, *_: step >= 0, body, (last, slots, texts))
-    return tf.transpose(texts, [1, 2, 0])  # --> [batch, beam, steps]
+    return steps_last(texts)
+
+
+def steps_last(token_ids: tf.Tensor) -> tf.Tensor:
+    """Token ids, int32 [steps, batch, beam], as [batch, beam, steps].
+
+    `tf.transpose` would do, but TensorFlow looks for a oneDNN kernel of int32 for it and reports on standard error,
+    in the midst of a program's output, that there is none.
+    """
+    steps, batch, beam = tf.unstack(tf.shape(token_ids))
+    hypotheses = tf.reshape(tf.range(batch * beam), [batch, beam, 1])
+    found = tf.gather(tf.reshape(token_ids, [-1]), hypotheses + tf.range(steps) * (batch * beam))
+    return tf.ensure_shape(found, [token_ids.shape[axis] for axis in (1, 2, 0)])

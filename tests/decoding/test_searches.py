@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).parent))
 
@@ -214,3 +215,13 @@ def test_a_line_has_no_translation_if_one_of_its_parts_has_none():
     parts = [Translation("a", nan, nan, 3, 1), Translation("", -inf, -inf, 0, 1)]
     assert not joined(parts).exists and joined(parts).log_prob == -inf
     assert joined(parts[:1] * 2).exists and np.isnan(joined(parts[:1] * 2).score)
+
+
+@pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": True}], ids=["beam", "greedy", "samples"])
+def test_no_operation_has_onednn_report_a_type_that_it_cannot_do(settings):
+    """It does so of transposed integers, on the standard error of whoever translates."""
+    compiled = Searches(tiny.transformer(), DecodeConfig(**settings))._compiled[frozenset(), True, False]
+    graph = compiled.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    transposed = {tf.dtypes.as_dtype(node.attr["T"].type) for node in nodes if node.op.endswith("Transpose")}
+    assert transposed == {tf.float32}

@@ -122,6 +122,13 @@ def test_a_run_with_itself_is_the_run(results, name):
     assert results[name] == results["pipe"]
 
 
+def test_libraries_write_nothing_on_standard_error(folder):
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT, "--engine=lite"]
+    done = subprocess.run(command, input=b"A man\n", capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_engines(results):
     status, out, err = results["lite"]
     assert (status, out) == (0, results["pipe"][1])
