@@ -73,7 +73,7 @@ class Found(NamedTuple):
 class Pipeline:
     """The stages of a translator, for tracing.
 
-    A stage that several signatures have is one function of the graph, which is traced, loaded and optimised once.
+    A stage that several signatures have is one function of the graph, which is traced, stored and read once.
 
     Args:
         translator: of a `Transformer`.
@@ -264,9 +264,8 @@ class Pipeline:
 
 
 def _stage(compute: Callable, *inputs: Any) -> Any:
-    """A function of the graph, which no server copies into those that call it; of tensor specs or nests of them."""
-    attributes = {"_noinline": True}
-    return tf.function(compute, input_signature=inputs, autograph=False, experimental_attributes=attributes)
+    """A function of the graph, of tensor specs or nests of them, that is traced and stored once."""
+    return tf.function(compute, input_signature=inputs, autograph=False)
 
 
 def longest(lengths: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,5 @@
 """Writes a version of an exported model, `EXPORT_DIR/VERSION/`, whole or not at all."""
 
-import contextlib
 import dataclasses
 import errno
 import json
@@ -8,7 +7,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import tensorflow as tf
@@ -92,22 +91,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
         pipeline = Pipeline(translator, weights, module.tokenizer)
         # Gradients would be a third of the graph; nobody trains what is served.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        with _unoptimised():
-            tf.saved_model.save(module, str(path), signatures(pipeline), options)
-
-
-@contextlib.contextmanager
-def _unoptimised() -> Iterator[None]:
-    """Calls of functions that are traced here tell the loader not to optimise their graphs.
-
-    Which would take it longer than all the rest of loading, once for each signature, and makes no request faster.
-    """
-    before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({**before, "disable_meta_optimizer": True})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
+        tf.saved_model.save(module, str(path), signatures(pipeline), options)
 
 
 def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
