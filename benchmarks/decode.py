@@ -1,12 +1,14 @@
 """Decoding speed: ours against other engines with the same weights and the same token ids, turn by turn.
 
+    python -m benchmarks.decode --data_dir=data/multi30k --model_dir=runs/multi30k
     python -m benchmarks.decode --data_dir=data/multi30k --preset=tiny
-    python -m benchmarks.decode --data_dir=data/multi30k --model_dir=runs/multi30k --free
 
-Sentences of the test split, sorted by length, in batches. Every output has as many tokens as asked
-for, the end symbol barred; with --free it ends where the model ends it. Before anything is timed
-each engine must translate and score a few sentences as ours does. An engine whose packages are
-missing is left out with a note; `--python marian=PATH` runs one with another environment's interpreter.
+Sentences of the test split, sorted by length, in batches. A trained model's outputs first end where
+the model ends them; then, or alone with random weights, all have as many tokens as asked for, the end
+symbol barred. Every number is the range of several runs, each with processes of its own. Before
+anything is timed each engine must translate and score a few sentences as ours does. An engine whose
+packages are missing is left out with a note; `--python marian=PATH` runs one with another
+environment's interpreter.
 """
 
 import argparse
@@ -24,14 +26,15 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 
-from benchmarks.decode_report import Numbers, agreement, print_table
+from benchmarks.decode_engines import WITH_MKL
+from benchmarks.decode_report import Numbers, agreement, alone, print_table
 from benchmarks.decode_task import model_and_weights, pick_sentences
-from benchmarks.turns import Worker, take_turns
+from benchmarks.turns import Worker, processor_name, take_turns
 from t2t_keras.config import EOS_ID
 from t2t_keras.data.prepare import PreparedData
 
 # Those whose weights are rounded need not find the same.
-ROUNDED = ("ours_bfloat16", "ours_lite_int8", "ctranslate2_int8")
+ROUNDED = ("ours_bfloat16", "ours_lite_int8", "ctranslate2_int8", "ctranslate2_int8_one_worker")
 ENGINES = (
     "ours",
     "ours_bfloat16",
@@ -40,8 +43,12 @@ ENGINES = (
     "ctranslate2_float32",
     "ctranslate2_int8",
     "ctranslate2_one_worker",
+    "ctranslate2_int8_one_worker",
     "marian",
 )
+# On processors that are not Intel's, CTranslate2 uses the faster library for products only where it is told to.
+MKL_ENGINES = tuple(f"{name}{WITH_MKL}" for name in ENGINES if name.startswith("ctranslate2"))
+NATURAL, GIVEN = "natural", "given"
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Of a free translation: more than any sentence needs, since the engines do not all count the end symbol.
 MAX_FREE_TOKENS = 200
@@ -83,7 +90,8 @@ class Bench:
         task_path = self._written(f"{engine}_{role}.json", {**self._task, **changes})
         script = os.path.join(HERE, "decode_engines.py")
         command = [self._interpreter(engine), script, engine, task_path, self._weights_path, role]
-        return Worker(engine, command, os.path.join(self._folder, f"{engine}.log"))
+        variables = {"CT2_USE_MKL": "1"} if engine.endswith(WITH_MKL) else {}
+        return Worker(engine, command, os.path.join(self._folder, f"{engine}.log"), variables)
 
     def ask(self, engine: str, role: str, **changes: Any) -> dict[str, Any]:
         """What a worker says of itself once it is ready; {"failure": why} if it did not get that far."""
@@ -121,7 +129,9 @@ def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
             print(
                 f"{engine}: {same} of {count} greedy outputs are ours, log-probabilities differ by {error:.1e} at most"
             )
-        if engine not in ROUNDED and (error > _LARGEST_SCORE_ERROR or same < _LEAST_SAME * count):
+        if engine.removesuffix(WITH_MKL) not in ROUNDED and (
+            error > _LARGEST_SCORE_ERROR or same < _LEAST_SAME * count
+        ):
             raise RuntimeError(f"{engine} does not compute our model")
         found.append(engine)
         print(f"{engine}: {about['versions']}", flush=True)
@@ -173,24 +183,43 @@ def main() -> None:
         **sentences,
         "model": dataclasses.asdict(model),
         "batch_sentences": flags.batch_sentences,
-        "output_tokens": None if flags.free else flags.output_tokens,
         "max_tokens": MAX_FREE_TOKENS,
     }
+    print(f"{processor_name()}, {os.cpu_count()} cores")
     results = {}
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(folder, dict(flags.python), task, weights)
-        engines = proven(bench, flags.engines)
-        for beam_size in flags.beam_sizes:
-            numbers = measure(bench, engines, beam_size, flags.rounds)
-            results[beam_size] = {name: dataclasses.asdict(found) for name, found in numbers.items()}
-            length = "its own length" if flags.free else f"{flags.output_tokens} tokens"
-            print(f"\nbeam {beam_size}, {len(sentences['sources'])} sentences, each output of {length}\n")
-            print_table(numbers)
-            if flags.free and "ours" in numbers:
-                explain(bench, sentences["sources"], beam_size, numbers)
+    for endings in flags.endings or ([NATURAL, GIVEN] if flags.model_dir else [GIVEN]):
+        output_tokens = None if endings == NATURAL else flags.output_tokens
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(folder, dict(flags.python), {**task, "output_tokens": output_tokens}, weights)
+            results[endings] = compare(bench, flags, sentences["sources"], output_tokens)
     if flags.output:
         with open(flags.output, "w") as file:
-            json.dump({"flags": vars(flags), "results": results}, file, indent=1)
+            about = {"processor": processor_name(), "flags": vars(flags)}
+            json.dump({**about, "results": results}, file, indent=1)
+
+
+def compare(
+    bench: Bench, flags: argparse.Namespace, sources: list[list[int]], output_tokens: int | None
+) -> dict[int, dict[str, list[dict[str, Any]]]]:
+    """Proves the engines, measures and prints; what each engine did in each run, by size of the beam."""
+    results = {}
+    engines = proven(bench, flags.engines)
+    for beam_size in flags.beam_sizes:
+        runs = [measure(bench, engines, beam_size, flags.rounds) for _ in range(flags.runs)]
+        numbers = {name: [run[name] for run in runs] for name in engines}
+        results[beam_size] = {name: [dataclasses.asdict(run) for run in found] for name, found in numbers.items()}
+        length = "of its own length" if output_tokens is None else f"of {output_tokens} tokens"
+        print(f"\nbeam {beam_size}, {len(sources)} sentences, each output {length}; ranges of {flags.runs} runs\n")
+        print_table(numbers)
+        print(*alone(numbers), sep="\n")
+        if output_tokens is None and "ours" in engines:
+            explain(bench, sources, beam_size, runs[-1])
+    return results
+
+
+def default_engines(processor: str) -> list[str]:
+    """All that a processor, by its name, may have use for."""
+    return [*ENGINES, *([] if "Intel" in processor else MKL_ENGINES)]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -198,8 +227,9 @@ def parser() -> argparse.ArgumentParser:
 
     def names(text: str) -> list[str]:
         found = text.split(",")
-        if unknown := set(found) - set(ENGINES):
-            raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; valid: {', '.join(ENGINES)}")
+        known = (*ENGINES, *MKL_ENGINES)
+        if unknown := set(found) - set(known):
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; valid: {', '.join(known)}")
         return found
 
     def at_least_one(text: str) -> int:
@@ -228,12 +258,23 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--sentences", type=at_least_one, default=200, help="how many, from the test split's first on")
     flags.add_argument("--batch_sentences", type=at_least_one, default=32)
     flags.add_argument("--output_tokens", type=at_least_one, default=30, help="of every output")
-    flags.add_argument("--free", action="store_true", help="let every output end where the model ends it")
+    flags.add_argument(
+        "--endings",
+        action="append",
+        choices=[NATURAL, GIVEN],
+        help="how outputs end: where the model ends them, or after --output_tokens; default: both, the first for runs",
+    )
+    flags.add_argument("--runs", type=at_least_one, default=3, help="each of --rounds turns; ranges are over these")
     flags.add_argument("--beam_sizes", type=sizes, default=[1, 4], help="by commas")
     flags.add_argument("--rounds", type=at_least_one, default=5)
     flags.add_argument("--latency_sentences", type=at_least_one, default=20, help="translated one by one, a turn")
     flags.add_argument("--latency_words", type=at_least_one, default=13, help="words of those, as near as there are")
-    flags.add_argument("--engines", type=names, default=list(ENGINES), help=f"which of {', '.join(ENGINES)}, by commas")
+    flags.add_argument(
+        "--engines",
+        type=names,
+        default=default_engines(processor_name()),
+        help=f"which of {', '.join(ENGINES)}, by commas; a CTranslate2 engine's name with {WITH_MKL}: CT2_USE_MKL=1",
+    )
     about_python = "ENGINE=interpreter; ctranslate2=... is for all that begin so"
     flags.add_argument("--python", action="append", type=interpreter, default=[], help=about_python)
     flags.add_argument("--output", help="also write the numbers to this JSON file")

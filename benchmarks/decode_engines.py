@@ -24,6 +24,7 @@ from benchmarks.turns import serve
 Ids = list[list[int]]
 
 EOS_ID = 1
+WITH_MKL = "_mkl"  # ends the name of a CTranslate2 engine whose process has the variable CT2_USE_MKL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +163,11 @@ def ctranslate2_int8(task: dict[str, Any], weights: dict[str, np.ndarray]) -> En
     return _ctranslate2(task, "int8", cores(), 1)
 
 
+def ctranslate2_int8_one_worker(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """One worker with all cores, with weights of 8 bits."""
+    return _ctranslate2(task, "int8", 1, cores())
+
+
 def ctranslate2_one_worker(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
     """CTranslate2 in float32, one worker with all cores, which can be better for one sentence at a time."""
     return _ctranslate2(task, "float32", 1, cores())
@@ -218,6 +224,7 @@ ENGINES = {
         ctranslate2_float32,
         ctranslate2_int8,
         ctranslate2_one_worker,
+        ctranslate2_int8_one_worker,
         marian,
     )
 }
@@ -257,7 +264,7 @@ def main() -> None:
     with open(task_path) as file:
         task = json.load(file)
     with np.load(weights_path) as arrays:
-        engine = ENGINES[name](task, dict(arrays))
+        engine = ENGINES[name.removesuffix(WITH_MKL)](task, dict(arrays))
     about: dict[str, Any] = {"versions": engine.versions}
     if role == "proof":
         about["outputs"] = engine.translate(task["proof_sources"])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,25 +37,61 @@ class Numbers:
         peak = max(turn["peak_gib"] for turn in turns)
         return cls(worker.median("seconds"), latencies, peak, turns[-1]["outputs"], len(worker.turns))
 
+    def latency(self, percent: float) -> float:
+        """Of a sentence alone, the percentile in milliseconds."""
+        return float(1e3 * np.percentile(self.latencies, percent))
+
     @property
     def tokens(self) -> int:
         """Of all outputs, end symbols not counted."""
         return sum(map(len, self.outputs))
 
 
-def print_table(numbers: Mapping[str, Numbers]) -> None:
-    """A row an engine; ratios are of sentences a second, which all engines mean the same by."""
+def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
+    """A row an engine, of its runs; ratios are of sentences a second, which all engines mean the same by."""
     own = numbers.get("ours")
     print("| engine | tokens/s | sentences/s | ours / it | p50 ms | p95 ms | peak GiB | same outputs | quiet turns |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for name, found in numbers.items():
-        p50, p95 = (1e3 * np.percentile(found.latencies, percent) for percent in (50, 95))
-        ratio = f"{found.seconds / own.seconds:.2f}" if own else ""
-        same = f"{same_outputs(found, own):.1%}" if own else ""
-        print(
-            f"| {name} | {found.tokens / found.seconds:,.0f} | {len(found.outputs) / found.seconds:,.1f} | {ratio} "
-            f"| {p50:.1f} | {p95:.1f} | {found.peak_gib:.2f} | {same} | {found.quiet_turns} |"
-        )
+    for name, runs in numbers.items():
+        pairs = list(zip(runs, own or [], strict=bool(own)))
+        cells = [
+            _range([found.tokens / found.seconds for found in runs], ",.0f"),
+            _range([len(found.outputs) / found.seconds for found in runs], ",.1f"),
+            _range([found.seconds / ours.seconds for found, ours in pairs], ".2f"),
+            _range([found.latency(50) for found in runs], ".1f"),
+            _range([found.latency(95) for found in runs], ".1f"),
+            f"{max(found.peak_gib for found in runs):.2f}",
+            _range([same_outputs(found, ours) for found, ours in pairs], ".1%"),
+            str(sum(found.quiet_turns for found in runs)),
+        ]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def alone(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
+    """One sentence at a time, in float32 and in 8 bits: our fastest engine beside CTranslate2's fastest.
+
+    Each as it is fastest, by its best median, with one worker or with several; the ranges say how much runs differ.
+    """
+    lines = []
+    for arithmetic, is_of in (("float32", lambda name: "int8" not in name), ("8 bits", lambda name: "int8" in name)):
+        fastest = []
+        for family in ("ours", "ctranslate2"):
+            names = [name for name in numbers if name.startswith(family) and is_of(name) and "bfloat16" not in name]
+            fastest += sorted(names, key=lambda name: min(found.latency(50) for found in numbers[name]))[:1]
+        if len(fastest) == 2:
+            ours, theirs = ([found.latency(50) for found in numbers[name]] for name in fastest)
+            ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+            lines.append(
+                f"one sentence alone, {arithmetic}, p50: {fastest[0]} {_range(ours, '.1f')} ms, "
+                f"{fastest[1]} {_range(theirs, '.1f')} ms, the first over the second {_range(ratios, '.2f')}"
+            )
+    return lines
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    """The smallest and the largest, or one of them where both read the same; nothing of no values."""
+    ends = dict.fromkeys(f"{end(values):{form}}" for end in (min, max)) if values else {}
+    return " to ".join(ends)
 
 
 def same_outputs(left: Numbers, right: Numbers) -> float:

@@ -6,11 +6,12 @@ A turn counts only while other processes leave the machine alone.
 
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -37,12 +38,26 @@ def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
 class Worker:
     """The driver's side of one engine."""
 
-    def __init__(self, name: str, command: list[str], log_path: str) -> None:
-        """Starts the engine and waits until it is ready; `failure` is the end of its log if it is not."""
+    def __init__(
+        self, name: str, command: list[str], log_path: str, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """Starts the engine and waits until it is ready; `failure` is the end of its log if it is not.
+
+        Args:
+            name: of the engine.
+            command: that starts it.
+            log_path: for its standard error.
+            variables: of its environment, beside those of this process.
+        """
         self.name, self.turns, self.noisy_turns = name, [], []
         with open(log_path, "w") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **(variables or {})},
             )
         self.about = (self._answer() or {}).get("ready")
         self.failure = ""
@@ -90,6 +105,13 @@ def take_turns(workers: list[Worker], rounds: int) -> None:
             if round_number == 0:
                 worker.turns, worker.noisy_turns = [], []
         print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)
+
+
+def processor_name() -> str:
+    """What the system calls the machine's processor, for the record."""
+    with open("/proc/cpuinfo") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def _peak_gib() -> float:

@@ -40,7 +40,10 @@ def flags(*arguments):
 def test_flags_have_defaults_that_can_be_measured():
     found = flags()
     assert (found.beam_sizes, found.sentences, found.batch_sentences, found.output_tokens) == ([1, 4], 200, 32, 30)
-    assert found.engines == list(decode.ENGINES) == list(decode_engines.ENGINES)
+    assert list(decode.ENGINES) == list(decode_engines.ENGINES)
+    assert decode.default_engines("Intel(R) Xeon(R) Processor") == list(decode.ENGINES)
+    assert "ctranslate2_one_worker_mkl" in decode.default_engines("AMD EPYC 9R14")
+    assert (found.runs, found.endings) == (3, None)
     assert flags("--beam_sizes=2,5", "--engines=ours,marian").beam_sizes == [2, 5]
 
 
@@ -133,10 +136,28 @@ def test_scores_are_compared_token_by_token():
 def test_the_table_holds_rates_ratios_percentiles_and_agreement(capsys):
     own = decode_report.Numbers(2.0, [0.010, 0.020, 0.030], 0.5, [[5, 6], [7, 8]], 3)
     other = decode_report.Numbers(1.0, [0.001], 0.25, [[5, 6], [7]], 0)
-    decode_report.print_table({"ours": own, "other": other})
+    slower = decode_report.Numbers(4.0, [0.002], 0.75, [[5, 6], [7]], 2)
+    decode_report.print_table({"ours": [own, own], "other": [other, slower]})
     rows = capsys.readouterr().out.splitlines()[2:]
-    assert rows[0] == "| ours | 2 | 1.0 | 1.00 | 20.0 | 29.0 | 0.50 | 100.0% | 3 |"
-    assert rows[1] == "| other | 3 | 2.0 | 0.50 | 1.0 | 1.0 | 0.25 | 50.0% | 0 |"
+    assert rows[0] == "| ours | 2 | 1.0 | 1.00 | 20.0 | 29.0 | 0.50 | 100.0% | 6 |"
+    assert rows[1] == "| other | 1 to 3 | 0.5 to 2.0 | 0.50 to 2.00 | 1.0 to 2.0 | 1.0 to 2.0 | 0.75 | 50.0% | 2 |"
+
+
+def test_one_sentence_alone_is_compared_with_the_fastest_way_of_the_other():
+    def runs(*latencies):
+        return [decode_report.Numbers(1.0, [latency], 0.5, [[5]], 1) for latency in latencies]
+
+    numbers = {
+        "ours": runs(0.030, 0.032),
+        "ours_bfloat16": runs(0.001, 0.001),
+        "ours_lite": runs(0.008, 0.010),
+        "ctranslate2_float32": runs(0.009, 0.009),
+        "ctranslate2_one_worker_mkl": runs(0.008, 0.005),
+    }
+    assert decode_report.alone(numbers) == [
+        "one sentence alone, float32, p50: ours_lite 8.0 to 10.0 ms, ctranslate2_one_worker_mkl 5.0 to 8.0 ms, "
+        "the first over the second 1.00 to 2.00"
+    ]
 
 
 def test_different_outputs_are_told_by_their_log_probabilities():
@@ -155,6 +176,7 @@ def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
         "--output_tokens=4",
         "--beam_sizes=2",
         "--rounds=1",
+        "--runs=2",
         "--latency_sentences=2",
         "--engines=ours,marian",
         f"--python=marian={sys.executable}",
@@ -173,8 +195,12 @@ def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "marian is left out: ImportError: no torch here" in done.stderr
-    numbers = json.loads((tmp_path / "numbers.json").read_text())["results"]["2"]
-    assert [len(ids) for ids in numbers["ours"]["outputs"]] == [4] * 5
-    # Two a turn; a turn on a busy machine is tried again.
-    assert len(numbers["ours"]["latencies"]) in (2, 4, 6, 8) and numbers["ours"]["seconds"] > 0
+    written = json.loads((tmp_path / "numbers.json").read_text())
+    runs = written["results"]["given"]["2"]["ours"]
+    assert len(runs) == 2
+    for numbers in runs:
+        assert [len(ids) for ids in numbers["outputs"]] == [4] * 5
+        # Two a turn; a turn on a busy machine is tried again.
+        assert len(numbers["latencies"]) in (2, 4, 6, 8) and numbers["seconds"] > 0
+    assert written["processor"] in done.stdout
     assert "| ours |" in done.stdout and "marian" not in done.stdout
