@@ -51,12 +51,13 @@ class Workers:
         """The sum over all workers, the same on each.
 
         Args:
-            values: this worker's whole numbers below 2 ** 31; of one shape on all.
+            values: this worker's whole numbers; of one shape on all.
 
         Returns:
-            int32 of that shape.
+            int64 of that shape.
         """
-        array = np.asarray(values, np.int32)
+        # A worker with one GPU sums on that GPU, where TensorFlow adds up int64 but keeps int32 in the host's memory.
+        array = np.asarray(values, np.int64)
         if self.count == 1:
             return array
         # A constant might be kept from before the cluster was there, on a device that is not in it.
@@ -67,10 +68,10 @@ class Workers:
         """What each worker gave, the first one's first; the same on each."""
         if self.count == 1:
             return [data]
-        lengths = np.zeros(self.count, np.int32)
+        lengths = np.zeros(self.count, np.int64)
         lengths[self.index] = len(data)
         lengths = self.sum(lengths)
-        table = np.zeros((self.count, max(int(lengths.max()), 1)), np.int32)  # --> [workers, longest]
+        table = np.zeros((self.count, max(int(lengths.max()), 1)), np.int64)  # --> [workers, longest]
         table[self.index, : len(data)] = np.frombuffer(data, np.uint8)
         table = self.sum(table).astype(np.uint8)
         return [row[:length].tobytes() for row, length in zip(table, lengths, strict=True)]
@@ -105,7 +106,7 @@ class Workers:
             yield
         except (InputError, OSError) as caught:
             error = caught
-        failed = np.zeros(self.count, np.int32)
+        failed = np.zeros(self.count, np.int64)
         failed[self.index] = error is not None
         failed = self.sum(failed)
         if error is not None:

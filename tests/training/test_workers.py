@@ -106,6 +106,26 @@ def test_one_process_talks_to_nobody():
         raise lost
 
 
+def test_what_workers_send_each_other_is_int64(monkeypatch):
+    """A worker with one GPU sums there; a GPU has int32 in the host's memory, where its collectives cannot add."""
+    strategy = tf.distribute.get_strategy()
+    workers = Workers(strategy)
+    workers.count = 2
+    sent = []
+
+    def reduce(op, value, axis):
+        sent.append(value)
+        return value
+
+    monkeypatch.setattr(strategy, "reduce", reduce)
+    assert workers.sum([3, 2**40]).tolist() == [3, 2**40]
+    assert workers.gather(b"a\xff") == [b"a\xff", b""]
+    with workers.alike():
+        pass
+    assert len(sent) == 4
+    assert {value.dtype for value in sent} == {tf.int64}
+
+
 @pytest.mark.parametrize(
     ("error", "is_lost"),
     [
