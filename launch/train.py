@@ -63,6 +63,7 @@ def main(argv: list[str]) -> None:
 
 
 def _train(run: Run) -> Outcome:
+    run.check_trainable()
     finding = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # while no device is taken yet
     strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     data = PreparedData.open(_data_dir(run))

@@ -44,7 +44,8 @@ RESUMABLE = {
 }
 
 
-# What an exported configuration says beyond that of a run.
+# What config.json says beside the configuration: of a run, and of an export.
+_DATA_DIR = "data_dir"
 _EXPORT = "export"
 _EXPORTED_WEIGHTS = "weights/"  # what the names of the weights in an export begin with
 
@@ -85,7 +86,11 @@ class Run:
         Raises:
             InputError: there is none, or it does not parse.
         """
-        return Config.from_dict({k: v for k, v in self._read().items() if k not in ("data_dir", _EXPORT)})
+        values = {name: value for name, value in self._read().items() if name not in (_DATA_DIR, _EXPORT)}
+        try:
+            return Config.from_dict(values)
+        except InputError as error:
+            raise InputError(f"{self.config_path}: {error}") from None
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -96,9 +101,36 @@ class Run:
     def data_dir(self) -> pathlib.Path:
         """Where the run's prepared data was when it was last trained."""
         values = self._read()
-        if "data_dir" not in values:
+        if _DATA_DIR not in values:
             raise InputError(f"{self.config_path} does not say where the data was")
-        return pathlib.Path(values["data_dir"])
+        return pathlib.Path(values[_DATA_DIR])
+
+    def check_trainable(self) -> None:
+        """Makes sure that the directory is free for a run or holds one; changes nothing in it.
+
+        Raises:
+            InputError: it holds an exported model, or a config.json that is not a run's.
+        """
+        if self.exported:
+            raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
+        if self.exists:
+            values = self._read()
+            if _DATA_DIR not in values or _EXPORT in values:
+                raise InputError(f"{self.config_path} is not that of a training; use another --model_dir")
+            _ = self.config  # raises if it is not one
+
+    def forget(self) -> None:
+        """Removes configuration and vocabulary, for a run of which nothing was saved yet to begin anew.
+
+        Only for whoever holds the lock.
+
+        Raises:
+            InputError: as `check_trainable`.
+        """
+        self.check_trainable()
+        if self.exists:
+            self.vocab_path.unlink(missing_ok=True)
+            self.config_path.unlink()  # last: it is what tells that the vocabulary is the run's
 
     def start(self, config: Config, data_dir: str | os.PathLike[str], vocab_path: str | os.PathLike[str]) -> None:
         """Writes the configuration and the vocabulary, or checks that they are what the run began with.
@@ -109,23 +141,26 @@ class Run:
             vocab_path: the SentencePiece model to copy.
 
         Raises:
-            InputError: the run exists with another configuration (names what
-                differs) or with another vocabulary, or this is an exported model.
+            InputError: the run exists with another configuration (names what differs) or with another vocabulary, or
+                the directory holds something else than a run.
         """
-        if self.exported:
-            raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
+        self.check_trainable()
+        vocab = pathlib.Path(vocab_path).read_bytes()
         if self.exists:
             if changed := lasting_differences(self.config, config):
                 raise InputError(
                     f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
                     "use another --model_dir or the old settings"
                 )
-            if self.vocab_path.read_bytes() != pathlib.Path(vocab_path).read_bytes():
+            if self.vocab_path.read_bytes() != vocab:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
+        elif self.vocab_path.exists() and self.vocab_path.read_bytes() != vocab:
+            raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.vocab_path, pathlib.Path(vocab_path).read_bytes())
-        values = {**config.to_dict(), "data_dir": os.path.abspath(data_dir)}
+        # The configuration first: it is what tells that the directory is a run's.
+        values = {**config.to_dict(), _DATA_DIR: os.path.abspath(data_dir)}
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
+        _write(self.vocab_path, vocab)
 
     @property
     def micro_batch(self) -> dict[str, Any]:
@@ -151,8 +186,9 @@ class Run:
 
     def remove_leftovers(self) -> None:
         """Removes the temporary files of a process that was killed; only for whoever holds the lock."""
-        for path in self.path.glob(".*.tmp"):
-            path.unlink()
+        for path in (self.config_path, self.vocab_path, self.metrics_path, self.micro_batch_path, self.curves_path):
+            for leftover in (*self.path.glob(f".{path.name}.tmp"), *self.path.glob(f".{path.name}.*.tmp")):
+                leftover.unlink()
 
     def _read(self) -> dict:
         if not self.exists:

@@ -144,10 +144,62 @@ def test_weights_of_another_model_are_refused_by_name(change):
 
 
 def test_leftovers_go_and_nothing_else(tmp_path):
-    for name in (".metrics.jsonl.77.tmp", ".config.json.tmp", ".lock", "metrics.jsonl", "mine.tmp"):
+    for name in (".metrics.jsonl.77.tmp", ".config.json.tmp", ".lock", "metrics.jsonl", "mine.tmp", ".mine.tmp"):
         (tmp_path / name).write_text("")
     Run(tmp_path).remove_leftovers()
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", "metrics.jsonl", "mine.tmp"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", ".mine.tmp", "metrics.jsonl", "mine.tmp"]
+
+
+def contents(folder) -> dict[str, bytes]:
+    """Every file in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def make_export(folder) -> None:
+    """What tells an exported model from a run, in its version 1."""
+    extra = folder / "1" / "assets.extra"
+    extra.mkdir(parents=True)
+    (folder / "1" / "saved_model.pb").write_bytes(b"a graph")
+    (extra / "config.json").write_text(json.dumps({**CONFIG.to_dict(), "export": {"excluded": []}}), encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["", "1", "1/assets.extra"])
+def test_an_export_is_not_trained_and_stays_as_it_is(tmp_path, vocab, place):
+    make_export(tmp_path / "export")
+    before = contents(tmp_path / "export")
+    run = Run(tmp_path / "export" / place)
+    for refused in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
+        with pytest.raises(InputError, match="--model_dir"):
+            refused()
+    assert contents(tmp_path / "export") == before
+
+
+@pytest.mark.parametrize("content", ["{}", '{"name": "somebody else\'s"}', '{"data_dir": "data", "lr": 1}', "[]", "{"])
+def test_a_configuration_of_something_else_is_not_trained_over(tmp_path, vocab, content):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(content, encoding="utf-8")
+    run = Run(tmp_path / "run")
+    for refused in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
+        with pytest.raises(InputError, match=r"run.config\.json"):
+            refused()
+    assert contents(tmp_path / "run") == {"config.json": content.encode()}
+
+
+def test_a_vocabulary_without_a_run_is_not_replaced(tmp_path, vocab):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "vocab.model").write_bytes(b"somebody's")
+    with pytest.raises(InputError, match=r"vocab.model is there without a run.*--model_dir"):
+        Run(tmp_path / "run").start(CONFIG, tmp_path, vocab)
+    assert contents(tmp_path / "run") == {"vocab.model": b"somebody's"}
+
+
+def test_a_run_that_is_forgotten_may_begin_with_anything(run, tmp_path, vocab):
+    vocab.write_bytes(b"another one")
+    run.forget()
+    assert contents(run.path) == {}
+    run.start(override(CONFIG, ["train.seed=2"]), tmp_path, vocab)
+    assert run.config.train.seed == 2
+    assert run.vocab_path.read_bytes() == b"another one"
 
 
 def test_starting_again_writes_nothing(tmp_path, vocab):

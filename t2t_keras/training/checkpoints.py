@@ -23,6 +23,7 @@ __all__ = [
     "Best",
     "Checkpoint",
     "best",
+    "exist",
     "latest",
     "load",
     "prune",
@@ -172,6 +173,11 @@ def steps(directory: str | Path) -> list[int]:
         return []
     matches = (STEP_NAME.fullmatch(entry.name) for entry in directory.iterdir() if entry.is_dir())
     return sorted(int(match[1]) for match in matches if match)
+
+
+def exist(directory: str | Path) -> bool:
+    """Whether a folder has any checkpoint: a step's, or one of another name."""
+    return bool(steps(directory) or _other_names(Path(directory)))
 
 
 def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:

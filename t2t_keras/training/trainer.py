@@ -119,12 +119,12 @@ class Trainer:
         """Writes what a run begins with, if this is the worker to do so."""
         if not self.workers.is_chief:
             return
+        self.run.check_trainable()
         with self.run.lock():
             self.run.remove_leftovers()
             checkpoints.remove_leftovers(self.run.checkpoints_path)
-            if not checkpoints.steps(self.run.checkpoints_path):
-                # Nothing was trained yet: whoever was told to lower a setting may do so.
-                self.run.config_path.unlink(missing_ok=True)
+            if not checkpoints.exist(self.run.checkpoints_path):
+                self.run.forget()  # nothing was trained yet: whoever was told to lower a setting may do so
             self.run.start(self.config, self.data.directory, self.data.vocab_path)
 
     def _train(self) -> Outcome:

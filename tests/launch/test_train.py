@@ -87,6 +87,10 @@ def results(folder, stopped):
     (folder / "interrupted").mkdir()
     (folder / "interrupted" / "preparing.json").write_text("{}", encoding="utf-8")
     (folder / "a_file").write_text("", encoding="utf-8")
+    export = folder / "export" / "1"
+    (export / "assets.extra").mkdir(parents=True)
+    (export / "saved_model.pb").write_bytes(b"a graph")
+    (export / "assets.extra" / "config.json").write_text("{}", encoding="utf-8")
     cases = {
         "goes on": [flagfile, f"--model_dir={folder / 'stopped'}"],
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
@@ -109,6 +113,7 @@ def results(folder, stopped):
         "small batch": [new, data_dir, tiny, "--set=train.tokens_per_batch=3"],
         "automatic and not": [new, data_dir, tiny, "--fit_to_memory", "--set=train.accumulation_steps=2"],
         "a file": [f"--model_dir={folder / 'a_file'}", data_dir, tiny],
+        "an export": [f"--model_dir={folder / 'export'}", data_dir, tiny, "--fit_to_memory"],
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
         "no model_dir": [data_dir, tiny],
         "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
@@ -174,6 +179,7 @@ def test_a_run_knows_its_data_and_settings(results):
         ("small batch", ["train.tokens_per_batch=3", "at least"]),
         ("automatic and not", ["--fit_to_memory", "train.accumulation_steps", "exclude"]),
         ("a file", ["a_file"]),
+        ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),
         ("negative replicas", ["--replicas", "-1"]),
     ],
 )
@@ -184,6 +190,12 @@ def test_bad_input_is_one_line(results, name, words):
     assert stderr.startswith("error: ")
     for word in words:
         assert word in stderr
+
+
+def test_an_export_stays_as_it_is(folder, results):
+    del results
+    files = sorted(str(path.relative_to(folder / "export")) for path in (folder / "export").rglob("*"))
+    assert files == ["1", "1/assets.extra", "1/assets.extra/config.json", "1/saved_model.pb"]
 
 
 def test_divergence_is_the_last_line(folder, results):

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -295,6 +296,18 @@ def test_settings_may_change_until_something_is_saved(tmp_path, data, scripted):
     with pytest.raises(InputError, match="train.tokens_per_batch=5 must be at least"):
         train(tmp_path, data, tokens_per_batch=5)
     train(tmp_path, data, max_steps=4)
+    with pytest.raises(InputError, match="train.tokens_per_batch: 100 -> 90"):
+        train(tmp_path, data, tokens_per_batch=90)
+    assert Run(tmp_path).config.train.tokens_per_batch == 100
+
+
+def test_a_run_that_kept_only_an_average_keeps_its_settings(tmp_path, data, scripted):
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    directory = Run(tmp_path).checkpoints_path
+    saved = checkpoints.latest(directory)
+    checkpoints.save_weights(directory, "averaged_mine", 4, saved.weights, {})
+    shutil.rmtree(saved.path)
     with pytest.raises(InputError, match="train.tokens_per_batch: 100 -> 90"):
         train(tmp_path, data, tokens_per_batch=90)
     assert Run(tmp_path).config.train.tokens_per_batch == 100
