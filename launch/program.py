@@ -16,6 +16,13 @@ from absl import app, flags, logging
 import t2t_keras
 from t2t_keras.errors import InputError
 
+# The flags, of any program, that name files or folders.
+PATHS = (
+    *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir"),
+    *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
+    *("source", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
+)
+
 
 class _VersionFlag(flags.BooleanFlag):
     """Ends the program as soon as it is parsed, before flags that are missing are asked for."""
@@ -64,6 +71,7 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
     if len(argv) > 1:
         _fail(f"unexpected argument {argv[1]!r}; every setting is a flag, see --help")
     try:
+        _check_paths()
         main(argv)
     except BrokenPipeError:
         # Whoever read our output has what they wanted.
@@ -73,6 +81,21 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _check_paths() -> None:
+    """Refuses URLs, which would be taken for the names of folders here.
+
+    Raises:
+        InputError: a flag that names a file or a folder holds one.
+    """
+    for name in (name for name in PATHS if name in flags.FLAGS):
+        value = flags.FLAGS[name].value
+        for path in value if isinstance(value, list) else [value]:
+            if path and "://" in path:
+                raise InputError(
+                    f"--{name}={path} is no path of this machine's file system; mount the bucket or copy what is in it"
+                )
 
 
 def _fail(message: str) -> None:

@@ -114,6 +114,7 @@ def results(folder, stopped):
         "automatic and not": [new, data_dir, tiny, "--fit_to_memory", "--set=train.accumulation_steps=2"],
         "a file": [f"--model_dir={folder / 'a_file'}", data_dir, tiny],
         "an export": [f"--model_dir={folder / 'export'}", data_dir, tiny, "--fit_to_memory"],
+        "a bucket": ["--model_dir=gs://mine/run", data_dir, tiny],
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
         "no model_dir": [data_dir, tiny],
         "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
@@ -180,6 +181,7 @@ def test_a_run_knows_its_data_and_settings(results):
         ("automatic and not", ["--fit_to_memory", "train.accumulation_steps", "exclude"]),
         ("a file", ["a_file"]),
         ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),
+        ("a bucket", ["--model_dir=gs://mine/run is no path of this machine's file system"]),
         ("negative replicas", ["--replicas", "-1"]),
     ],
 )
@@ -190,6 +192,11 @@ def test_bad_input_is_one_line(results, name, words):
     assert stderr.startswith("error: ")
     for word in words:
         assert word in stderr
+
+
+def test_a_bucket_is_not_made_a_folder(results):
+    assert "a bucket" in results
+    assert not (ROOT / "gs:").exists()
 
 
 def test_an_export_stays_as_it_is(folder, results):
