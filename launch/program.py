@@ -10,6 +10,8 @@ from types import ModuleType
 
 # Before TensorFlow is imported: its start-up notices are of no use to the users of these programs.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Of a GPU's memory take what is needed, not all of it: a translation beside a training finds some.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 from absl import app, flags, logging
 

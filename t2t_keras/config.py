@@ -29,6 +29,18 @@ def _check_positive(config: Any, *names: str) -> None:
             raise InputError(f"{_section_of(config)}.{name} must be positive, got {value}")
 
 
+def _check_not_negative(config: Any, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise InputError(f"{_section_of(config)}.{name} must not be negative, got {getattr(config, name)}")
+
+
+def _check_seed(config: Any) -> None:
+    """NumPy takes no others."""
+    if not 0 <= config.seed < 2**32:
+        raise InputError(f"{_section_of(config)}.seed must be in [0, 2 ** 32), got {config.seed}")
+
+
 def _check_rate(config: Any, *names: str) -> None:
     for name in names:
         if not 0 <= getattr(config, name) < 1:
@@ -127,6 +139,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_positive(self, "vocab_size", "max_length", "max_length_ratio")
+        _check_seed(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +161,8 @@ class TrainConfig:
         accumulation_steps: parts that each replica's share of a batch is run in; does not change the result.
         steps_per_call: training steps between two returns to Python.
         mixed_bfloat16: compute in bfloat16, keep weights, loss and optimizer in float32.
-        jit_compile: compile forward and backward with XLA.
+        deterministic: compute the same bits each time on a GPU too, more slowly; a CPU always does.
+        jit_compile: compile forward and backward with XLA; needs static_shapes.
         static_shapes: pad batches to a fixed set of shapes (needed by XLA and TPUs).
         ema_decay: of the exponential moving average of the weights that is saved beside them; 0 means none.
         log_steps: steps between two lines of metrics.
@@ -175,6 +189,7 @@ class TrainConfig:
     accumulation_steps: int = 1
     steps_per_call: int = 10
     mixed_bfloat16: bool = False
+    deterministic: bool = False
     jit_compile: bool = False
     static_shapes: bool = False
     ema_decay: float = 0.0
@@ -202,9 +217,10 @@ class TrainConfig:
             "keep_checkpoints",
         )
         _check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
-        for name in ("max_minutes", "clip_norm", "checkpoint_minutes", "validation_steps", "validation_sentences"):
-            if getattr(self, name) < 0:
-                raise InputError(f"train.{name} must not be negative, got {getattr(self, name)}")
+        _check_seed(self)
+        _check_not_negative(
+            self, "max_minutes", "clip_norm", "checkpoint_minutes", "validation_steps", "validation_sentences", "patience"
+        )
         if self.best_metric == "bleu" and not self.validation_sentences:
             raise InputError("train.best_metric=bleu needs train.validation_sentences above 0")
 
@@ -261,7 +277,8 @@ class DecodeConfig:
         _check_positive(
             self, "beam_size", "max_length_offset", "tokens_per_batch", "num_groups", "temperature", "top_p"
         )
-        for name in (
+        _check_not_negative(
+            self,
             "length_penalty",
             "min_length",
             "max_length_factor",
@@ -270,9 +287,7 @@ class DecodeConfig:
             "no_repeat_ngram_size",
             "diversity_strength",
             "top_k",
-        ):
-            if getattr(self, name) < 0:
-                raise InputError(f"decode.{name} must not be negative, got {getattr(self, name)}")
+        )
         if self.length_normalization not in ("gnmt", "average", "none"):
             valid = "gnmt, average, none"
             raise InputError(f"decode.length_normalization must be one of {valid}; got {self.length_normalization!r}")

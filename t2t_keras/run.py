@@ -41,6 +41,7 @@ RESUMABLE = {
     "train.patience",
     "train.steps_per_call",
     "train.accumulation_steps",
+    "train.deterministic",
 }
 
 

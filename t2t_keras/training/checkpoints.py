@@ -244,8 +244,13 @@ def _latest_path(directory: Path) -> Path | None:
 
 
 def _newest_average(directory: Path) -> Path | None:
-    """The average that reaches furthest, unless there is a step beyond it."""
-    averages = [load(directory / name, weights_only=True) for name in _other_names(directory)]
+    """The whole average that reaches furthest, unless there is a step beyond it; damaged ones are warned of."""
+    averages = []
+    for name in _other_names(directory):
+        try:
+            averages.append(load(directory / name, weights_only=True))
+        except InputError as error:
+            logging.getLogger(__name__).warning("%s; it is passed over", error)
     newest = max(averages, key=lambda average: average.step, default=None)
     return newest.path if newest and newest.step >= max(steps(directory), default=0) else None
 

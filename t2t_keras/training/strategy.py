@@ -54,7 +54,9 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
         if workers and len(workers.addresses) > 1:
             return _workers_strategy(workers, replicas)
         name = "auto"  # one worker is a machine on its own
-    gpus = [] if name == "cpu" else [device.name for device in tf.config.list_logical_devices("GPU")]
+    # Listing logical devices starts TensorFlow, after which a CPU can no longer be divided into several.
+    has_gpus = name != "cpu" and bool(tf.config.list_physical_devices("GPU"))
+    gpus = [device.name for device in tf.config.list_logical_devices("GPU")] if has_gpus else []
     if name == "mirrored" and not gpus and not replicas:
         raise InputError("--strategy=mirrored found no GPU; to try it on a CPU add --replicas=N")
     if gpus:

@@ -55,11 +55,13 @@ class Trainer:
         strategy: the replicas.
 
     Raises:
-        InputError: the run was begun with other settings, another process trains it, or the workers have different
-            settings or data.
+        InputError: settings that do not go together, the run was begun with others, another process trains it, or
+            the workers have different settings or data.
     """
 
     def __init__(self, run: Run, config: Config, data: PreparedData, strategy: tf.distribute.Strategy) -> None:
+        if config.train.jit_compile and not config.train.static_shapes:
+            raise InputError("train.jit_compile=true needs train.static_shapes=true: XLA compiles every shape anew")
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.workers = Workers(strategy)
         self.corpus = data.split("train")
@@ -78,6 +80,8 @@ class Trainer:
             config.train.seed,
             config.train.static_shapes,
         )
+        if config.train.deterministic:
+            tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
         keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
         with self.workers.watched():
@@ -90,7 +94,7 @@ class Trainer:
             config,
             data.split("valid"),
             data.text("valid"),
-            Translator(data.tokenizer, model, config.decode, config.data.lowercase),
+            Translator(data.tokenizer, model, config.decode, config.data.lowercase, max(2, config.data.max_length)),
             self.workers,
         )
         self.step, self.position, self.interval = 0, Position(), Interval()

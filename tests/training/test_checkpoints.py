@@ -154,6 +154,26 @@ def test_an_average_is_a_checkpoint(tmp_path):
         _ = loaded.optimizer
 
 
+def test_a_damaged_average_is_passed_over(tmp_path, caplog):
+    save(tmp_path, 8)
+    for name in ("averaged_last2", "averaged_last4"):
+        checkpoints.save_weights(tmp_path, name, 8, arrays(4), {})
+    (tmp_path / "averaged_last2" / "weights.npz").write_bytes(b"nothing")
+    assert checkpoints.resolve(tmp_path).name == "averaged_last4"
+    assert "averaged_last2/weights.npz is damaged" in caplog.text
+    (tmp_path / "averaged_last4" / "state.json").write_text("{")
+    assert checkpoints.resolve(tmp_path).name == "step_00000008"
+    with pytest.raises(InputError, match="averaged_last2/weights.npz is damaged"):
+        checkpoints.load(checkpoints.resolve(tmp_path, "averaged_last2"))
+
+
+def test_any_checkpoint_counts(tmp_path):
+    assert not checkpoints.exist(tmp_path / "missing")
+    assert not checkpoints.exist(tmp_path)
+    checkpoints.save_weights(tmp_path, "averaged_last2", 8, arrays(4), {})
+    assert checkpoints.exist(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest"])
 def test_names_that_cannot_be_an_average(tmp_path, name):
     with pytest.raises(InputError, match="cannot name a checkpoint"):

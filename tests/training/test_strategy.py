@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -99,6 +100,19 @@ def test_logical_devices_come_too_late(no_gpus):
     assert float(tf.constant(1.0)) == 1.0  # TensorFlow is in use
     with pytest.raises(ValueError, match=r"replicas=3.* before TensorFlow is used"):
         make_strategy("cpu", 3)
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu", "mirrored"])
+def test_many_replicas_on_a_machine_without_a_gpu(name):
+    """In a process of its own, in which nothing has used TensorFlow before, with the real lists of devices."""
+    code = (
+        "from t2t_keras.training.strategy import make_strategy; import tensorflow as tf; "
+        f"print('replicas', 0 if tf.config.list_physical_devices('GPU') else make_strategy({name!r}, 3).num_replicas_in_sync)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    if "replicas 0" in done.stdout:
+        pytest.skip("there is a GPU")
+    assert "replicas 3" in done.stdout
 
 
 def test_workers_of_the_environment(monkeypatch, no_gpus):

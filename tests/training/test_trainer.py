@@ -333,6 +333,21 @@ def test_the_largest_batch_leaves_no_trace(monkeypatch, tmp_path, data):
             np.testing.assert_array_equal(last[part][name], array)
 
 
+def test_xla_needs_static_shapes(tmp_path, data):
+    with pytest.raises(InputError, match=r"train.jit_compile=true needs train.static_shapes=true"):
+        make_trainer(tmp_path / "run", data, jit_compile=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_deterministic_operations_are_asked_for_when_they_are_wanted(monkeypatch, tmp_path, data):
+    calls = []
+    monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: calls.append("enabled"))
+    make_trainer(tmp_path, data)
+    assert calls == []
+    make_trainer(tmp_path, data, deterministic=True)
+    assert calls == ["enabled"]
+
+
 # Checkpoints.
 
 

@@ -1,6 +1,8 @@
 """Validation against the plain loss and against the translator."""
 
 import contextlib
+import copy
+import dataclasses
 import math
 import pathlib
 import sys
@@ -69,6 +71,14 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     answers = [Translation(text) for text in references]
     monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers[: len(lines)])
     assert validator._bleu() == pytest.approx(100.0)
+
+
+def test_lines_are_cut_where_those_of_other_programs_are(tmp_path, trainer, data):
+    """At the length of the training data, so that BLEU is that of launch.evaluate."""
+    assert trainer.validator._translator.max_source_length == data.config.max_length == 256
+    data = copy.copy(data)
+    data.config = dataclasses.replace(data.config, max_length=64)
+    assert make_trainer(tmp_path, data).validator._translator.max_source_length == 64
 
 
 def test_again_it_is_the_same(trainer, validation):
