@@ -218,9 +218,8 @@ class TrainConfig:
         )
         _check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
         _check_seed(self)
-        _check_not_negative(
-            self, "max_minutes", "clip_norm", "checkpoint_minutes", "validation_steps", "validation_sentences", "patience"
-        )
+        _check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience")
+        _check_not_negative(self, "validation_steps", "validation_sentences")
         if self.best_metric == "bleu" and not self.validation_sentences:
             raise InputError("train.best_metric=bleu needs train.validation_sentences above 0")
 

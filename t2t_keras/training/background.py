@@ -18,13 +18,21 @@ _PAUSES_BETWEEN_TRIES = 50
 
 
 class _Job(NamedTuple):
-    """A checkpoint to write: the arguments of `checkpoints.save`, and what to note as the best then."""
+    """A checkpoint to write: the arguments of `checkpoints.save`, and whether `complete` is to follow."""
 
     step: int
     weights: Arrays
     optimizer: Arrays
     state: Mapping[str, Any]
     ema: Arrays | None
+    is_provisional: bool
+
+
+class _Completion(NamedTuple):
+    """What becomes known of a checkpoint after it was saved: see `CheckpointWriter.complete`."""
+
+    step: int
+    state: Mapping[str, Any]
     best: Best | None
 
 
@@ -34,7 +42,8 @@ class CheckpointWriter:
     Of each checkpoint, first its files are written and take their name, then it
     is noted as the best if it is that, then old ones are deleted: a process may
     die at any moment of it. One checkpoint is written at a time; the next one
-    waits for it.
+    waits for it. A provisional one is whole, but nothing is deleted for it before
+    it is completed.
 
     A full disk does not end a training: what is lost by going on is at most what
     stopping would lose. It is warned of, and tried again with the next checkpoint.
@@ -53,6 +62,7 @@ class CheckpointWriter:
         self._error: Exception | None = None
         self._job: _Job | None = None
         self._newest: int | None = None
+        self._completion: _Completion | None = None
         self._unnoted: Best | None = None
 
     def __enter__(self) -> "CheckpointWriter":
@@ -69,7 +79,8 @@ class CheckpointWriter:
         optimizer: Arrays,
         state: Mapping[str, Any],
         ema: Arrays | None = None,
-        best: Best | None = None,
+        *,
+        is_provisional: bool = False,
     ) -> None:
         """Begins to write a checkpoint, once the one before is written.
 
@@ -79,16 +90,43 @@ class CheckpointWriter:
             optimizer: the optimizer's variables by name; likewise.
             state: as for `checkpoints.save`.
             ema: the moving average of the weights by name; likewise.
-            best: what to note, if this is the best checkpoint so far.
+            is_provisional: whether `complete` or `withdraw` will follow.
 
         Raises:
             InputError: the one before could not be written, for another reason than a full disk.
         """
         self.wait()
-        self._job = _Job(step, weights, optimizer, state, ema, best)
-        # A daemon: whoever has interrupted `wait` is not to wait once more when Python ends.
-        self._thread = threading.Thread(target=self._work, name="checkpoint", daemon=True)
-        self._thread.start()
+        self._job, self._completion = _Job(step, weights, optimizer, state, ema, is_provisional), None
+        self._start(self._work)
+
+    def complete(self, step: int, state: Mapping[str, Any], best: Best | None = None) -> None:
+        """Begins to complete a provisional checkpoint, once it is written.
+
+        Args:
+            step: of that checkpoint, the newest there is.
+            state: replaces the one that it was saved with.
+            best: what to note, if this is the best checkpoint so far.
+        """
+        before = self._thread
+
+        def work() -> None:
+            if before is not None:
+                before.join()
+            self._completion = _Completion(step, state, best)
+            if self._job is None:
+                self._work()
+
+        self._start(work)
+
+    def withdraw(self, step: int) -> None:
+        """Deletes a provisional checkpoint, which turned out to be of no use.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        self.join()
+        self._job = self._error = None
+        checkpoints.discard(self._directory, step)
 
     def join(self) -> None:
         """Returns when nothing is being written, whether it went well or not."""
@@ -136,6 +174,11 @@ class CheckpointWriter:
             self._warn(str(self._error))
         self._error = self._job = None
 
+    def _start(self, work: Callable[[], None]) -> None:
+        # A daemon: whoever has interrupted `wait` is not to wait once more when Python ends.
+        self._thread = threading.Thread(target=work, name="checkpoint", daemon=True)
+        self._thread.start()
+
     def _work(self, is_said: bool = True) -> None:
         """Does what is left to do; a failure is kept for the thread that trains."""
         try:
@@ -151,9 +194,15 @@ class CheckpointWriter:
 
     def _write(self) -> None:
         if self._job is not None:
-            *arguments, best = self._job
+            *arguments, is_provisional = self._job
             checkpoints.save(self._directory, *arguments)
-            self._newest, self._unnoted, self._job = self._job.step, best or self._unnoted, None
+            self._newest, self._job = self._job.step, None
+            if is_provisional and self._completion is None:
+                return
+        if self._completion is not None:
+            step, state, best = self._completion
+            checkpoints.replace_state(self._directory, step, state)
+            self._newest, self._unnoted, self._completion = step, best or self._unnoted, None
         if self._unnoted is not None:
             checkpoints.set_best(self._directory, *dataclasses.astuple(self._unnoted))
             self._unnoted = None

@@ -132,8 +132,7 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
         temporary.mkdir()
         checksums = {file: write_arrays(temporary / file, arrays) for file, arrays in files.items()}
         document = {"format": _FORMAT, "step": step, "state": dict(state), "sha256": checksums}
-        with replacing(temporary / STATE) as file:
-            json.dump({**document, "checksum": _checksum(document)}, file, indent=1)
+        _write_document(temporary, document)
         sync_directory(temporary)
         if path.exists():
             discard(path)  # the same step again, after a resumption
@@ -148,6 +147,21 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
     return path
 
 
+def replace_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Gives a checkpoint another state; its arrays stay as they are.
+
+    Args:
+        path: the checkpoint's directory.
+        state: all that is to be kept beside the arrays, as JSON takes it.
+
+    Raises:
+        InputError: it is not a checkpoint, or damaged.
+        OSError: it cannot be written; the checkpoint is as it was.
+    """
+    document = {name: value for name, value in _read_document(path).items() if name != "checksum"}
+    _write_document(path, {**document, "format": _FORMAT, "state": dict(state)})
+
+
 def discard(path: Path) -> None:
     """Deletes a checkpoint, which is out of sight before its first file goes.
 
@@ -159,10 +173,17 @@ def discard(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path, name: str) -> None:
-    """Removes what interrupted writers and deleters of a checkpoint left; `EVERY_STEP` stands for all of them."""
+    """Removes what interrupted writers and deleters of a checkpoint left; name `EVERY_STEP` stands for all of them."""
     for pattern in (f"{TEMPORARY}{name}", f"{TEMPORARY}{name}{_DELETED}"):
         for leftover in directory.glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in directory.glob(f"{name}/.{STATE}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _write_document(path: Path, document: Mapping[str, Any]) -> None:
+    with replacing(path / STATE) as file:
+        json.dump({**document, "checksum": _checksum(document)}, file, indent=1)
 
 
 def _read_document(path: Path) -> dict[str, Any]:

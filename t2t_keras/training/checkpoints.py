@@ -23,11 +23,13 @@ __all__ = [
     "Best",
     "Checkpoint",
     "best",
+    "discard",
     "exist",
     "latest",
     "load",
     "prune",
     "remove_leftovers",
+    "replace_state",
     "resolve",
     "save",
     "save_weights",
@@ -212,6 +214,28 @@ def remove_leftovers(directory: str | Path) -> None:
     checkpoint_files.remove_leftovers(Path(directory), checkpoint_files.EVERY_STEP)
     for stale in Path(directory).glob(f".{_BEST}.*.tmp"):
         stale.unlink()
+
+
+def discard(directory: str | Path, step: int) -> None:
+    """Deletes the checkpoint of a step, if there is one."""
+    path = Path(directory) / step_name(step)
+    if path.exists():
+        checkpoint_files.discard(path)
+
+
+def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) -> None:
+    """Gives the checkpoint of a step another state, at once or not at all; its arrays stay as they are.
+
+    Args:
+        directory: the run's `checkpoints` folder.
+        step: of a checkpoint there.
+        state: as for `save`.
+
+    Raises:
+        InputError: there is no such checkpoint, or it is damaged.
+        OSError: it cannot be written.
+    """
+    checkpoint_files.replace_state(Path(directory) / step_name(step), state)
 
 
 def set_best(directory: str | Path, step: int, metric: str, value: float) -> None:

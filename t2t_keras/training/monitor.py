@@ -33,7 +33,15 @@ _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
 class Monitor:
     """Records one process's part of a training run; on resumption it goes on where that run was."""
 
-    def __init__(self, run: Run, total_steps: int, start_step: int = 0, max_minutes: float = 0.0) -> None:
+    def __init__(
+        self,
+        run: Run,
+        total_steps: int,
+        start_step: int = 0,
+        max_minutes: float = 0.0,
+        *,
+        is_validation_due: bool = False,
+    ) -> None:
         """Opens the records; what they hold of steps after `start_step` is dropped, for it will happen again.
 
         Args:
@@ -41,6 +49,7 @@ class Monitor:
             total_steps: the step at which training ends.
             start_step: steps made before.
             max_minutes: training ends after that time at the latest; 0 means no limit.
+            is_validation_due: whether the validation of `start_step` is still to come.
 
         Raises:
             OSError: the records cannot be written.
@@ -49,7 +58,7 @@ class Monitor:
         self._total_steps = total_steps
         self._last_step = start_step
         self._ends_at = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
-        self._metrics = RecordFile(run.metrics_path, start_step)
+        self._metrics = RecordFile(run.metrics_path, start_step, start_step - is_validation_due)
         self._records = list(self._metrics.kept)
         self._summaries: tf.summary.SummaryWriter | None = None
         self._summaries_are_whole = not self._metrics.is_shorter

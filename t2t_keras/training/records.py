@@ -19,14 +19,16 @@ class RecordFile:
     Args:
         path: the file; it need not exist.
         last_step: `open` drops records of steps after it, and lines that were not finished.
+        last_validation: likewise for validations; `last_step` if not given.
 
     Attributes:
         kept: the records that are there and stay.
         is_shorter: whether anything is dropped.
     """
 
-    def __init__(self, path: Path, last_step: int) -> None:
-        self.kept = [record for record in read_metrics(path) if record["step"] <= last_step]
+    def __init__(self, path: Path, last_step: int, last_validation: int | None = None) -> None:
+        last = {"valid": last_step if last_validation is None else last_validation}
+        self.kept = [record for record in read_metrics(path) if record["step"] <= last.get(record["kind"], last_step)]
         self._lines = "".join(map(_line, self.kept))
         self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != self._lines
         self._path = path

@@ -6,7 +6,7 @@ import signal
 import time
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -101,6 +101,7 @@ class Trainer:
         self.best: float | None = None
         self.best_step: int | None = None
         self.validations_without_gain = 0
+        self.is_validation_due = False  # of the checkpoint that training goes on from
         self.signals = StopSignals()
 
     def train(self) -> Outcome:
@@ -133,14 +134,16 @@ class Trainer:
 
     def _train(self) -> Outcome:
         self._restore()
-        done = self.step >= self.config.train.max_steps
-        if reason := "had reached train.max_steps before" if done else self._lack_of_progress():
+        reason = "had reached train.max_steps before" if self._is_done() else self._lack_of_progress()
+        if reason and not self.is_validation_due:
             return Outcome(self.step, reason, 0)
         try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor = SilentMonitor()
         if self.workers.is_chief:
             train = self.config.train
-            monitor = Monitor(self.run, train.max_steps, self.step, train.max_minutes)
+            monitor = Monitor(
+                self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
+            )
         with contextlib.closing(monitor), self.signals, self.writer:
             return self._loop(monitor)
 
@@ -159,7 +162,10 @@ class Trainer:
         batches = self._training_batches()
         begun = saved = time.monotonic()
         last_saved = self.step
-        reason = ""
+        reason, stopped_by = "", 0
+        if self.is_validation_due:
+            self._validate(monitor)
+            reason = "reached train.max_steps" if self._is_done() else self._lack_of_progress()
         while not reason:
             steps = self._steps_to_next_event()
             started = time.monotonic()
@@ -179,17 +185,17 @@ class Trainer:
                 decided.is_checkpoint_due if train.checkpoint_minutes else self.step % train.checkpoint_steps == 0
             )
             validation_due = self.step % train.validation_steps == 0 if train.validation_steps else checkpoint_due
+            stopped_by = decided.signal
             if checkpoint_due or validation_due or (reason and self.step != last_saved):
-                is_validated = validation_due or bool(reason and not decided.signal)
-                improved = is_validated and self._validate(monitor)
-                with self.workers.alike():
-                    monitor.sync()
-                    self._save(improved)
+                self.is_validation_due = validation_due or bool(reason and not stopped_by)
+                self._save(monitor)
+                if self.is_validation_due and not stopped_by:
+                    self._validate(monitor)
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()
         with self.workers.alike():  # nobody leaves before all is written
-            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or decided.signal))
-        return Outcome(self.step, reason, decided.signal)
+            self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or stopped_by))
+        return Outcome(self.step, reason, stopped_by)
 
     def _steps_to_next_event(self) -> int:
         """Steps until something has to be done in Python, at most `steps_per_call`."""
@@ -212,19 +218,21 @@ class Trainer:
         flags += [flag and self.workers.is_chief for flag in (is_over, is_due)]
         *signals, is_over, is_due = self.workers.sum(flags).tolist()
         stopped_by = next((number for number, asked in zip(SIGNALS, signals, strict=True) if asked), 0)
-        if self.step >= train.max_steps:  # nothing is left to go on with: the end is as it would have been
+        if self._is_done():  # nothing is left to go on with: the end is as it would have been
             stopped_by = 0
         return _Decision(stopped_by, bool(is_over), bool(is_due))
 
     def _reason_to_stop(self, decided: "_Decision") -> str:
-        train = self.config.train
         if decided.signal:
             return f"stopped by {signal.Signals(decided.signal).name}; the same command goes on from here"
-        if self.step >= train.max_steps:
+        if self._is_done():
             return "reached train.max_steps"
         if decided.is_time_over:
             return "reached train.max_minutes"
         return ""
+
+    def _is_done(self) -> bool:
+        return self.step >= self.config.train.max_steps
 
     def _lack_of_progress(self) -> str:
         patience = self.config.train.patience
@@ -232,41 +240,58 @@ class Trainer:
             return f"no better validation {self.config.train.best_metric} in {patience} validations"
         return ""
 
-    def _validate(self, monitor: Monitor | SilentMonitor) -> bool:
-        """Validates, and says whether the result is the best so far."""
+    def _validate(self, monitor: Monitor | SilentMonitor) -> None:
+        """Validates what was just saved, and completes its checkpoint."""
         validation = self.validator.validate()
         monitor.log_validation(self.step, **validation._asdict())
-        if not np.isfinite(validation.loss):  # such weights must not be saved
+        if not np.isfinite(validation.loss):  # such weights must not be kept
+            with self.workers.alike():
+                if self.workers.is_chief:
+                    self.writer.withdraw(self.step)
             raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
         by_loss = self.config.train.best_metric == "loss"
         gain = -validation.loss if by_loss else validation.bleu
         improved = self.best is None or gain > self.best
         self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
-        return improved
+        self.is_validation_due = False
+        with self.workers.alike():
+            monitor.sync()
+            if self.workers.is_chief:
+                best = checkpoints.Best(self.step, self.config.train.best_metric, abs(self.best)) if improved else None
+                self.writer.complete(self.step, self._state(), best)
 
-    def _save(self, improved: bool) -> None:
-        if not self.workers.is_chief:
-            return
-        self.writer.wait()  # before everything is copied once more
-        state = self.training.read()
-        self.writer.save(
-            self.step,
-            state["weights"],
-            {f"{part}/{name}": array for part in _MOMENTS for name, array in state[part].items()},
-            {
-                "epoch": self.position.epoch,
-                "batch": self.position.batch,
-                "seed": self.config.train.seed,
-                "interval": self.interval.sums(),
-                "best": self.best,
-                "best_step": self.best_step,
-                "validations_without_gain": self.validations_without_gain,
-                "config": self.config.to_dict(),
-            },
-            state.get("ema"),
-            checkpoints.Best(self.step, self.config.train.best_metric, abs(self.best)) if improved else None,
-        )
+    def _save(self, monitor: Monitor | SilentMonitor) -> None:
+        """Saves before it validates: a validation may take long, and more memory than training does."""
+        with self.workers.alike():
+            monitor.sync()
+            if not self.workers.is_chief:
+                return
+            self.writer.wait()  # before everything is copied once more
+            state = self.training.read()
+            moments = {f"{part}/{name}": array for part in _MOMENTS for name, array in state[part].items()}
+            self.writer.save(
+                self.step,
+                state["weights"],
+                moments,
+                self._state(),
+                state.get("ema"),
+                is_provisional=self.is_validation_due,
+            )
+
+    def _state(self) -> dict[str, Any]:
+        """What training goes on from, beside the arrays."""
+        return {
+            "epoch": self.position.epoch,
+            "batch": self.position.batch,
+            "seed": self.config.train.seed,
+            "interval": self.interval.sums(),
+            "best": self.best,
+            "best_step": self.best_step,
+            "validations_without_gain": self.validations_without_gain,
+            "is_validation_due": self.is_validation_due,
+            "config": self.config.to_dict(),
+        }
 
     def _restore(self) -> None:
         """Takes up the newest checkpoint that is whole, if there is one."""
@@ -286,6 +311,7 @@ class Trainer:
         self.best = saved.state["best"]
         self.validations_without_gain = saved.state["validations_without_gain"]
         self.best_step = saved.state.get("best_step")
+        self.is_validation_due = saved.state.get("is_validation_due", False)
         if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
             # Again, for it may have been killed in between, or the note be damaged.
             metric = self.config.train.best_metric

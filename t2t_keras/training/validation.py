@@ -1,10 +1,12 @@
 """What a model in training is judged by: loss and BLEU on the validation set."""
 
 import json
+import logging
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras import evaluation
@@ -32,6 +34,9 @@ class Validation(NamedTuple):
 class Validator:
     """Validates a model in training, on all its replicas; each worker translates its share of the sentences.
 
+    The loss is of the first `evaluation.MAX_CROSS_ENTROPY_LENGTH` tokens of each side, or of as many as training pairs
+    may have: the memory of a longer one, of which cleaning a validation set knows nothing, is beyond any device.
+
     Args:
         step: holds the model.
         config: the run's.
@@ -53,10 +58,16 @@ class Validator:
         self._step, self._translator, self._workers = step, translator, workers
         count = config.train.validation_sentences
         self._sources, self._references = (list(side[:count]) for side in texts)
-        longest = int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
+        cut = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
+        if cut.num_cut and workers.is_chief:
+            logging.getLogger(__name__).warning(
+                "%d validation pairs are longer than %d tokens; their loss is of the first %d",
+                *(cut.num_cut, cut.max_length, cut.max_length),
+            )
+        longest = int(max(cut.source_lengths.max(), cut.target_lengths.max()))
         self._batches = list(
             validation_batches(
-                corpus,
+                cut,
                 max(config.train.tokens_per_batch // config.train.accumulation_steps, longest),
                 step.strategy.num_replicas_in_sync,
                 workers.replica_ids,
@@ -94,3 +105,35 @@ class Validator:
         for index, share in enumerate(self._workers.gather(json.dumps(mine).encode())):
             hypotheses[index::count] = json.loads(share)
         return evaluation.bleu(hypotheses, self._references)
+
+
+class _CutCorpus:
+    """A `Corpus` without what comes after a number of tokens of each side.
+
+    Args:
+        corpus: the encoded pairs.
+        max_length: the number of tokens.
+
+    Attributes:
+        num_cut: pairs of which something is left out.
+        source_lengths: as of `Corpus`.
+        target_lengths: likewise.
+    """
+
+    def __init__(self, corpus: Corpus, max_length: int) -> None:
+        self._corpus, self.max_length = corpus, max_length
+        lengths = np.stack([corpus.source_lengths, corpus.target_lengths])  # --> [2, pairs]
+        self.num_cut = int((lengths > max_length).any(axis=0).sum())
+        self.source_lengths, self.target_lengths = np.minimum(lengths, max_length)
+
+    def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """Source ids of some rows, cut, padded with 0 to `length`, int32 [rows, length]."""
+        return self._fitted(self._corpus.source_ids(rows), length)
+
+    def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """Target ids of some rows, cut, padded with 0 to `length`, int32 [rows, length]."""
+        return self._fitted(self._corpus.target_ids(rows), length)
+
+    def _fitted(self, ids: np.ndarray, length: int | None) -> np.ndarray:
+        ids = ids[:, : self.max_length]
+        return ids if length is None else np.pad(ids, [(0, 0), (0, length - ids.shape[1])])

@@ -16,7 +16,13 @@ from t2t_keras.training.checkpoints import Best
 
 
 def save(writer, step: int, best: Best | None = None) -> None:
-    writer.save(step, {"w": np.full(3, step, np.float32)}, {"m": np.zeros(2)}, {"batch": step}, best=best)
+    """Saves a checkpoint, in two parts if it is the best one."""
+    arguments = (step, {"w": np.full(3, step, np.float32)}, {"m": np.zeros(2)})
+    if best is None:
+        writer.save(*arguments, {"batch": step})
+    else:
+        writer.save(*arguments, {"batch": None}, is_provisional=True)
+        writer.complete(step, {"batch": step}, best)
 
 
 @pytest.fixture
@@ -79,14 +85,60 @@ def test_the_best_is_noted_and_kept_and_old_ones_go(tmp_path, writer):
 def test_the_order_in_which_things_happen(monkeypatch, tmp_path, writer):
     """Written, then noted as the best, then old ones deleted: a death in between loses nothing."""
     events = []
-    for name in ("save", "set_best", "prune"):
+    for name in ("save", "replace_state", "set_best", "prune"):
         real = getattr(checkpoints, name)
         monkeypatch.setattr(
             checkpoints, name, lambda *a, _name=name, _real=real: (events.append((_name, a[1])), _real(*a))
         )
     save(writer, 7, Best(7, "bleu", 30.0))
     writer.finish(lambda: False)
-    assert events == [("save", 7), ("set_best", 7), ("prune", 2)]
+    assert events == [("save", 7), ("replace_state", 7), ("set_best", 7), ("prune", 2)]
+
+
+def test_nothing_is_deleted_for_a_provisional_checkpoint(tmp_path, writer):
+    for step in (1, 2):
+        save(writer, step)
+    writer.save(3, {"w": np.ones(3)}, {}, {"validated": False}, is_provisional=True)
+    writer.wait()
+    assert checkpoints.steps(tmp_path) == [1, 2, 3]
+    assert checkpoints.latest(tmp_path).state == {"validated": False}
+    writer.complete(3, {"validated": True})
+    writer.wait()
+    assert checkpoints.steps(tmp_path) == [2, 3]
+    assert checkpoints.latest(tmp_path).state == {"validated": True}
+    np.testing.assert_array_equal(checkpoints.latest(tmp_path).weights["w"], np.ones(3))
+
+
+def test_a_provisional_checkpoint_that_is_withdrawn(tmp_path, writer):
+    save(writer, 1)
+    writer.save(2, {}, {}, {}, is_provisional=True)
+    writer.withdraw(2)
+    writer.finish(lambda: False)
+    assert checkpoints.steps(tmp_path) == [1]
+
+
+def test_a_checkpoint_of_an_earlier_life_is_completed(tmp_path, writer):
+    for step in (1, 2, 3, 4):
+        checkpoints.save(tmp_path, step, {}, {}, {})
+    writer.complete(3, {"validated": True}, Best(3, "loss", 1.0))  # the fourth was damaged
+    writer.finish(lambda: False)
+    assert checkpoints.steps(tmp_path) == [2, 3]
+    assert checkpoints.best(tmp_path).step == 3
+
+
+def test_what_was_completed_before_it_could_be_written(tmp_path, writer, disk):
+    disk[0] = errno.ENOSPC
+    save(writer, 5, Best(5, "loss", 1.0))
+    looks = iter([False] * 5)
+
+    def is_in_a_hurry():
+        if next(looks, None) is None:
+            disk[0] = 0  # somebody made room
+        return False
+
+    writer.finish(is_in_a_hurry)
+    assert checkpoints.latest(tmp_path).state == {"batch": 5}
+    assert checkpoints.best(tmp_path).step == 5
 
 
 @pytest.mark.parametrize("when", ["next", "end"])

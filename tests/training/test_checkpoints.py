@@ -128,8 +128,26 @@ def test_leftovers_of_a_killed_trainer_go(tmp_path):
     for name in (".tmp_step_00000002", ".tmp_step_00000001.deleted", ".tmp_averaged_last10"):
         shutil.copytree(path, tmp_path / name)
     (tmp_path / ".best.json.123.tmp").write_text("{")
+    (path / ".state.json.123.tmp").write_text("{")
     checkpoints.remove_leftovers(tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".tmp_averaged_last10", "step_00000001"]
+    assert sorted(entry.name for entry in path.iterdir()) == ["optimizer.npz", "state.json", "weights.npz"]
+
+
+def test_a_state_is_replaced_and_nothing_else(tmp_path):
+    path = save(tmp_path, 1)
+    before = checkpoints.load(path)
+    weights = before.weights
+    checkpoints.replace_state(tmp_path, 1, {"validated": True})
+    after = checkpoints.load(path)
+    assert (after.step, after.state) == (1, {"validated": True})
+    assert_equal(after.weights, weights)
+    assert_equal(after.optimizer, before.optimizer)
+    with pytest.raises(InputError, match="step_00000002 is not a checkpoint"):
+        checkpoints.replace_state(tmp_path, 2, {})
+    checkpoints.discard(tmp_path, 1)
+    checkpoints.discard(tmp_path, 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_misuse_is_named(tmp_path):

@@ -107,7 +107,8 @@ def test_many_replicas_on_a_machine_without_a_gpu(name):
     """In a process of its own, in which nothing has used TensorFlow before, with the real lists of devices."""
     code = (
         "from t2t_keras.training.strategy import make_strategy; import tensorflow as tf; "
-        f"print('replicas', 0 if tf.config.list_physical_devices('GPU') else make_strategy({name!r}, 3).num_replicas_in_sync)"
+        "has_gpu = tf.config.list_physical_devices('GPU'); "
+        f"print('replicas', 0 if has_gpu else make_strategy({name!r}, 3).num_replicas_in_sync)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     if "replicas 0" in done.stdout:

@@ -24,6 +24,7 @@ from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
+from t2t_keras.training.background import CheckpointWriter
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validation, Validator
 
@@ -150,6 +151,50 @@ def test_killed_on_eight_replicas_changes_nothing(tmp_path, data):
     assert records(tmp_path / "killed", "valid") == records(tmp_path / "uninterrupted", "valid")
 
 
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("place", ["validate", "complete"])
+@pytest.mark.parametrize("step", [8, 12])
+def test_killed_during_a_validation_changes_nothing(monkeypatch, tmp_path, data, uninterrupted, place, step):
+    """What was trained is saved already; the validation comes first in the next life."""
+    owner = Validator if place == "validate" else CheckpointWriter
+    real = getattr(owner, place)
+
+    def killing(self, *arguments):
+        if trainer.step == step:
+            raise KilledError
+        return real(self, *arguments)
+
+    trainer = make_trainer(tmp_path, data, **SETTINGS, keep_checkpoints=1)
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(owner, place, killing)
+        trainer.train()
+    assert set(saved_steps(tmp_path)) >= {step - 4, step}
+    assert train(tmp_path, data, **SETTINGS, keep_checkpoints=1) == (12, "reached train.max_steps", 0)
+    assert_same_end(tmp_path, uninterrupted, 12)
+    assert records(tmp_path, "valid") == records(uninterrupted, "valid")
+    states = [checkpoints.latest(Run(path).checkpoints_path).state for path in (tmp_path, uninterrupted)]
+    for state in states:
+        del state["config"]["train"]["keep_checkpoints"]
+    assert states[0] == states[1]
+    assert saved_steps(tmp_path) == sorted({best_step(uninterrupted), 12})
+    assert best_step(tmp_path) == best_step(uninterrupted)
+
+
+def test_a_signal_when_a_validation_is_due_leaves_it_to_the_next_start(monkeypatch, tmp_path, data, scripted):
+    scripted(3.0, 2.0, 1.0)
+    with monkeypatch.context() as patch:
+        send_at(patch, signal.SIGTERM, 8)
+        assert train(tmp_path, data, steps_per_call=1).step == 8
+    assert [line["step"] for line in records(tmp_path, "valid")] == [4]
+    assert train(tmp_path, data, max_steps=8) == (8, "reached train.max_steps", 0)
+    assert [line["step"] for line in records(tmp_path, "valid")] == [4, 8]
+    assert best_step(tmp_path) == 8
+    assert train(tmp_path, data, max_steps=8) == (8, "had reached train.max_steps before", 0)
+
+
 def test_a_finished_run_stays_as_it_is(monkeypatch, tmp_path, data, scripted):
     del scripted
     train(tmp_path, data, max_steps=4)
@@ -243,10 +288,11 @@ def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted)
         train(tmp_path, data)
 
 
-def test_a_model_whose_validation_is_no_number_is_not_saved(tmp_path, data, scripted):
+@pytest.mark.parametrize("keep_checkpoints", [1, 20])
+def test_a_model_whose_validation_is_no_number_is_not_kept(tmp_path, data, scripted, keep_checkpoints):
     scripted(1.0, np.nan)
     with pytest.raises(InputError, match=r"step 8: validation loss nan.*step_00000004"):
-        train(tmp_path, data)
+        train(tmp_path, data, keep_checkpoints=keep_checkpoints)
     assert saved_steps(tmp_path) == [4]
 
 

@@ -105,6 +105,26 @@ def test_sentences_longer_than_a_batch(tmp_path, data):
     assert validator.validate().loss == pytest.approx(plain_loss(trainer.training.model, long), rel=1e-5)
 
 
+def test_a_huge_line_is_cut(monkeypatch, tmp_path, data, caplog):
+    """It would take more memory than there is, at every validation."""
+    monkeypatch.setattr(evaluation, "MAX_CROSS_ENTROPY_LENGTH", 12)
+    data = copy.copy(data)
+    data.config = dataclasses.replace(data.config, max_length=9)
+    trainer = make_trainer(tmp_path, data)
+    ids = np.random.default_rng(1).integers(5, 200, 40).astype(np.uint16)
+
+    def corpus(source_len, target_len):
+        long = (ids[:source_len], np.array([0, source_len])), (ids[:target_len], np.array([0, target_len]))
+        short = (ids[3:7], np.array([0, 4])), (ids[3:9], np.array([0, 6]))
+        return EncodedCorpus([short, long])
+
+    for lengths, cut_lengths in (((40, 13), (12, 12)), ((5, 33), (5, 12))):
+        args = (trainer.training, trainer.config, corpus(*lengths), ([], []), trainer.validator._translator)
+        loss = Validator(*args, trainer.workers).validate().loss
+        assert loss == pytest.approx(plain_loss(trainer.training.model, corpus(*cut_lengths)), rel=1e-5)
+    assert caplog.text.count("1 validation pairs are longer than 12 tokens; their loss is of the first 12") == 2
+
+
 def test_a_hopeless_model_has_infinite_perplexity(monkeypatch, trainer):
     monkeypatch.setattr(TrainingStep, "validation_loss", lambda *args: (1e6, 10.0))
     monkeypatch.setattr(TrainingStep, "averaged_weights", lambda self: contextlib.nullcontext())
