@@ -24,7 +24,8 @@ set -euo pipefail
 : "${DISK_SIZE:=500GB}"
 : "${DISK_TYPE:=pd-balanced}"                # v6e needs hyperdisk-balanced
 : "${DEVICE:=/dev/sdb}"                      # where the VM finds it; v6e: /dev/nvme0n2
-: "${TENSORFLOW_TPU:=tensorflow-tpu>=2.21,<2.22}"
+: "${TENSORFLOW:=2.20}"                       # a minor version that tensorflow-tpu has
+: "${LIBTPU:=0.0.14}"                        # the lowest that it asks for; from 0.0.46 on functions that it calls are gone
 : "${RETRY_SECONDS:=60}"                     # between two tries to get a VM
 : "${SETUPS:=3}"                             # tries to set up one that is there, each of which costs
 : "${DRY_RUN:=}"
@@ -121,9 +122,9 @@ install() {
     test -e .installed && exit
     python3 -m pip install --quiet --user uv
     python3 -m uv venv --quiet --clear --python=3.12 .venv
-    python3 -m uv pip install --quiet --python=.venv .
+    python3 -m uv pip install --quiet --python=.venv . 'tensorflow==$TENSORFLOW.*'
     python3 -m uv pip uninstall --quiet --python=.venv tensorflow
-    python3 -m uv pip install --quiet --python=.venv '$TENSORFLOW_TPU'
+    python3 -m uv pip install --quiet --python=.venv 'tensorflow-tpu==$TENSORFLOW.*' 'libtpu==$LIBTPU'
     touch .installed"
 }
 

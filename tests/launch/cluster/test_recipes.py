@@ -11,6 +11,7 @@ import time
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 sys.path.append(str(pathlib.Path(__file__).parent))
 
@@ -58,6 +59,16 @@ def test_the_image_does_not_run_as_root():
     (job,) = [document for document in yaml.safe_load_all(manifests.stdout) if document["kind"] == "Job"]
     context = job["spec"]["template"]["spec"]["securityContext"]
     assert context["runAsNonRoot"] and {context[name] for name in ("runAsUser", "runAsGroup", "fsGroup")} == {1234}
+
+
+def test_a_tpu_gets_a_tensorflow_that_the_project_supports_and_text_for_the_same(tmp_path):
+    """The minor version of TensorFlow is chosen with everything else; then the one for TPUs takes its place."""
+    done = run("tpu_vm.sh", "up", env=environment(tmp_path, DRY_RUN=1, PROJECT="mine"))
+    installed = re.findall(r"(tensorflow[a-z-]*)==([0-9.]+)\.\*", done.stdout)
+    assert installed == [("tensorflow", "2.20"), ("tensorflow-tpu", "2.20")]
+    assert "'libtpu==0.0.14'" in done.stdout.replace("'\\''", "'")
+    supported = re.search(r'"(tensorflow>=.*)",', (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
+    assert Requirement(supported).specifier.contains("2.20.0")
 
 
 # ---- SLURM ----
