@@ -58,14 +58,15 @@ def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
 
 def _weights_of_scaled(queries: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
     """`attention_weights` for queries that were divided by sqrt(d_key) before, with a `mask_bias`."""
-    scores = ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
+    scores = kernels.scores(queries, keys)  # --> [..., query_len, key_len]
     return kernels.softmax(scores if bias is None else scores + bias)
 
 
 def _heads_first(x: Tensor) -> Tensor:
     """What broadcasts to [batch, heads, ...] as something that broadcasts to [heads, batch, ...]."""
-    shape = tuple(ops.shape(x))
-    return ops.swapaxes(ops.reshape(x, (1,) * (4 - len(shape)) + shape), 0, 1)
+    for _ in range(len(x.shape), 4):
+        x = ops.expand_dims(x, 0)
+    return ops.swapaxes(x, 0, 1)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -135,10 +136,10 @@ class MultiHeadAttention(keras.layers.Layer):
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
         weights = self._heads_first_weights(queries, keys, attention_mask)  # --> [heads, batch, query_len, key_len]
         heads = ops.matmul(self.dropout(weights, seed=seed), values)  # --> [heads, batch, query_len, d_value]
-        batch, query_len, _ = ops.shape(query)
-        heads = ops.reshape(heads, (self.num_heads, batch * query_len, self.d_value))
-        concatenated = ops.reshape(ops.transpose(heads, (1, 0, 2)), (batch, query_len, self.num_heads * self.d_value))
-        return kernels.linear(concatenated, self.output_kernel, self.output_bias)
+        heads = ops.reshape(heads, (self.num_heads, -1, self.d_value))  # --> [heads, batch * query_len, d_value]
+        concatenated = ops.reshape(ops.transpose(heads, (1, 0, 2)), (-1, self.num_heads * self.d_value))
+        outputs = kernels.linear(concatenated, self.output_kernel, self.output_bias)  # --> [batch * query_len, d_model]
+        return kernels.reshape_like(outputs, query)  # --> [batch, query_len, d_model]
 
     def attention_weights(self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """What the call weighs the memory's values by, without dropout; for people to look at.
@@ -358,14 +359,15 @@ class MultiHeadAttention(keras.layers.Layer):
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in kernel_parts)
         if len(projections) > 1 and (len(set(widths)) > 1 or elements > _MOST_JOINED):
             return [part for projection in projections for part in self._heads(x, projection)]
-        batch, length, _ = ops.shape(x)
+        batch, length, d_model = kernels.shape(x)
         count = len(projections)
         kernel, bias = kernel_parts[0], bias_parts[0]
         if count > 1:
             kernel = ops.concatenate(kernel_parts, axis=1)  # --> [d_model, count * heads * d_head]
             bias = ops.concatenate(bias_parts, axis=0) if self.use_bias else None
-        projected = kernels.linear(x, kernel, bias)  # --> [batch, length, count * heads * d_head]
-        projected = ops.reshape(projected, (batch * length, count * self.num_heads, widths[0]))
+        rows = ops.reshape(x, (-1, d_model))  # --> [batch * length, d_model]
+        projected = kernels.linear(rows, kernel, bias)  # --> [batch * length, count * heads * d_head]
+        projected = ops.reshape(projected, (-1, count * self.num_heads, widths[0]))
         projected = ops.transpose(projected, (1, 0, 2))  # --> [count * heads, batch * length, d_head]
         projected = ops.reshape(projected, (count * self.num_heads, batch, length, widths[0]))
         return ops.split(projected, count, axis=0) if count > 1 else [projected]

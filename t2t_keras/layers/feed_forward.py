@@ -55,7 +55,7 @@ class FeedForward(keras.layers.Layer):
         outputs = kernels.linear(inner, self.outer_kernel, self.outer_bias)  # --> [..., d_model]
         if token_rows is None:
             return outputs
-        return kernels.put_rows(outputs, token_rows, ops.shape(inputs))  # --> [batch, length, d_model]
+        return kernels.put_rows(outputs, token_rows, inputs)  # --> [batch, length, d_model]
 
     def step_projections(self, dtype: str) -> dict[str, Tensor]:
         """The kernels as the steps of a search take them, to be made once a search.

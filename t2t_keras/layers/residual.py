@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import keras
 
+from t2t_keras.layers import kernels
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.normalization import LayerNormalization
 
@@ -50,7 +51,7 @@ class Residual(keras.layers.Layer):
         self.norm.build(input_shape)
 
     def call(self, inputs: Tensor, sublayer: Callable[[Tensor], Tensor], seed: Tensor | None = None) -> Tensor:
-        outputs = inputs + self.dropout(sublayer(self.sublayer_inputs(inputs)), seed=seed)
+        outputs = kernels.add(inputs, self.dropout(sublayer(self.sublayer_inputs(inputs)), seed=seed))
         return self.norm(outputs) if self.norm_position == "post" else outputs
 
     def sublayer_inputs(self, inputs: Tensor) -> Tensor:

@@ -11,21 +11,41 @@ from t2t_keras.layers.kernels import plain
 
 if keras.backend.backend() == "tensorflow":
     from t2t_keras.layers.kernels.tensorflow import (
+        add,
         dropout,
         embedding_lookup,
         layer_normalization,
         linear,
         put_rows,
+        reshape_like,
+        scores,
+        shape,
         softmax,
         take_rows,
     )
 else:
+    add = plain.add
     dropout = plain.dropout
     embedding_lookup = plain.embedding_lookup
     layer_normalization = plain.layer_normalization
     linear = plain.linear
     put_rows = plain.put_rows
+    reshape_like = plain.reshape_like
+    scores = plain.scores
+    shape = plain.shape
     softmax = plain.softmax
     take_rows = plain.take_rows
 
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "softmax", "take_rows"]
+__all__ = [
+    "add",
+    "dropout",
+    "embedding_lookup",
+    "layer_normalization",
+    "linear",
+    "put_rows",
+    "reshape_like",
+    "scores",
+    "shape",
+    "softmax",
+    "take_rows",
+]

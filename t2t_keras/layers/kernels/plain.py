@@ -89,19 +89,48 @@ def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
     return ops.take(ops.reshape(inputs, (-1, inputs.shape[-1])), rows, axis=0)  # --> [rows, width]
 
 
-def put_rows(values: Tensor, rows: Tensor, shape: tuple) -> Tensor:
+def put_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
     """The inverse of `take_rows`, with zeros in all other positions.
 
     Args:
         values: float [rows, width].
         rows: int32 [rows], different indices into batch * length.
-        shape: (batch, length, width).
+        like: [batch, length, width], of the result's shape.
 
     Returns:
         float [batch, length, width].
     """
-    flat = ops.scatter(rows[:, None], values, (shape[0] * shape[1], shape[2]))  # --> [batch * length, width]
-    return ops.reshape(flat, shape)  # --> [batch, length, width]
+    batch, length, width = ops.shape(like)
+    flat = ops.scatter(rows[:, None], values, (batch * length, width))  # --> [batch * length, width]
+    return ops.reshape(flat, (batch, length, width))  # --> [batch, length, width]
+
+
+def add(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """The sum of two tensors of one shape."""
+    return inputs + outputs
+
+
+def scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """Q K^T over the last two axes.
+
+    Args:
+        queries: float [..., query_len, d_key].
+        keys: float [..., key_len, d_key].
+
+    Returns:
+        float [..., query_len, key_len].
+    """
+    return ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
+
+
+def shape(x: Tensor) -> list[Tensor | int]:
+    """The dimensions of a tensor: ints where they are known before the graph runs, else int32 scalars."""
+    return list(ops.shape(x))
+
+
+def reshape_like(values: Tensor, like: Tensor) -> Tensor:
+    """The values in the shape of another tensor of as many elements."""
+    return ops.reshape(values, ops.shape(like))
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
@@ -138,4 +167,16 @@ def _mixed(x: Tensor) -> Tensor:
     return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 16), 0xFFFF))
 
 
-__all__ = ["dropout", "embedding_lookup", "layer_normalization", "linear", "put_rows", "softmax", "take_rows"]
+__all__ = [
+    "add",
+    "dropout",
+    "embedding_lookup",
+    "layer_normalization",
+    "linear",
+    "put_rows",
+    "reshape_like",
+    "scores",
+    "shape",
+    "softmax",
+    "take_rows",
+]

@@ -13,6 +13,8 @@ from t2t_keras.layers.kernels import plain
 
 Tensor = Any
 
+_PHILOX = 1  # the name of the random generator among TensorFlow's operations
+
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """`plain.linear` as one two-dimensional product with a fused bias, whose gradient is one reduction."""
@@ -25,44 +27,35 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
     if inputs.shape.rank == 2:
         return outputs
-    shape = tf.concat([tf.shape(inputs)[:-1], [kernel.shape[1]]], 0)
-    outputs = tf.reshape(outputs, shape)  # --> [..., d_out]
-    outputs.set_shape([*inputs.shape[:-1], kernel.shape[1]])
-    return outputs
+    return tf.reshape(outputs, [*shape(inputs)[:-1], kernel.shape[1]])  # --> [..., d_out]
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
-    """`plain.layer_normalization` with its gradient written out (Ba et al., 2016), on rows of the last axis."""
+    """`plain.layer_normalization` with its gradient written out (Ba et al., 2016)."""
+
+    @tf.custom_gradient
+    def normalise(x: Tensor, scale: Tensor, offset: Tensor) -> tuple[Tensor, Callable]:
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        inverse_deviation = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
+        normalised = centred * inverse_deviation
+
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            # Means of products with `scale`, as products of rows with a column.
+            column = scale[:, None] / scale.shape[0]  # --> [d_model, 1]
+            weighted = upstream * normalised
+            mean, projection = linear(upstream, column, None), linear(weighted, column, None)  # --> [..., 1]
+            d_x = inverse_deviation * (upstream * scale - mean - normalised * projection)
+            return d_x, _column_sums(weighted), _column_sums(upstream)
+
+        return normalised * scale + offset, gradient
+
     inputs = tf.convert_to_tensor(inputs)
-    rows = tf.cast(inputs, tf.float32)
-    rows = rows if inputs.shape.rank == 2 else tf.reshape(rows, [-1, inputs.shape[-1]])  # --> [rows, d_model]
-    normalised = _layer_normalization(
-        rows, tf.convert_to_tensor(scale), tf.convert_to_tensor(offset), tf.constant(epsilon)
-    )
-    if inputs.shape.rank != 2:
-        normalised = tf.reshape(normalised, tf.shape(inputs))
-    return tf.cast(normalised, inputs.dtype)
-
-
-@tf.custom_gradient
-def _layer_normalization(x: Tensor, scale: Tensor, offset: Tensor, epsilon: Tensor) -> Any:
-    centred = x - tf.reduce_mean(x, -1, keepdims=True)
-    inverse_deviation = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
-    normalised = centred * inverse_deviation
-
-    def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        # Means of products with `scale`, as products with a column.
-        column = scale[:, None] / tf.cast(tf.size(scale), tf.float32)  # --> [d_model, 1]
-        weighted = upstream * normalised
-        mean, projection = tf.matmul(upstream, column), tf.matmul(weighted, column)  # --> [rows, 1]
-        d_x = inverse_deviation * (upstream * scale - mean - normalised * projection)
-        return d_x, _column_sums(weighted), _column_sums(upstream), None
-
-    return normalised * scale + offset, gradient
+    outputs = normalise(tf.cast(inputs, tf.float32), tf.convert_to_tensor(scale), tf.convert_to_tensor(offset))
+    return tf.cast(outputs, inputs.dtype)
 
 
 def _column_sums(x: Tensor) -> Tensor:
-    """[rows, width] --> [width], in a third of the time of a reduction over the first axis."""
+    """[..., width] --> [width], in a third of the time of a reduction over the other axes."""
     return tf.raw_ops.BiasAddGrad(out_backprop=x)
 
 
@@ -78,32 +71,33 @@ def softmax(inputs: Tensor) -> Tensor:
 
 def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
     """`plain.take_rows`, whose gradient is written and not added up, since no row comes twice."""
+    inputs = tf.convert_to_tensor(inputs)
 
     @tf.custom_gradient
     def take(x: Tensor) -> tuple[Tensor, Callable]:
-        shape = tf.shape(x)
-        flat = tf.reshape(x, [-1, inputs.shape[-1]])  # --> [batch * length, width]
-        return tf.gather(flat, rows), lambda upstream: _put(upstream, rows, shape)
+        flat = tf.reshape(x, [-1, x.shape[-1]])  # --> [batch * length, width]
+        return tf.gather(flat, rows), lambda upstream: _put(upstream, rows, inputs)
 
-    return take(tf.convert_to_tensor(inputs))
+    return take(inputs)
 
 
-def put_rows(values: Tensor, rows: Tensor, shape: tuple) -> Tensor:
+def put_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
     """`plain.put_rows` with its gradient written out."""
 
     @tf.custom_gradient
     def put(x: Tensor) -> tuple[Tensor, Callable]:
-        return _put(x, rows, tf.stack(shape)), lambda upstream: tf.gather(
-            tf.reshape(upstream, [-1, values.shape[-1]]), rows
-        )
+        return _put(x, rows, like), lambda upstream: tf.gather(tf.reshape(upstream, [-1, x.shape[-1]]), rows)
 
-    return tf.ensure_shape(put(tf.convert_to_tensor(values)), [None, None, values.shape[-1]])
+    outputs = put(tf.convert_to_tensor(values))
+    outputs.set_shape(like.shape)
+    return outputs
 
 
-def _put(values: Tensor, rows: Tensor, shape: Tensor) -> Tensor:
+def _put(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
     """[rows, width] --> [batch, length, width], zero elsewhere."""
-    flat = tf.scatter_nd(rows[:, None], values, [shape[0] * shape[1], shape[2]])  # --> [batch * length, width]
-    return tf.reshape(flat, shape)
+    batch, length, width = shape(like)
+    flat = tf.scatter_nd(tf.expand_dims(rows, 1), values, [batch * length, width])  # --> [batch * length, width]
+    return tf.reshape(flat, [batch, length, width])
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
@@ -111,15 +105,66 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
 
     The rate is rounded to a multiple of 1/256 when that is within 0.005 of it
     (0.1 is 26/256, 0.3 is 77/256), else to one of 1/65536; the scale is of the
-    rounded rate, so the expectation is exact.
+    rounded rate, so the expectation is exact. The seed is Philox's key as it is.
     """
     inputs = tf.convert_to_tensor(inputs)
     dtype, levels = (tf.uint8, 256) if abs(round(rate * 256) / 256 - rate) <= 0.005 else (tf.uint16, 65536)
     threshold = round(rate * levels)
-    count = tf.size(inputs)
-    words = tf.random.stateless_uniform(
-        [(count * dtype.size + 3) // 4], seed, minval=None, maxval=None, dtype=tf.int32, alg="philox"
+    bits = _random(shape(inputs), dtype, seed)
+    kept = tf.cast(bits >= tf.constant(threshold, dtype), inputs.dtype)
+    factors = kept * tf.cast(levels / (levels - threshold), inputs.dtype)
+
+    @tf.custom_gradient
+    def drop(x: Tensor) -> tuple[Tensor, Callable]:
+        return x * factors, lambda upstream: upstream * factors
+
+    return drop(inputs)
+
+
+def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Tensor:
+    """Random integers of one or two bytes, a function of the seed alone, of the given dimensions."""
+    in_word = 4 // dtype.size  # values that one random word makes
+    last = dimensions[-1] if dimensions else 1
+    fits = isinstance(last, int) and last % in_word == 0  # then there is nothing to cut off
+    if fits:
+        words_shape = [*dimensions[:-1], last // in_word]
+    else:
+        count = tf.reduce_prod(dimensions)
+        words_shape = [(count + in_word - 1) // in_word]
+    words = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=tf.stack(words_shape),
+        key=tf.bitcast([seed], tf.uint64),  # --> [1]
+        counter=tf.constant([0, 0], tf.uint64),
+        alg=_PHILOX,
+        dtype=tf.int32,
     )
-    bits = tf.reshape(tf.bitcast(words, dtype), [-1])[:count]
-    keep = tf.reshape(tf.cast(bits >= tf.constant(threshold, dtype), inputs.dtype), tf.shape(inputs))
-    return inputs * (keep * tf.cast(levels / (levels - threshold), inputs.dtype))
+    values = tf.bitcast(words, dtype)  # --> [..., in_word]
+    if not fits:
+        values = tf.reshape(values, [-1])[:count]
+    return tf.reshape(values, dimensions)
+
+
+def add(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """`plain.add` by an operation that never broadcasts, and so has no sums in its gradient."""
+    return tf.add_n([inputs, outputs])
+
+
+def scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """`plain.scores` without a transposed copy of the keys."""
+    return tf.matmul(queries, keys, transpose_b=True)  # --> [..., query_len, key_len]
+
+
+def shape(x: Tensor) -> list[Tensor | int]:
+    """`plain.shape` by one operation that takes all dimensions apart."""
+    static = list(x.shape)
+    if None not in static:
+        return static
+    dynamic = tf.unstack(tf.shape(x), len(static))
+    return [size if known is None else known for known, size in zip(static, dynamic, strict=True)]
+
+
+def reshape_like(values: Tensor, like: Tensor) -> Tensor:
+    """`plain.reshape_like`, whose shape is one operation."""
+    outputs = tf.reshape(values, tf.shape(like))
+    outputs.set_shape(like.shape)
+    return outputs

@@ -92,10 +92,10 @@ def test_layer_normalization(rng, dtype, shape):
 def test_taking_and_putting_rows(rng, dtype, rows):
     x = tf.cast(rng.standard_normal((2, 3, 5)), dtype)
     values = tf.cast(rng.standard_normal((len(rows), 5)), dtype)
-    indices = tf.constant(rows, tf.int32)
+    indices, like = tf.constant(rows, tf.int32), tf.zeros((2, 3, 5))
     for inputs, call in (
         (x, lambda x, m: m.take_rows(x, indices)),
-        (values, lambda v, m: m.put_rows(v, indices, (2, 3, 5))),
+        (values, lambda v, m: m.put_rows(v, indices, like)),
     ):
         fast_results, plain_results = (
             values_and_gradients(lambda x, call=call, m=m: call(x, m), inputs) for m in (fast, plain)
@@ -103,7 +103,7 @@ def test_taking_and_putting_rows(rng, dtype, rows):
         assert_same(fast_results, plain_results, 0.0)
     taken = fast.take_rows(x, indices)
     assert taken.shape == (len(rows), 5)
-    put = np.array(tf.cast(fast.put_rows(taken, indices, (2, 3, 5)), tf.float32)).reshape(6, 5)
+    put = np.array(tf.cast(fast.put_rows(taken, indices, like), tf.float32)).reshape(6, 5)
     kept = np.isin(np.arange(6), rows)[:, None]
     np.testing.assert_array_equal(put, np.where(kept, np.array(tf.cast(x, tf.float32)).reshape(6, 5), 0))
 
