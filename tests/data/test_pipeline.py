@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.config import EOS_ID
 from t2t_keras.data.batching import EpochPlans, Position, plan_in_length_order
@@ -120,6 +121,12 @@ def test_more_replicas_than_pairs_leaves_empty_shares(corpus):
 
 def test_the_dataset_does_not_autotune(corpus, plans):
     assert training_dataset(corpus, plans, Position(), 1, [0]).options().autotune.enabled is False
+
+
+def test_the_dataset_is_known_to_have_no_end(corpus, plans):
+    """Else each step would branch on whether there is a next element."""
+    dataset = training_dataset(corpus, plans, Position(), 1, [0])
+    assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
 
 
 @pytest.mark.parametrize("num_replicas", [1, 3])
