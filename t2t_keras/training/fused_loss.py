@@ -13,9 +13,11 @@ import tensorflow as tf
 
 Tensor = Any
 
-# Elements of one chunk of logits: small enough to stay near the cache, large
+# Elements of one chunk of logits on a CPU: small enough to stay near the cache, large
 # enough that adding each chunk's share to the matrix's gradient costs little.
-_CHUNK_ELEMENTS = 2**22
+_CPU_CHUNK_ELEMENTS = 2**22
+# On a GPU or TPU: an eighth of a GiB in float32, for large products are what these are fast at.
+_ACCELERATOR_CHUNK_ELEMENTS = 2**25
 
 
 class FusedLoss(NamedTuple):
@@ -37,8 +39,10 @@ def fused_loss(
     table: Tensor,
     targets: Tensor,
     label_smoothing: float,
+    *,
     scale: Tensor | float = 1.0,
     skip_padding: bool = True,
+    for_cpu: bool = True,
 ) -> FusedLoss:
     """The label-smoothed loss of tokens with its gradients.
 
@@ -50,6 +54,7 @@ def fused_loss(
         scale: float32 scalar that the gradients are multiplied by.
         skip_padding: compute rows of real tokens only; False keeps every shape
             static, as XLA needs.
+        for_cpu: take chunks that stay near a CPU's caches; False takes large ones without a branch.
     """
     table = tf.convert_to_tensor(table)
     rows = tf.reshape(states, [-1, table.shape[1]])  # --> [batch * target_len, d_model]
@@ -57,11 +62,15 @@ def fused_loss(
     if skip_padding:
         kept = tf.where(labels != 0)  # --> [tokens, 1]
         real_rows, real_labels = tf.gather_nd(rows, kept), tf.gather_nd(labels, kept)
-        loss_sum, d_rows, d_table = _loss_and_gradients(real_rows, table, real_labels, None, label_smoothing, scale)
+        loss_sum, d_rows, d_table = _loss_and_gradients(
+            real_rows, table, real_labels, None, label_smoothing, scale, for_cpu=for_cpu
+        )
         d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
     else:
         weights = tf.cast(labels != 0, tf.float32)
-        loss_sum, d_rows, d_table = _loss_and_gradients(rows, table, labels, weights, label_smoothing, scale)
+        loss_sum, d_rows, d_table = _loss_and_gradients(
+            rows, table, labels, weights, label_smoothing, scale, for_cpu=for_cpu
+        )
     return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(states)), d_table)
 
 
@@ -72,6 +81,8 @@ def _loss_and_gradients(
     weights: Tensor | None,
     label_smoothing: float,
     scale: Tensor | float,
+    *,
+    for_cpu: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss's sum and its scaled gradients.
 
@@ -82,6 +93,7 @@ def _loss_and_gradients(
         weights: float32 [rows], or None for ones.
         label_smoothing: epsilon.
         scale: float32 scalar.
+        for_cpu: as in `fused_loss`.
 
     Returns:
         float32 scalar, [rows, d_model] of the rows' dtype, float32 [vocab, d_model].
@@ -93,10 +105,11 @@ def _loss_and_gradients(
         rows = rows * tf.cast(weights, rows.dtype)[:, None]  # a row of zeros adds nothing to the matrix's gradient
     matrix = tf.cast(table, rows.dtype)
     mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
-    chunk_rows = max(_CHUNK_ELEMENTS // vocab_size, 64)
-    # XLA wants every chunk of one size; elsewhere the last may be shorter.
+    chunk_elements = _CPU_CHUNK_ELEMENTS if for_cpu else _ACCELERATOR_CHUNK_ELEMENTS
+    chunk_rows = max(chunk_elements // vocab_size, 64)
+    # XLA wants every chunk of one size that it knows beforehand; elsewhere the last may be shorter.
     count = rows.shape[0] if rows.shape[0] is not None and weights is not None else tf.shape(rows)[0]
-    num_chunks = (count + chunk_rows - 1) // chunk_rows
+    num_chunks = tf.maximum((count + chunk_rows - 1) // chunk_rows, 1)  # no rows have gradients too: zeros
     if weights is not None:
         missing = num_chunks * chunk_rows - count
         rows, labels = tf.pad(rows, [[0, missing], [0, 0]]), tf.pad(labels, [[0, missing]])
@@ -112,7 +125,11 @@ def _loss_and_gradients(
         logits = tf.cast(tf.matmul(h, matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
         probabilities = tf.nn.softmax(logits)
         label_logits = tf.gather(logits, y, batch_dims=1)  # --> [chunk]
-        losses = _log_normalisers(logits, probabilities, label_logits, y) - gold * label_logits
+        if for_cpu:
+            normalisers = _log_normalisers(logits, probabilities, label_logits, y)  # --> [chunk]
+        else:
+            normalisers = tf.reduce_logsumexp(logits, -1)  # --> [chunk]
+        losses = normalisers - gold * label_logits
         with tf.control_dependencies([losses]):  # once nothing else reads the probabilities they change in place
             places = tf.stack([tf.range(tf.size(y)), y], axis=1)  # --> [chunk, 2]
             errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
@@ -124,7 +141,6 @@ def _loss_and_gradients(
         chunk_losses, chunk_d_table, chunk_d_rows = chunk(index)
         return index + 1, losses.write(index, chunk_losses), d_table + chunk_d_table, d_rows.write(index, chunk_d_rows)
 
-    num_chunks = tf.maximum(num_chunks, 1)  # a chunk of no rows has gradients too: zeros
     losses, d_rows = (
         tf.TensorArray(dtype, num_chunks, element_shape=shape, infer_shape=False)
         for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, d_model]))

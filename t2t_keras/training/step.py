@@ -6,7 +6,8 @@ replica and eight follow one trajectory for one global batch.
 """
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +20,25 @@ from t2t_keras.layers.dropout import fold_in
 from t2t_keras.model import Transformer
 from t2t_keras.run import weight_names
 from t2t_keras.training.fused_loss import fused_loss
-from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.gradients import RowGradients, trace
+from t2t_keras.training.optimizer import Adam, AdamHandles
 from t2t_keras.training.strategy import is_tpu, num_streams
 
 Tensor = Any
 SUM = tf.distribute.ReduceOp.SUM
+_HANDLE = tf.TensorSpec([], tf.resource)  # of a variable
+
+_REWRITES_LEFT_OUT = (
+    "arithmetic_optimization",
+    "constant_folding",
+    "dependency_optimization",
+    "function_optimization",
+    "implementation_selector",
+    "layout_optimizer",
+    "loop_optimization",
+    "remapping",
+    "shape_optimization",
+)
 
 # A batch's shape is one of the plan's, the same on all replicas. A TPU would else take every length that the graph
 # does not know for one that changes from replica to replica; so it compiles one program a shape.
@@ -70,14 +85,22 @@ class TrainingStep:
             averaged = self.variables if config.ema_decay else []
             self.averages = [tf.Variable(tf.zeros(v.shape), trainable=False, name="average") for v in averaged]
         self.start_averages()
-        self._run = tf.function(self._steps)
-        self._skip_padding = not (config.jit_compile or is_tpu(strategy))
-        gradients = self._loss_and_gradients
-        # A TPU compiles the whole step, update and all.
-        is_compiled = config.jit_compile and not is_tpu(strategy)
-        self._loss_gradients = tf.function(gradients, jit_compile=True) if is_compiled else gradients
+        self._is_tpu = is_tpu(strategy)  # which compiles the whole step, update and all
+        self._skip_padding = not (config.jit_compile or self._is_tpu)
+        self._for_cpu = "CPU" in self.variables[0].device and not self._is_tpu
         self._streams = num_streams(strategy)
-        self._validate = tf.function(self._validation_loss)
+        self._row_gradients = RowGradients(
+            model,
+            config.label_smoothing,
+            skip_padding=self._skip_padding,
+            for_cpu=self._for_cpu,
+            jit_compile=config.jit_compile and not self._is_tpu,
+            copied=self._is_tpu,
+        )
+        # Adding up one vector takes one operation a replica, and one message between machines, for all weights.
+        self._is_packed = strategy.num_replicas_in_sync > 1
+        self._run = tf.function(self._steps, autograph=False)
+        self._validate = tf.function(self._validation_loss, autograph=False)
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
         """Takes a number of steps without a return to Python.
@@ -89,11 +112,14 @@ class TrainingStep:
         Returns:
             The metrics of each.
         """
-        return StepMetrics(*(values.numpy() for values in self._run(batches, tf.constant(steps))))
+        with self._rewrites():
+            self._prepare()
+            return StepMetrics(*(values.numpy() for values in self._run(batches, tf.constant(steps))))
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
         """The unsmoothed loss's sum over distributed batches, and their target tokens."""
-        loss, tokens = self._validate(batches, tf.constant(count))
+        with self._rewrites():
+            loss, tokens = self._validate(batches, tf.constant(count))
         return float(loss), float(tokens)
 
     @contextlib.contextmanager
@@ -144,11 +170,14 @@ class TrainingStep:
             average.assign(variable)
 
     def _steps(self, batches: Iterator[Any], steps: Tensor) -> tuple[Tensor, ...]:
-        arrays = tuple(tf.TensorArray(tf.float32, steps, element_shape=[]) for _ in StepMetrics._fields)
-        for i in tf.range(steps):
+        def take(index: Tensor, arrays: tuple) -> tuple:
             replicated = self.strategy.run(self._replica_step, args=(next(batches),), options=_SHAPES_AS_THEY_ARE)
             values = [self.strategy.experimental_local_results(value)[0] for value in replicated]
-            arrays = tuple(array.write(i, value) for array, value in zip(arrays, values, strict=True))
+            return index + 1, tuple(array.write(index, value) for array, value in zip(arrays, values, strict=True))
+
+        arrays = tuple(tf.TensorArray(tf.float32, steps, element_shape=[]) for _ in StepMetrics._fields)
+        start = (tf.constant(0), arrays)
+        _, arrays = tf.while_loop(lambda index, _: index < steps, take, start, parallel_iterations=1)
         return tuple(array.stack() for array in arrays)  # --> [steps] each
 
     def _replica_step(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
@@ -156,84 +185,141 @@ class TrainingStep:
         replica = tf.distribute.get_replica_context()
         tokens = tf.math.count_nonzero(batch["target"], dtype=tf.float32)
         all_tokens = replica.all_reduce(SUM, tokens)
-        loss, gradients = self._accumulated(batch, all_tokens, self._seed(replica.replica_id_in_sync_group))
-        loss, gradients = replica.all_reduce(SUM, [loss, gradients])
-        norm = tf.linalg.global_norm(gradients)
-        if self.config.clip_norm:
-            gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
+        scale = 1.0 / tf.maximum(all_tokens, 1.0)
+        seed = self._seed(replica.replica_id_in_sync_group)
+        weights = [variable.handle for variable in self.variables]
+        sums = self._traced_gradients(weights, batch["source"], batch["target"], scale, seed)
+        sums = replica.all_reduce(SUM, sums)
         step = self.step + 1
         rate = schedules.learning_rate(
             step, self.model.config.d_model, self.config.warmup_steps, self.config.learning_rate_scale
         )
-        self.adam.apply(gradients, rate, step)
-        if self.config.ema_decay:
-            for average, variable in zip(self.averages, self.variables, strict=True):
-                average.assign_add((1.0 - self.config.ema_decay) * (variable - average))
+        averages = [average.handle for average in self.averages]
+        loss, norm = self._traced_update(self.adam.handles(), averages, sums, rate, step)
         self.step.assign_add(1)
         return loss, all_tokens, rate, norm
 
-    def _accumulated(self, batch: dict[str, Tensor], all_tokens: Tensor, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _rewrites(self) -> contextlib.AbstractContextManager[None]:
+        """How graphs are made ready; off the CPU as TensorFlow has it, for there nothing was measured."""
+        return _fewer_rewrites() if self._for_cpu else contextlib.nullcontext()
+
+    def _prepare(self) -> None:
+        """Traces what all replicas call, which belongs outside of their graph."""
+        _ = self._row_gradients.traced, self._traced_gradients, self._traced_update
+
+    @functools.cached_property
+    def _traced_gradients(self) -> Callable[..., list[Tensor]]:
+        ids, handles = tf.TensorSpec([None, None], tf.int32), [_HANDLE] * len(self.variables)
+        signature = [handles, ids, ids, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int32)]
+        return trace(self._gradients, signature, copied=self._is_tpu)
+
+    @functools.cached_property
+    def _traced_update(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        handles = [_HANDLE] * len(self.variables)
+        sums = [tf.TensorSpec([], tf.float32), *(tf.TensorSpec(v.shape, v.dtype) for v in self.variables)]
+        if self._is_packed:
+            sums = [tf.TensorSpec([sum(spec.shape.num_elements() for spec in sums)], tf.float32)]
+        rate, step = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int64)
+        signature = [AdamHandles(handles, handles, handles), [_HANDLE] * len(self.averages), sums, rate, step]
+        return trace(self._update, signature, copied=self._is_tpu)
+
+    def _gradients(
+        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
+    ) -> list[Tensor]:
+        """Loss and gradients of a replica's rows: as they are, or all in one vector if replicas have to add them up.
+
+        Args:
+            weights: handles of the replica's variables.
+            source: int32 [rows, source_len].
+            target: int32 [rows, target_len].
+            scale: float32 scalar that loss and gradients are multiplied by.
+            seed: int32 [2], of the replica's dropout.
+        """
+        values = [_read(handle, variable) for handle, variable in zip(weights, self.variables, strict=True)]
+        loss, gradients = self._accumulated(values, source, target, scale, seed)
+        sums = [loss, *gradients]
+        return [tf.concat([tf.reshape(part, [-1]) for part in sums], 0)] if self._is_packed else sums
+
+    def _update(
+        self, adam: AdamHandles, averages: list[Tensor], sums: list[Tensor], rate: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Updates a replica's variables.
+
+        Args:
+            adam: handles of what Adam changes.
+            averages: handles of the moving averages.
+            sums: what `_gradients` returns, summed over the replicas.
+            rate: float32 scalar, the learning rate.
+            step: int64 scalar, the number of this update, from 1.
+
+        Returns:
+            The loss, and the norm of the gradients before clipping, float32 scalars.
+        """
+        if self._is_packed:
+            shapes = [tf.TensorShape([]), *(variable.shape for variable in self.variables)]
+            parts = tf.split(sums[0], [shape.num_elements() for shape in shapes])
+            sums = [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+        loss, *gradients = sums
+        norm = tf.linalg.global_norm(gradients)
+        if self.config.clip_norm:
+            gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
+        self.adam.apply(gradients, rate, step, adam)
+        for average, weight, variable in zip(averages, adam.weights, self.variables, strict=False):
+            change = _read(weight, variable) - _read(average, variable)
+            tf.raw_ops.AssignAddVariableOp(resource=average, value=(1.0 - self.config.ema_decay) * change)
+        return loss, norm
+
+    def _accumulated(
+        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
         """Loss and gradients of the replica's rows, in `accumulation_steps` parts one after the other."""
         parts = self.config.accumulation_steps
         if parts == 1:
-            return self._side_by_side(batch["source"], batch["target"], all_tokens, fold_in(seed, 0))
-        rows = tf.shape(batch["source"])[0] // parts
-
-        def part(index: Tensor) -> tuple[Tensor, list[Tensor]]:
-            source, target = (batch[side][index * rows : (index + 1) * rows] for side in ("source", "target"))
-            return self._side_by_side(source, target, all_tokens, fold_in(seed, index))
+            return self._side_by_side(weights, source, target, scale, fold_in(seed, 0))
+        # With the parts as an axis of its own, XLA sees that each has the same static shape.
+        source, target = _in_parts(source, parts), _in_parts(target, parts)
 
         def add(index: Tensor, loss: Tensor, gradients: list[Tensor]) -> tuple:
-            part_loss, part_gradients = part(index)
+            part_loss, part_gradients = self._side_by_side(
+                weights, source[index], target[index], scale, fold_in(seed, index)
+            )
             return index + 1, loss + part_loss, [a + b for a, b in zip(gradients, part_gradients, strict=True)]
 
-        start = (tf.constant(1), *part(tf.constant(0)))
+        start = (tf.constant(0), tf.constant(0.0), [tf.zeros_like(weight) for weight in weights])
         _, loss, gradients = tf.while_loop(lambda index, *_: index < parts, add, start, parallel_iterations=1)
         return loss, gradients
 
     def _side_by_side(
-        self, source: Tensor, target: Tensor, all_tokens: Tensor, seed: Tensor
+        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         """Loss and gradients of some rows; every stream takes its share of them at the same time as the others."""
         count = self._streams
         if count == 1:
-            return self._loss_gradients(source, target, all_tokens, seed)
+            return self._row_gradients(weights, source, target, scale, seed)
         # Rows come in order of length: every count-th one gives the streams equal work.
         results = [
-            self._loss_gradients(source[i::count], target[i::count], all_tokens, fold_in(seed, i)) for i in range(count)
+            self._row_gradients(weights, source[i::count], target[i::count], scale, fold_in(seed, i))
+            for i in range(count)
         ]
         losses, gradients = zip(*results, strict=True)
         return tf.add_n(losses), [tf.add_n(parts) for parts in zip(*gradients, strict=True)]
-
-    def _loss_and_gradients(
-        self, source: Tensor, target: Tensor, all_tokens: Tensor, seed: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        table = self.model.output_embedding.table.value
-        scale = 1.0 / tf.maximum(all_tokens, 1.0)
-        with tf.GradientTape() as tape:
-            batch = {"source": source, "target": target}
-            states = self.model.states(batch, seed=seed, training=True, skip_padding=self._skip_padding)
-        loss_sum, d_states, d_table = fused_loss(
-            states, table, target, self.config.label_smoothing, scale, self._skip_padding
-        )
-        gradients = tape.gradient(states, self.variables, output_gradients=d_states)
-        return loss_sum * scale, [
-            _dense(gradient, variable, d_table if variable is table else None)
-            for gradient, variable in zip(gradients, self.variables, strict=True)
-        ]
 
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
             states = self.model.states(batch, training=False, skip_padding=self._skip_padding)
             table = self.model.output_embedding.table.value
-            loss = fused_loss(states, table, batch["target"], 0.0, self._skip_padding).loss_sum
-            return loss, tf.math.count_nonzero(batch["target"], dtype=tf.float32)
+            loss = fused_loss(
+                states, table, batch["target"], 0.0, skip_padding=self._skip_padding, for_cpu=self._for_cpu
+            )
+            return loss.loss_sum, tf.math.count_nonzero(batch["target"], dtype=tf.float32)
 
-        loss, tokens = tf.constant(0.0), tf.constant(0.0)
-        for _ in tf.range(count):
-            losses, counts = self.strategy.run(replica_loss, args=(next(batches),), options=_SHAPES_AS_THEY_ARE)
-            loss += self.strategy.reduce(SUM, losses, axis=None)
-            tokens += self.strategy.reduce(SUM, counts, axis=None)
+        def add(index: Tensor, *sums: Tensor) -> tuple[Tensor, ...]:
+            parts = self.strategy.run(replica_loss, args=(next(batches),), options=_SHAPES_AS_THEY_ARE)
+            parts = [self.strategy.reduce(SUM, part, axis=None) for part in parts]
+            return index + 1, *(before + part for before, part in zip(sums, parts, strict=True))
+
+        start = (tf.constant(0), tf.constant(0.0), tf.constant(0.0))
+        _, loss, tokens = tf.while_loop(lambda index, *_: index < count, add, start, parallel_iterations=1)
         return loss, tokens
 
     def _seed(self, replica_id: Tensor) -> Tensor:
@@ -243,16 +329,25 @@ class TrainingStep:
         return fold_in(mixed, tf.cast(replica_id, tf.int32))
 
 
-def _dense(gradient: Tensor | None, variable: tf.Variable, dense_part: Tensor | None) -> Tensor:
-    """A variable's whole gradient with repeated rows added up, as they must be before Adam squares them.
+@contextlib.contextmanager
+def _fewer_rewrites() -> Iterator[None]:
+    """Inside, TensorFlow leaves out those rewrites of new graphs that take seconds and make no step faster on a CPU."""
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options(dict.fromkeys(_REWRITES_LEFT_OUT, False))
+    try:
+        yield
+    finally:
+        # None is what TensorFlow does by itself.
+        tf.config.optimizer.set_experimental_options({name: before.get(name) for name in _REWRITES_LEFT_OUT})
 
-    Args:
-        gradient: of the network below the loss.
-        variable: whose gradient it is.
-        dense_part: of the loss itself, if the variable is its matrix.
-    """
-    if dense_part is None:
-        return tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.tensor_scatter_nd_add(dense_part, gradient.indices[:, tf.newaxis], gradient.values)
-    return dense_part if gradient is None else dense_part + gradient
+
+def _read(handle: Tensor, variable: tf.Variable) -> Tensor:
+    """The value of a variable like another one, of which only the handle is at hand."""
+    value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=variable.dtype)
+    value.set_shape(variable.shape)
+    return value
+
+
+def _in_parts(ids: Tensor, parts: int) -> Tensor:
+    """Equal parts of a share's rows: [rows, length] --> [parts, rows / parts, length]."""
+    return tf.reshape(ids, [parts, -1, tf.shape(ids)[1]])

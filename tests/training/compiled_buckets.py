@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +34,7 @@ CASES = {
     "whole": {},
     "part_bfloat16": {"jit_compile": True, "mixed_bfloat16": True},
     "whole_bfloat16": {"mixed_bfloat16": True},
+    "whole_accumulated": {"accumulation_steps": 2},
 }
 
 Batch = dict[str, np.ndarray]
@@ -56,7 +58,7 @@ def batches() -> Iterator[Batch]:
     data = corpus()
     plan = plan_epoch(data.source_lengths, data.target_lengths, TOKENS, 1, 0, static_shapes=True)
     for batch in range(plan.num_batches):
-        yield shares(data, plan, batch)[0]
+        yield shares(data, plan, batch, rows_multiple=2)[0]
 
 
 def dataset() -> tf.data.Dataset:
@@ -74,8 +76,8 @@ def losses(case: dict[str, Any], count: int) -> tuple[list[float], float]:
 
 def whole_step(case: dict[str, Any]) -> Callable:
     """The step compiled from the batch to the updated weights, of no known length, as the trainer gives it."""
-    training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, tf.distribute.get_strategy())
-    training._skip_padding = False
+    with mock.patch("t2t_keras.training.step.is_tpu", return_value=True):
+        training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, tf.distribute.get_strategy())
     ids = tf.TensorSpec([None, None], tf.int32)
     return tf.function(
         training._replica_step, jit_compile=True, input_signature=[{"source": ids, "target": ids}], autograph=False

@@ -37,9 +37,9 @@ def plain(epsilon: float, *inputs: np.ndarray) -> list[np.ndarray]:
 
 def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, **arguments: bool) -> list[np.ndarray]:
     """The same of the fused loss."""
-    result = tf.function(lambda *tensors: fused_loss(*tensors, epsilon, 3.0, skip_padding), **arguments)(
-        *map(tf.constant, inputs)
-    )
+    result = tf.function(
+        lambda *tensors: fused_loss(*tensors, epsilon, scale=3.0, skip_padding=skip_padding), **arguments
+    )(*map(tf.constant, inputs))
     return [tf.cast(tensor, tf.float32).numpy() for tensor in result]
 
 
@@ -62,17 +62,42 @@ def test_equals_plain_formula(epsilon, skip_padding):
     logits = states[0, 0].astype(np.float64) @ table.T.astype(np.float64)
     log_probs = logits - np.log(np.exp(logits).sum())
     by_hand = -(1 - epsilon) * log_probs[targets[0, 0]] - epsilon * log_probs.mean()
-    loss = float(fused_loss(states, table, targets, epsilon, 1.0, skip_padding).loss_sum)
+    loss = float(fused_loss(states, table, targets, epsilon, skip_padding=skip_padding).loss_sum)
     assert loss == pytest.approx(by_hand, rel=1e-5)
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
 @pytest.mark.parametrize("rows", [63, 64, 65, 128, 200])
 def test_chunks_add_up(monkeypatch, rows, skip_padding):
-    monkeypatch.setattr(module, "_CHUNK_ELEMENTS", 1)  # the fewest rows a chunk
+    monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 1)  # the fewest rows a chunk
     inputs = make_inputs(batch=rows, target_len=1, seed=rows)
     inputs[2][rows // 2 : rows // 2 + 20] = 0  # padding inside, at the edge of a chunk
     assert_close(fused(0.1, skip_padding, *inputs), plain(0.1, *inputs))
+
+
+@pytest.mark.parametrize("skip_padding", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_on_an_accelerator_chunks_are_larger_and_nothing_branches(monkeypatch, skip_padding, scale):
+    monkeypatch.setattr(module, "_ACCELERATOR_CHUNK_ELEMENTS", 2 * 64 * VOCAB)
+    inputs = make_inputs(batch=30, target_len=10, scale=scale)
+
+    @tf.function
+    def run(*tensors):
+        return fused_loss(*tensors, 0.1, scale=3.0, skip_padding=skip_padding, for_cpu=False)
+
+    assert_close([np.array(tensor) for tensor in run(*inputs)], plain(0.1, *inputs))
+    definition = run.get_concrete_function(*inputs).graph.as_graph_def()
+    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+    assert not {node.op for node in nodes} & {"If", "StatelessIf"}
+
+
+def test_no_rows_compiled():
+    """As a stream has them whose share of a batch is empty."""
+    _, table, _ = make_inputs()
+    loss, d_states, d_table = fused(
+        0.1, False, np.zeros((0, 5, D_MODEL), np.float32), table, np.zeros((0, 5), np.int32), jit_compile=True
+    )
+    assert loss == 0 and d_states.shape == (0, 5, D_MODEL) and not d_table.any()
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
@@ -96,7 +121,7 @@ def test_padding_weighs_nothing(skip_padding):
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_compiled(monkeypatch, epsilon):
-    monkeypatch.setattr(module, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 1)
     inputs = make_inputs(batch=15, target_len=10)
     compiled = fused(epsilon, False, *inputs, jit_compile=True)
     assert_close(compiled, plain(epsilon, *inputs))
@@ -112,7 +137,7 @@ def test_one_graph_for_all_shapes(skip_padding):
         ]
     )
     def run(states, table, targets):
-        return fused_loss(states, table, targets, 0.1, 1.0, skip_padding)
+        return fused_loss(states, table, targets, 0.1, skip_padding=skip_padding)
 
     for batch, target_len in ((1, 1), (4, 9), (9, 20)):
         inputs = make_inputs(batch, target_len)
@@ -126,7 +151,7 @@ def test_bfloat16_states(skip_padding):
     expected = plain(0.1, tf.cast(rounded, tf.float32), table, targets)
     actual = fused(0.1, skip_padding, rounded, table, targets)
     assert_close(actual, expected, 3e-2)
-    loss, d_rounded, d_table = fused_loss(rounded, tf.Variable(table), targets, 0.1, 1.0, skip_padding)
+    loss, d_rounded, d_table = fused_loss(rounded, tf.Variable(table), targets, 0.1, skip_padding=skip_padding)
     assert (loss.dtype, d_rounded.dtype, d_table.dtype) == (tf.float32, tf.bfloat16, tf.float32)
 
 

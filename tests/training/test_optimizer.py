@@ -34,7 +34,12 @@ def test_equals_numpy():
         # Of very different sizes, for the second moment to matter, and once zero, for epsilon to.
         gradients = [random.normal(size=array.shape) * 10.0 ** (step - 3) for array in weights]
         gradients[1] = gradients[1] * (step != 2)
-        apply([tf.constant(g, tf.float32) for g in gradients], tf.constant(rate), tf.constant(step, tf.int64))
+        apply(
+            [tf.constant(g, tf.float32) for g in gradients],
+            tf.constant(rate),
+            tf.constant(step, tf.int64),
+            adam.handles(),
+        )
         expected.apply(gradients, rate, step)
         assert_equal_states(adam, expected)
 
@@ -42,7 +47,7 @@ def test_equals_numpy():
 def test_zero_gradients_change_nothing():
     variable = tf.Variable([1.0, -2.0])
     adam = Adam([variable], BETA1, BETA2, EPSILON)
-    adam.apply([tf.zeros([2])], tf.constant(0.1), tf.constant(1))
+    adam.apply([tf.zeros([2])], tf.constant(0.1), tf.constant(1), adam.handles())
     np.testing.assert_array_equal(variable.numpy(), [1.0, -2.0])
 
 
@@ -50,7 +55,7 @@ def test_first_update_is_the_rate_against_the_sign():
     """Both moments are corrected for their start at zero."""
     variable = tf.Variable([1.0, 1.0, 1.0])
     adam = Adam([variable], BETA1, BETA2, EPSILON)
-    adam.apply([tf.constant([1e-3, -5.0, 200.0])], tf.constant(0.01), tf.constant(1))
+    adam.apply([tf.constant([1e-3, -5.0, 200.0])], tf.constant(0.01), tf.constant(1), adam.handles())
     np.testing.assert_allclose(variable.numpy(), [0.99, 1.01, 0.99], rtol=1e-5)
 
 
@@ -66,7 +71,7 @@ def test_repeated_ids_are_summed_before_they_are_squared():
             loss = tf.reduce_sum(tf.gather(variable, ids) * upstream)
         slices = tape.gradient(loss, variable)
         assert isinstance(slices, tf.IndexedSlices)  # one row a lookup: the danger is there
-        adam.apply([tf.convert_to_tensor(slices)], rate, step)
+        adam.apply([tf.convert_to_tensor(slices)], rate, step, adam.handles())
 
     for step, rate in enumerate(RATES, start=1):
         ids = random.integers(0, 4, 12).astype(np.int32)  # rows 4 and 5 never

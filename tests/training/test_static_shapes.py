@@ -13,7 +13,7 @@ import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).parent))
 
-from compiled_buckets import CASES, batches, corpus, dynamic_parts, whole_step
+from compiled_buckets import CASES, batches, corpus, dataset, dynamic_parts, whole_step
 from trajectories import make_step
 
 from t2t_keras.errors import InputError
@@ -90,6 +90,15 @@ def test_on_a_tpu_nothing_skips_padding_and_the_step_is_compiled_as_a_whole(as_i
     assert not any(function.attr["_XlaMustCompile"].b for function in definition.library.function)
     strings = [node.name for node in nodes for value in node.attr.values() if value.type == tf.string.as_datatype_enum]
     assert not strings
+
+
+def test_on_a_tpu_validation_skips_no_padding_either(as_if_a_tpu):
+    training = make_step({"static_shapes": True}, {}, as_if_a_tpu)
+    batches = iter(dataset().repeat())
+    definition = training._validate.get_concrete_function(batches, tf.constant(1)).graph.as_graph_def()
+    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
+    assert "Softmax" in {node.op for node in nodes}
+    assert not {node.op for node in nodes} & {"Where", "Unique", "BooleanMask"}
 
 
 def test_shapes_reach_a_tpu_as_they_are(monkeypatch):

@@ -238,9 +238,19 @@ def test_streams_are_as_good_as_one(plain, monkeypatch):
     assert_same(trajectory(), plain)
 
 
+def test_the_network_is_traced_once_for_all_streams_and_parts():
+    training = make_step({"accumulation_steps": 2}, {}, one_replica())
+    assert training._streams == 2
+    states, calls = training.model.states, []
+    training.model.states = lambda *arguments, **settings: calls.append(settings) or states(*arguments, **settings)
+    training.run(make_batches(training.config, one_replica()), 2)
+    assert len(calls) == 1 and calls[0]["training"]
+
+
+@pytest.mark.parametrize("train", [{}, {"jit_compile": True, "static_shapes": True}])
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_streams_may_have_fewer_rows_than_others_or_none(rows):
-    training = make_step({}, {}, one_replica())
+def test_streams_may_have_fewer_rows_than_others_or_none(rows, train):
+    training = make_step(train, {}, one_replica())
     source = np.arange(rows * 4, dtype=np.int32).reshape(rows, 4) % 7 + 3
     batch = {"source": tf.constant(source), "target": tf.constant(source[:, ::-1].copy())}
     smoothing = training.config.label_smoothing
