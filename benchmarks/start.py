@@ -1,0 +1,178 @@
+"""How long it takes from the command to the first update: launch.train on one and on many replicas, beside Keras's fit.
+
+    python -m benchmarks.start --data_dir=data/multi30k --preset=tiny
+
+Every start is a new process, and the engines take turns, so that all meet the same machine. `--other=FOLDER` starts
+another checkout of this project beside this one. A replica is a logical device of the CPU. The clock of launch.train
+stops when its first line of metrics is written, that of a peer when its first batch has been trained on.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import NamedTuple, TextIO
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from benchmarks.train_step import write_batches
+from t2t_keras import presets
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PEERS = ("keras_layers", "keras_hub")
+_SECONDS_BETWEEN_LOOKS = 0.02
+_LONGEST = 1800  # seconds, after which a start counts as hung
+# Looks whether a process has ended, and leaves it for `os.wait4`, which tells its processor time.
+_ENDED_OR_NOT = os.WEXITED | os.WNOHANG | os.WNOWAIT
+
+
+class Start(NamedTuple):
+    """One start.
+
+    Attributes:
+        seconds: from the command to the first update.
+        cpu_seconds: of processor time until then.
+    """
+
+    seconds: float
+    cpu_seconds: float
+
+
+class Engine(NamedTuple):
+    """What is started.
+
+    Attributes:
+        name: for the table.
+        command: its arguments.
+        folder: where it runs, and what it imports from.
+        metrics: the file whose first line ends the measurement; empty for a peer, which says so itself.
+    """
+
+    name: str
+    command: list[str]
+    folder: str
+    metrics: str
+
+
+def main() -> None:
+    """Starts the engines turn by turn and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
+    parser.add_argument("--preset", default="tiny", help="sizes")
+    parser.add_argument("--tokens_per_batch", type=int, default=4096, help="of the global batch")
+    parser.add_argument("--replicas", default="1,8", help="numbers of logical devices, by commas")
+    parser.add_argument("--other", default="", help="the folder of another checkout")
+    parser.add_argument("--peers", default=",".join(PEERS), help="engines of train_step.py, by commas; none if empty")
+    parser.add_argument("--rounds", type=int, default=3)
+    flags = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        engines = [*ours(flags, folder), *peers(flags, folder)]
+        starts: dict[str, list[Start]] = {engine.name: [] for engine in engines}
+        for round_number in range(flags.rounds):
+            for engine in engines:
+                with open(os.path.join(folder, "log"), "w+") as log:
+                    starts[engine.name].append(start(engine, log))
+            print(f"round {round_number + 1} of {flags.rounds} done", file=sys.stderr, flush=True)
+    report(starts)
+
+
+def ours(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
+    """launch.train of this checkout, and of the other one, on each number of replicas."""
+    for checkout, words in ((ROOT, ""), (flags.other, ", other checkout")):
+        for replicas in flags.replicas.split(",") if checkout else ():
+            model_dir = os.path.join(folder, f"run_{replicas}_{'other' if words else 'this'}")
+            settings = {"max_steps": 1000, "log_steps": 1, "steps_per_call": 1, "validation_sentences": 0}
+            settings |= {"tokens_per_batch": flags.tokens_per_batch}
+            command = [sys.executable, "-m", "launch.train", f"--data_dir={os.path.abspath(flags.data_dir)}"]
+            command += [f"--model_dir={model_dir}", f"--preset={flags.preset}", "--strategy=cpu"]
+            command += [f"--replicas={replicas}", *(f"--set=train.{key}={value}" for key, value in settings.items())]
+            name = f"launch.train, {replicas} replica{'s' * (replicas != '1')}{words}"
+            yield Engine(name, command, os.path.abspath(checkout), os.path.join(model_dir, "metrics.jsonl"))
+
+
+def peers(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
+    """The same network elsewhere, with one batch to train on."""
+    batches, sizes = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
+    vocab_size, *_ = write_batches(flags.data_dir, "planned", flags.tokens_per_batch, 1, batches)
+    model = presets.preset(flags.preset).model
+    names = ("d_model", "d_ff", "num_heads", "dropout_rate")
+    with open(sizes, "w") as file:
+        values = {name: getattr(model, name) for name in names}
+        json.dump({**values, "num_layers": model.num_encoder_layers, "vocab_size": vocab_size}, file)
+    script = os.path.join(ROOT, "benchmarks", "train_step_engines.py")
+    for name in filter(None, flags.peers.split(",")):
+        yield Engine(f"{name}, fit", [sys.executable, script, name, batches, sizes], ROOT, "")
+
+
+def start(engine: Engine, log: TextIO) -> Start:
+    """Starts an engine and ends it after its first update.
+
+    Raises:
+        SystemExit: it ended before, with the last line that it said.
+    """
+    environment = {**os.environ, "PYTHONPATH": engine.folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if engine.metrics and os.path.exists(engine.metrics):
+        shutil.rmtree(os.path.dirname(engine.metrics))
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        engine.command,
+        cwd=engine.folder,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=log if engine.metrics else subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    is_over = wait_for_metrics(process, engine.metrics, begun) if engine.metrics else train_once(process)
+    seconds = time.perf_counter() - begun
+    process.kill()
+    _, _, usage = os.wait4(process.pid, 0)
+    if not is_over:
+        log.seek(0)
+        sys.exit(f"{engine.name}: {(log.read().strip().splitlines() or ['ended'])[-1]}")
+    return Start(seconds, usage.ru_utime + usage.ru_stime)
+
+
+def wait_for_metrics(process: subprocess.Popen, path: str, begun: float) -> bool:
+    """Until a training has written its first line; False if it does not."""
+    while time.perf_counter() - begun < _LONGEST and os.waitid(os.P_PID, process.pid, _ENDED_OR_NOT) is None:
+        if os.path.exists(path) and os.path.getsize(path):
+            return True
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return False
+
+
+def train_once(process: subprocess.Popen) -> bool:
+    """Tells a peer to begin, and waits until it has trained on its batch; False if it does not."""
+    for expected in ('{"ready"', '{"done"'):
+        while not (line := process.stdout.readline()).startswith(expected):
+            if not line:
+                return False
+        if expected == '{"ready"':
+            process.stdin.write("go\n")
+            process.stdin.flush()
+    return True
+
+
+def report(starts: dict[str, list[Start]]) -> None:
+    """Prints the table: medians, and from the least to the most."""
+    first = statistics.median(start.seconds for start in next(iter(starts.values())))
+    print("| started | seconds to the first update | of the first row | CPU seconds |")
+    print("|---|---|---|---|")
+    for name, turns in starts.items():
+        seconds = [turn.seconds for turn in turns]
+        median = statistics.median(seconds)
+        print(
+            f"| {name} | {median:.1f} ({min(seconds):.1f} to {max(seconds):.1f}) | {median / first:.2f} "
+            f"| {statistics.median(turn.cpu_seconds for turn in turns):.1f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
