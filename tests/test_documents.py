@@ -1,0 +1,119 @@
+"""What the documents say of settings and messages is what the code has."""
+
+import ast
+import dataclasses
+import re
+import typing
+from pathlib import Path
+
+import pytest
+
+from t2t_keras.config import SECTIONS
+from t2t_keras.config_values import parsed
+from t2t_keras.presets import PRESETS
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+
+
+def table(document: str, heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, without its head."""
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    section = re.split(r"^## ", text.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
+    rows = re.findall(r"^\| (.+) \|$", section, re.MULTILINE)
+    return [row.split(" | ") for row in rows[1:]]
+
+
+@pytest.mark.parametrize(
+    ("section", "document", "heading"),
+    [
+        ("model", "settings.md", "`model`"),
+        ("data", "settings.md", "`data`"),
+        ("train", "settings.md", "`train`"),
+        ("decode", "decoding.md", "Settings"),
+    ],
+)
+def test_tables_of_settings_are_the_dataclasses(section: str, document: str, heading: str) -> None:
+    kind = SECTIONS[section]
+    hints, defaults = typing.get_type_hints(kind), kind()
+    documented = {}
+    for names, values, description in table(document, heading):
+        for name, value in zip(re.findall(r"`(\w+)`", names), values.split(", "), strict=True):
+            assert name in hints, f"{document}: {section}.{name}"
+            documented[name] = parsed(name, hints[name], value)
+            for choice in typing.get_args(hints[name]) if typing.get_origin(hints[name]) is typing.Literal else ():
+                assert re.search(rf'[`"]{choice}[`"]', description), f"{document}: {section}.{name}={choice}"
+    assert documented == dataclasses.asdict(defaults)
+
+
+def test_the_table_of_presets_is_the_presets() -> None:
+    text = (ROOT / "docs/settings.md").read_text(encoding="utf-8").partition("## What the presets change")[2]
+    names = re.findall(r"`(\w+)`", text.strip().splitlines()[0])
+    assert names[0] == "base"
+    documented = {}
+    for setting, *values in table("settings.md", "What the presets change"):
+        section, _, field = setting.strip("`").partition(".")
+        hint = typing.get_type_hints(SECTIONS[section])[field]
+        documented[section, field] = [parsed(field, hint, value) for value in values]
+    changed = {
+        (section, field): [getattr(getattr(PRESETS[name], section), field) for name in names]
+        for section, kind in SECTIONS.items()
+        for field in typing.get_type_hints(kind)
+    }
+    assert documented == {key: values for key, values in changed.items() if any(v != values[0] for v in values)}
+
+
+def test_every_document_is_linked() -> None:
+    """From the README or from a document that is."""
+    reached, to_read = set(), [ROOT / "README.md"]
+    while to_read:
+        document = to_read.pop()
+        links = re.findall(r"\]\(([^)#:]+\.md)", document.read_text(encoding="utf-8"))
+        found = {(document.parent / link).resolve() for link in links} - reached
+        reached |= found
+        to_read += found
+    assert not [path.name for path in DOCS if path.resolve() not in reached]
+    assert ROOT.resolve() / "docs/settings.md" in reached
+
+
+def test_getting_started_lists_the_steps_of_the_quickstart() -> None:
+    source = (ROOT / "launch/quickstart.py").read_text(encoding="utf-8")
+    section = (ROOT / "docs/getting_started.md").read_text(encoding="utf-8").partition("## The quickstart")[2]
+    steps = re.findall(r"^(\d+)\. ", section.partition("\n## ")[0], re.MULTILINE)
+    assert steps == re.findall(r'_title\(f?"(\d+)\. ', source)
+    assert len(steps) == 5
+
+
+def messages_of_the_code() -> list[re.Pattern[str]]:
+    """What the programs can say: every text of the code that has some words, with holes for its values."""
+    found = set()
+    for folder in ("t2t_keras", "launch"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.JoinedStr):
+                    parts = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    text = re.sub(r"%[sd]", "\0", node.value)
+                    parts = [part or None for part in re.split("(\0)", text)]
+                    parts = [None if part == "\0" else part for part in parts if part]
+                else:
+                    continue
+                if sum(len(re.findall(r"\w", part)) for part in parts if part) >= 12:
+                    found.add("".join(".+" if part is None else re.escape(str(part)) for part in parts))
+    found |= {re.escape(text) + ".+" for text in re.findall(r"sys\.exit\(\"(.+?)\"", (ROOT / "Makefile").read_text())}
+    # Before a message may stand what the program puts there, and the file or line that it is of.
+    return [re.compile(rf"(error: |warning: )?([^ ]+(, line \d+)?: )?{text}", re.DOTALL) for text in sorted(found)]
+
+
+def symptoms() -> list[str]:
+    text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_every_symptom_is_a_message_of_the_code() -> None:
+    patterns = messages_of_the_code()
+    assert len(symptoms()) >= 25
+    assert not [symptom for symptom in symptoms() if not any(pattern.fullmatch(symptom) for pattern in patterns)]
+    for nobody_says in ("error: the model is too large for this machine", "error: runs/mine is trained already"):
+        assert not any(pattern.fullmatch(nobody_says) for pattern in patterns)
