@@ -249,7 +249,7 @@ class DecodeConfig:
         top_k: of sampling: only so many of the most probable tokens; 0 means all.
         top_p: of sampling: the fewest most probable tokens that together have this probability; 1 means all.
         seed: of sampling; a sentence's samples are a function of it and of the sentence.
-        bfloat16: multiply with the weights in bfloat16 while searching: half again as fast or more where the
+        bfloat16: multiply with the weights in bfloat16 while searching: faster with large models where the
             processor computes in it, and scores change in their third digit.
     """
 

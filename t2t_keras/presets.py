@@ -31,9 +31,9 @@ _T2T_TRAIN = {
 
 PRESETS: dict[str, Config] = {
     "tiny": _base(
-        # The Transformer-Tiny of Wu et al. (2021); a peak rate of 0.005 after 2,000 steps
-        # is this scale: 0.005 * sqrt(128 * 2000). At that rate the post-norm encoder came to
-        # give every token of a sentence the same state; the pre-norm one does not.
+        # Sizes and recipe of the Transformer-Tiny of Wu et al. (2021); a peak rate of 0.005 after
+        # 2,000 steps is this scale: 0.005 * sqrt(128 * 2000). Theirs is post-norm. At that rate our
+        # post-norm encoder came to give every token of a sentence the same state; the pre-norm one does not.
         {
             "num_encoder_layers": 4,
             "num_decoder_layers": 4,
