@@ -20,7 +20,7 @@ help:
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style, common mistakes and types; make format puts the style right"
-	@echo "make ci                      lint and test, with what only tests of other backends and of manifests need"
+	@echo "make ci                      lint and test, with what only tests of other backends, peers and manifests need"
 	@echo "make clean                   removes the environments and what building and testing leave behind"
 	@echo "TENSORFLOW=2.20 with any of them does it on TensorFlow 2.20, in an environment of its own; 2.21 is usual"
 

@@ -79,8 +79,9 @@ setup(
             # Words of Japanese and Korean; their dictionaries take 160 MB.
             "sacrebleu[ja,ko]>=2.4",
         ],
-        # What tests leave out where it is missing: the layers on another backend, the schemas of Kubernetes. 0.8 GB.
-        "ci": ["jax>=0.7", "kubernetes-validate>=1.31"],
+        # What tests leave out where it is missing: the layers on another backend, another Transformer with the same
+        # weights, the schemas of Kubernetes. 0.8 GB. Torch, several GB more, is of bench; tests use it where it is.
+        "ci": ["jax>=0.7", "keras-hub>=0.25", "kubernetes-validate>=1.31"],
         # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],
     },
