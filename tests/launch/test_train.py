@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import random
 import signal
 import subprocess
 import sys
@@ -71,7 +70,7 @@ def stopped(folder) -> list[tuple[subprocess.CompletedProcess, list[int]]]:
     for number, step in (
         (signal.SIGTERM, 15),
         (signal.SIGINT, 50),
-        (signal.SIGKILL, random.SystemRandom().randint(80, 150)),
+        (signal.SIGKILL, 117),  # between two checkpoints
     ):
         done = stop(folder, number, step)
         ends.append((done, checkpoints.steps(Run(folder / "stopped").checkpoints_path)))

@@ -18,19 +18,21 @@ def test_it_equals_figure_1_around_any_sublayer(rng, norm_position):
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_dropout_is_on_the_sublayers_output_alone(norm_position):
-    """Of a sub-layer of ones, a residual of zeros keeps 0 or 1 / (1 - rate) in pre-norm."""
+def test_dropout_is_on_the_sublayers_output_alone(rng, norm_position):
+    """Of a sub-layer of ones, 0 or 1 / (1 - rate) is added to every input, and no input is dropped."""
     layer = Residual(norm_position, dropout_rate=0.5)
-    x = ops.zeros((4, 50, 16))
+    x = rng.standard_normal((4, 50, 16)).astype("float32")
     seed = ops.convert_to_tensor([1, 2], "int32")
     outputs = np.array(layer(x, sublayer=ops.ones_like, seed=seed, training=True))
+    dropped = np.array(layer.dropout(ops.ones_like(x), seed=seed, training=True))
+    assert set(np.unique(dropped)) == {0.0, 2.0}
+    calm = np.array(layer(x, sublayer=ops.ones_like))
     if norm_position == "pre":
-        assert set(np.unique(outputs)) == {0.0, 2.0}
+        np.testing.assert_allclose(outputs, x + dropped, atol=1e-6)
+        np.testing.assert_allclose(calm, x + 1.0, atol=1e-6)
     else:
-        assert np.abs(outputs.mean(-1)).max() < 1e-5
-        assert outputs.std() == pytest.approx(1.0, abs=0.01)
-    calm = layer(x, sublayer=ops.ones_like)
-    np.testing.assert_array_equal(calm, ops.ones_like(x) if norm_position == "pre" else x)
+        np.testing.assert_allclose(outputs, numpy_oracle.layer_norm(layer.norm, x + dropped), atol=1e-5)
+        np.testing.assert_allclose(calm, numpy_oracle.layer_norm(layer.norm, x + 1.0), atol=1e-5)
 
 
 def test_an_unknown_position_of_the_norm_is_refused():

@@ -111,7 +111,6 @@ BAD_CASES = [
     ("", {}),
     ("", {"text": []}),
     ("", {"text": "a"}),
-    ("", {"text": [["a"]]}),
     ("", {"txt": ["a"]}),
     ("", {"text": ["a"], "txt": ["a"]}),
     ("nothing", {"text": ["a"]}),
@@ -154,8 +153,17 @@ def test_rest_refuses_alike(prediction, rest, signature, inputs):
     # TensorFlow Serving has a code of its own for this, by gRPC alone.
     wanted = "FAILED_PRECONDITION" if signature == "nothing" else "INVALID_ARGUMENT"
     assert (code, answer.status_code) == (wanted, 400)
-    # REST does not get as far with values that are deeper than the input: its message is another.
-    assert details == answer.json()["error"] or inputs.get("text") == [["a"]]
+    assert details == answer.json()["error"]
+
+
+def test_values_deeper_than_the_input_are_refused_by_both_in_words_of_their_own(prediction, rest):
+    """REST sees it while it reads the values, before there is a tensor."""
+    inputs = {"text": [["a"]]}
+    code, details = refused(prediction.Predict, request("", **protos(inputs)))
+    answer = rest(":predict", {"inputs": inputs})
+    assert (code, answer.status_code) == ("INVALID_ARGUMENT", 400)
+    assert details == "input 'text' must have the shape [any], got [1, 1]"
+    assert answer.json() == {"error": "the lists of 'text' are deeper than its 1 dimensions"}
 
 
 def shaped(dtype, sizes, **values):

@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import pathlib
+import random
 import shutil
 import threading
 import time
@@ -231,7 +232,7 @@ BREAK = {
     "no graph": lambda path: (path / "saved_model.pb").unlink(),
     "empty graph": lambda path: cut(path / "saved_model.pb", 0),
     "half a graph": lambda path: cut(path / "saved_model.pb", 2000),
-    "no graph at all": lambda path: (path / "saved_model.pb").write_bytes(os.urandom(2000)),
+    "no graph at all": lambda path: (path / "saved_model.pb").write_bytes(random.Random(1).randbytes(2000)),
     "no variables": lambda path: shutil.rmtree(path / "variables"),
     "no index": lambda path: (path / "variables" / "variables.index").unlink(),
     "no data": lambda path: (path / "variables" / "variables.data-00000-of-00001").unlink(),

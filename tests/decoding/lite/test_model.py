@@ -158,7 +158,7 @@ def test_an_empty_batch_and_one_without_room(beam_size):
     assert result.token_ids.shape[2] == 1
 
 
-def test_eight_bits_change_scores_a_little_and_make_a_quarter_of_the_size():
+def test_eight_bits_change_scores_a_little_and_take_less_than_three_tenths_of_the_size():
     tf.keras.utils.set_random_seed(3)
     model = Transformer.from_preset("tiny", vocab_size=500)
     model.build()
@@ -166,11 +166,11 @@ def test_eight_bits_change_scores_a_little_and_make_a_quarter_of_the_size():
     found, wanted = (Searches(lite_model, settings(2))(padded(SOURCES)) for lite_model in models)
     difference = np.abs(found.scores[:, 0] - wanted.scores[:, 0])
     assert difference.max() > 1e-4
-    assert np.median(difference) < 0.2
+    assert np.median(difference) < 0.1
     small, large = (
         sum(map(len, (lite_model.sessions._encoder, *lite_model.sessions._steps.values()))) for lite_model in models
     )
-    assert small < 0.4 * large
+    assert 0.25 * large < small < 0.3 * large  # a weight takes a byte instead of four, the rest as much as before
 
 
 @pytest.mark.parametrize("scored", [True, False])
@@ -180,7 +180,7 @@ def test_eight_bits_greedily(scored):
     wanted = Searches(make_model(), settings(1))(padded(SOURCES))
     assert np.isnan(found.scores).all() != scored
     same = np.mean(found.token_ids.numpy()[:, 0, :5] == wanted.token_ids.numpy()[:, 0, :5])
-    assert same > 0.5
+    assert same >= 0.9  # choices between equals may fall otherwise on another processor
 
 
 def test_many_threads_at_once_convert_once(monkeypatch):
