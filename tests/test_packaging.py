@@ -260,16 +260,64 @@ def test_documents_name_the_licence_of_every_package_of_the_gettext_corpus() -> 
     assert sorted(named) == sorted(pin.name for pin in PINS)
 
 
-def test_code_in_the_readme_runs(tmp_path: Path) -> None:
-    """Block after block, as a reader would, but on a small corpus and for a moment."""
-    blocks = [code for name, code in documented("python") if name == "README.md"]
-    assert len(blocks) == 2
+def python_blocks(document: str) -> list[str]:
+    return [code for name, code in documented("python") if name == document]
+
+
+@pytest.fixture(scope="module")
+def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where the README's blocks were run one after the other, on a small corpus and for a moment; what they printed."""
+    folder = tmp_path_factory.mktemp("reader")
     words = ["one", "two", "three", "four", "five", "six", "seven"]
     lines = [" ".join(words[(row // 7**place) % 7] for place in range(4)) for row in range(1500)]
-    (tmp_path / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "a.de").write_text("\n".join(line.upper() for line in lines) + "\n", encoding="utf-8")
-    code = "\n".join(blocks).replace("vocab_size=8000", "vocab_size=290").replace("max_minutes=30", "max_steps=2")
+    (folder / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "a.de").write_text("\n".join(line.upper() for line in lines) + "\n", encoding="utf-8")
+    code = "\n".join(python_blocks("README.md"))
+    code = code.replace("vocab_size=8000", "vocab_size=290").replace("max_minutes=30", "max_steps=2")
     code = code.replace('"train.max_steps=2"', '"train.max_steps=2", "model.num_encoder_layers=1"')
     assert "max_steps=2" in code and "num_encoder_layers=1" in code
-    score = float(run_python(code, cwd=tmp_path).splitlines()[-1].split()[-1])
+    return folder, run_python(code, cwd=folder)
+
+
+def test_every_block_of_python_is_run_by_a_test_here() -> None:
+    blocks = {name: len(python_blocks(name)) for name, _ in documented("python")}
+    assert blocks == {"README.md": 2, "decoding.md": 3, "results.md": 1}
+
+
+def test_code_in_the_readme_runs(readers_folder: tuple[Path, str]) -> None:
+    score = float(readers_folder[1].splitlines()[-1].split()[-1])
     assert score < 0
+
+
+def test_code_about_decoding_runs_on_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
+    """The block that makes a translator comes second in the document, and the others take what it leaves."""
+    explained, translated, in_parts = python_blocks("decoding.md")
+    result = """
+print("=====")
+print(explained.word_alignment(), str(words), sep="\\n")
+print(explained.attention.shape, len(explained.token_log_probs), explanation.attention.shape)
+"""
+    code = "\n".join([translated, explained, "explained = explanation", in_parts, result])
+    printed, facts = run_python(code, cwd=readers_folder[0]).split("=====\n")
+    lines = printed.splitlines()
+    # A translation with its score and its tokens of each of two lines, then the best of each with two others.
+    assert all(re.fullmatch(r".* -?[\d.]+ \d+", line) for line in lines[:2])
+    assert lines[1].startswith("Der") and "läuft" in lines[1] and "schnell" not in lines[1]
+    assert len(lines) == 4 and all(line.endswith("]") for line in lines[2:])
+    alignment, words, shapes = facts.splitlines()
+    assert re.fullmatch(r"(\d+-\d+ ?)*", alignment) and re.fullmatch(r"(\d+-\d+ ?)*", words)
+    layers, heads, targets, _, num_log_probs, *others = map(int, re.findall(r"\d+", shapes))
+    assert (layers, heads) == tuple(others[:2])
+    assert targets == num_log_probs
+
+
+def test_code_about_results_runs_on_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
+    (code,) = python_blocks("results.md")
+    for documents, here in (("data/multi30k", "data/mine"), ("runs/multi30k", "runs/mine"), ('"test"', '"valid"')):
+        assert documents in code
+        code = code.replace(documents, here)
+    lines = run_python(code, cwd=readers_folder[0]).splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        score, speed = map(float, line.split())
+        assert 0 <= score <= 100 and speed > 0
