@@ -1,5 +1,6 @@
 """Two trainings of one run at the same time, and clocks that jump."""
 
+import itertools
 import os
 import re
 import signal
@@ -39,13 +40,23 @@ def test_two_that_start_at_once(tmp_path, uninterrupted):
 
 
 # Python imports a module of this name when it starts. Whoever asks for the time gets one years off, never twice alike.
+# The file of the process's number says what the first who asked were told.
 JUMPING_CLOCK = """
-import random, time
+import os, pathlib, random, time
 real, chance = time.time, random.Random()  # of its own: the global one is seeded for the weights to begin with
 def time_ns(): return int(1e9 * jumping())
 def jumping(): return real() + chance.uniform(-3e8, 3e8)
 time.time, time.time_ns = jumping, time_ns
+told = [time.time() for _ in range(10)] + [time.time_ns() / 1e9 for _ in range(10)]
+(pathlib.Path(__file__).parent / f"told_{os.getpid()}").write_text(" ".join(map(str, told)))
 """
+
+
+def assert_jumped(folder, life: drill.Life) -> None:
+    told = [float(time) for time in (folder / f"told_{life.process.pid}").read_text().split()]
+    for times in (told[:10], told[10:]):
+        jumps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert min(jumps) < -1e6 and max(jumps) > 1e6
 
 
 def test_a_clock_that_jumps(tmp_path, uninterrupted):
@@ -57,6 +68,7 @@ def test_a_clock_that_jumps(tmp_path, uninterrupted):
     life.wait_for_step(setup.max_steps // 2)
     life.send(signal.SIGKILL)
     life.end()
+    assert_jumped(tmp_path, life)
     folder = Run(model_dir).checkpoints_path
     steps = checkpoints.steps(folder)
     for age, step in enumerate(steps):  # the newest looks oldest, and older than all else
@@ -67,6 +79,7 @@ def test_a_clock_that_jumps(tmp_path, uninterrupted):
     assert again.step > steps[-1]  # the first line it prints is of what comes after that checkpoint
     status, text = again.end()
     assert status == 0, text
+    assert_jumped(tmp_path, again)
     assert "instead" not in text
     drill.assert_same_run(model_dir, expected, setup.max_steps)
     assert all(line["seconds"] >= 0 for line in drill.read_metrics(Run(model_dir).metrics_path) if "seconds" in line)
