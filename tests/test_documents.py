@@ -2,7 +2,11 @@
 
 import ast
 import dataclasses
+import os
 import re
+import shlex
+import subprocess
+import sys
 import typing
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from t2t_keras.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def table(document: str, heading: str) -> list[list[str]]:
@@ -117,3 +122,19 @@ def test_every_symptom_is_a_message_of_the_code() -> None:
     assert not [symptom for symptom in symptoms() if not any(pattern.fullmatch(symptom) for pattern in patterns)]
     for nobody_says in ("error: the model is too large for this machine", "error: runs/mine is trained already"):
         assert not any(pattern.fullmatch(nobody_says) for pattern in patterns)
+
+
+def test_plans_of_scaling_are_what_their_commands_print() -> None:
+    """The commands stand before the appendix, in the order of the outputs in it."""
+    text = (ROOT / "docs/scaling.md").read_text(encoding="utf-8")
+    blocks = [(language, code.replace("\\\n", " ")) for language, code in BLOCK.findall(text)]
+    lines = [line for language, code in blocks if not language for line in code.splitlines()]
+    commands = [shlex.split(line)[3:] for line in lines if "--pairs=" in line]
+    outputs = [code for language, code in blocks if language == "text"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert len(commands) == len(outputs) == 4
+    for command, output in zip(commands, outputs, strict=True):
+        program = [sys.executable, "-m", "launch.describe", *command]
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert output in done.stdout, command
