@@ -1,0 +1,61 @@
+"""How much memory the loss takes: that of a chunk of logits, not that of all, however many tokens there are."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+VOCAB = 16000
+
+# In a process of its own, whose peak is not that of other tests.
+MEASURE = """
+import resource, sys
+import tensorflow as tf
+from t2t_keras.losses import loss_sum_and_count
+from t2t_keras.training.fused_loss import fused_loss
+
+kind, tokens, vocab_size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+
+def plain(states, table, targets):
+    with tf.GradientTape() as tape:
+        tape.watch([states, table])
+        loss, _ = loss_sum_and_count(targets, tf.matmul(states, table, transpose_b=True), 0.1)
+    return loss, *tape.gradient(loss, [states, table])
+
+def fused(states, table, targets):
+    return tuple(fused_loss(states, table, targets, 0.1, skip_padding=kind == "skip_padding"))
+
+states = tf.random.normal([8, tokens // 8, 64])
+table = tf.random.normal([vocab_size, 64])
+targets = tf.random.uniform([8, tokens // 8], 1, vocab_size, tf.int32)
+function = tf.function(plain if kind == "plain" else fused).get_concrete_function(
+    tf.TensorSpec([8, None, 64]), table, tf.TensorSpec([8, None], tf.int32)
+)
+function(states[:, :1], table, targets[:, :1])  # what a first run takes
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+function(states, table, targets)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def peak(kind: str, tokens: int) -> float:
+    """The memory that loss and gradients took at most, as a share of float32 logits [tokens, vocab]."""
+    command = [sys.executable, "-c", MEASURE, kind, str(tokens), str(VOCAB)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.splitlines()[-1]) * 1024 / (4 * tokens * VOCAB)
+
+
+@pytest.mark.parametrize("kind", ["skip_padding", "static_shapes"])
+def test_the_fused_loss_never_holds_the_logits(kind):
+    """1 GB of them."""
+    assert peak(kind, 16384) < 0.15
+
+
+def test_the_plain_formula_holds_them_several_times():
+    """So the measure sees what it is to see."""
+    assert peak("plain", 2048) > 2
