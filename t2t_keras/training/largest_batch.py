@@ -51,4 +51,6 @@ def _without_end(strategy: tf.distribute.Strategy, element: dict[str, np.ndarray
     dataset = tf.data.Dataset.from_generator(
         lambda: itertools.repeat(element), output_signature={"source": ids, "target": ids}
     )
-    return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # an iterator that autotunes can idle for a minute when it goes
+    return iter(strategy.distribute_datasets_from_function(lambda _: dataset.with_options(options)))
