@@ -81,6 +81,22 @@ def test_every_document_is_linked() -> None:
     assert ROOT.resolve() / "docs/settings.md" in reached
 
 
+def anchors(document: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    text = BLOCK.sub("", document.read_text(encoding="utf-8"))
+    headings = [heading.lower() for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+def test_links_into_documents_lead_to_a_heading() -> None:
+    links = 0
+    for document in (ROOT / "README.md", *DOCS):
+        for name, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
+            links += 1
+            assert anchor in anchors(document.parent / name if name else document), f"{document.name}: {name}#{anchor}"
+    assert links > 20
+
+
 def test_getting_started_lists_the_steps_of_the_quickstart() -> None:
     source = (ROOT / "launch/quickstart.py").read_text(encoding="utf-8")
     section = (ROOT / "docs/getting_started.md").read_text(encoding="utf-8").partition("## The quickstart")[2]
