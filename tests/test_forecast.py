@@ -75,7 +75,12 @@ def kept_bytes(model: ModelConfig, rows: int, length: int) -> int:
         tf.TensorSpec([], tf.float32),
         tf.TensorSpec([2], tf.int32),
     )
-    graph = tf.function(training._loss_and_gradients).get_concrete_function(ids, ids, number, seed).graph
+
+    @tf.function(input_signature=[ids, ids, number, seed], autograph=False)
+    def gradients(*rows):
+        return training._row_gradients._loss_and_gradients(list(map(tf.convert_to_tensor, training.variables)), *rows)
+
+    graph = gradients.get_concrete_function().graph
     kept = {}
     for operation in graph.get_operations():
         if not operation.name.startswith("gradient_tape/"):
