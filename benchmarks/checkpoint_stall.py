@@ -24,7 +24,7 @@ from t2t_keras.model import Transformer
 from t2t_keras.training import checkpoints
 from t2t_keras.training.background import CheckpointWriter
 from t2t_keras.training.step import TrainingStep
-from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.strategy import distributed, make_strategy
 
 _ROW_TOKENS = 32
 _STEPS_AFTER_A_SAVE = 12
@@ -67,15 +67,12 @@ def main() -> None:
 def _training(preset: str, tokens: int) -> tuple[TrainingStep, Iterator[dict[str, tf.Tensor]]]:
     config = presets.preset(preset)
     strategy = make_strategy("cpu")
-    with strategy.scope():
-        model = Transformer(config.model)
-        model.build()
+    model = Transformer(config.model)
+    model.build()
     ids = np.random.default_rng(1).integers(3, config.model.vocab_size, (tokens // _ROW_TOKENS, _ROW_TOKENS), np.int32)
     batch = {"source": ids, "target": ids}
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
-    return TrainingStep(model, config.train, strategy), iter(
-        strategy.distribute_datasets_from_function(lambda _: dataset)
-    )
+    return TrainingStep(model, config.train, strategy), distributed(strategy, dataset)
 
 
 def _gaps(training: TrainingStep, batches: Iterator, save: Callable[[], None]) -> list[float]:

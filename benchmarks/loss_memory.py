@@ -25,7 +25,7 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     from t2t_keras.config import TrainConfig
     from t2t_keras.model import Transformer
     from t2t_keras.training.step import TrainingStep
-    from t2t_keras.training.strategy import make_strategy
+    from t2t_keras.training.strategy import distributed, make_strategy
 
     rng = np.random.default_rng(1)
     shape = (tokens // length, length)
@@ -33,13 +33,12 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     strategy = make_strategy("cpu")
     tf.matmul(tf.ones([512, 512]), tf.ones([512, 512]))  # whatever the libraries take when first used
     idle = _peak_mib()
-    with strategy.scope():
-        model = Transformer.from_preset(preset, vocab_size=vocab_size)
-        model.build()
+    model = Transformer.from_preset(preset, vocab_size=vocab_size)
+    model.build()
     step = TrainingStep(model, TrainConfig(), strategy)
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
-    step.run(iter(strategy.distribute_datasets_from_function(lambda _: dataset)), 3)
-    state = 3 * 4 * model.count_params() / 2**20
+    step.run(distributed(strategy, dataset), 3)
+    state = 4 * 4 * model.count_params() / 2**20  # weights, two moments, and the model's own copy
     return {"peak": _peak_mib() - idle, "weights and optimizer": state, "the rest": _peak_mib() - idle - state}
 
 

@@ -140,7 +140,7 @@ def make_work(flags: argparse.Namespace):
     from t2t_keras.data.prepare import PreparedData
     from t2t_keras.model import Transformer
     from t2t_keras.training.step import TrainingStep
-    from t2t_keras.training.strategy import make_strategy
+    from t2t_keras.training.strategy import distributed, make_strategy
     from t2t_keras.training.workers import Workers
 
     is_many = flags.engine.endswith(WORKERS)
@@ -151,15 +151,14 @@ def make_work(flags: argparse.Namespace):
     config = override(presets.preset(flags.preset), settings)
     plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, flags.tokens_per_batch, 1, False)
     keras.utils.set_random_seed(1)
-    with strategy.scope():
-        model = Transformer(config.model)
-        model.build()
+    model = Transformer(config.model)
+    model.build()
     step = TrainingStep(model, config.train, strategy)
     replicas, mine = strategy.num_replicas_in_sync, Workers(strategy).replica_ids
 
     # Made once: starting a pipeline takes up to two seconds, and is no part of a step.
     dataset = training_dataset(corpus, plans, Position(), replicas, mine)
-    batches = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+    batches = distributed(strategy, dataset)
 
     def work() -> dict:
         return {"loss": float(step.run(batches, flags.steps).loss[-1])}

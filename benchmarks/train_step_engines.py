@@ -36,22 +36,21 @@ def ours(batches: list, sizes: dict) -> tuple:
     from t2t_keras.config import ModelConfig, TrainConfig
     from t2t_keras.model import Transformer
     from t2t_keras.training.step import TrainingStep
-    from t2t_keras.training.strategy import make_strategy
+    from t2t_keras.training.strategy import distributed, make_strategy
 
     strategy = make_strategy("cpu")
-    with strategy.scope():
-        model = Transformer(
-            ModelConfig(
-                vocab_size=sizes["vocab_size"],
-                num_encoder_layers=sizes["num_layers"],
-                num_decoder_layers=sizes["num_layers"],
-                d_model=sizes["d_model"],
-                d_ff=sizes["d_ff"],
-                num_heads=sizes["num_heads"],
-                dropout_rate=sizes["dropout_rate"],
-            )
+    model = Transformer(
+        ModelConfig(
+            vocab_size=sizes["vocab_size"],
+            num_encoder_layers=sizes["num_layers"],
+            num_decoder_layers=sizes["num_layers"],
+            d_model=sizes["d_model"],
+            d_ff=sizes["d_ff"],
+            num_heads=sizes["num_heads"],
+            dropout_rate=sizes["dropout_rate"],
         )
-        model.build()
+    )
+    model.build()
     step = TrainingStep(model, TrainConfig(label_smoothing=SMOOTHING), strategy)
 
     def elements():
@@ -62,7 +61,7 @@ def ours(batches: list, sizes: dict) -> tuple:
     options = tf.data.Options()
     options.autotune.enabled = False
     dataset = tf.data.Dataset.from_generator(elements, output_signature={"source": ids, "target": ids})
-    iterator = iter(strategy.distribute_datasets_from_function(lambda _: dataset.prefetch(2).with_options(options)))
+    iterator = distributed(strategy, dataset.prefetch(2).with_options(options))
 
     def work() -> dict:
         return {"loss": float(step.run(iterator, len(batches)).loss[-1])}

@@ -1,6 +1,7 @@
 """What every program does around its `main`: flags, one-line errors, an exit status."""
 
 import contextlib
+import gc
 import os
 import platform
 import sys
@@ -74,6 +75,7 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
         _fail(f"unexpected argument {argv[1]!r}; every setting is a flag, see --help")
     try:
         _check_paths()
+        gc.freeze()  # what was imported stays: to look through it again and again takes a tenth of a program's start
         main(argv)
     except BrokenPipeError:
         # Whoever read our output has what they wanted.

@@ -78,7 +78,7 @@ def kept_bytes(model: ModelConfig, rows: int, length: int) -> int:
 
     @tf.function(input_signature=[ids, ids, number, seed], autograph=False)
     def gradients(*rows):
-        return training._row_gradients._loss_and_gradients(list(map(tf.convert_to_tensor, training.variables)), *rows)
+        return training._rows._loss_and_gradients(*map(tf.convert_to_tensor, training.weights), *rows)
 
     graph = gradients.get_concrete_function().graph
     kept = {}

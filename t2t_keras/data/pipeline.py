@@ -59,8 +59,7 @@ def training_dataset(
 
     Returns:
         A dataset of {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}, one element a replica:
-        all of `replica_ids` for the first batch, then all for the second. This is the order in which
-        `tf.distribute.Strategy.distribute_datasets_from_function` hands out elements.
+        all of `replica_ids` for the first batch, then all for the second.
 
     Raises:
         ValueError: a replica id outside [0, num_replicas).

@@ -1,4 +1,4 @@
-"""Loss and gradients of some rows of a batch, as one function of the weights and the rows."""
+"""Loss and gradients of some rows of a batch, as functions of the weights and the rows."""
 
 import functools
 from collections.abc import Callable
@@ -8,60 +8,37 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.model import Transformer
-from t2t_keras.training.fused_loss import fused_loss
+from t2t_keras.training.fused_loss import FusedLoss, fused_loss
+from t2t_keras.training.layout import Layout
+from t2t_keras.training.traced import TracedFunction
 
 Tensor = Any
 
-
-def trace(function: Callable, signature: list[Any], *, jit_compile: bool = False, copied: bool = False) -> Callable:
-    """A function traced for a signature, which every graph calls and none copies: so it is made ready only once.
-
-    Args:
-        function: of tensors.
-        signature: of its arguments, in nests of `tf.TensorSpec`.
-        jit_compile: compile it with XLA, once a shape.
-        copied: copy it into each graph that calls it, for XLA to compile the whole of that graph.
-
-    Returns:
-        The traced function. Whoever has it traced should stand outside of all graphs, tapes and replicas.
-    """
-    attributes = None if jit_compile or copied else {"_noinline": True}
-    traced = tf.function(
-        function, signature, autograph=False, jit_compile=jit_compile or None, experimental_attributes=attributes
-    )
-    return traced.get_concrete_function()
+_IDS = tf.TensorSpec([None, None], tf.int32)
 
 
-class RowGradients:
-    """The forward and backward pass of some rows of a batch.
+class RowFunctions:
+    """The passes of some rows of a batch through the model, forward and back, and forward alone.
 
-    It is traced once. Every stream, part of an accumulation and replica calls the
+    Each is traced once. Every stream, part of an accumulation and replica calls the
     same traced function with its own weights and rows, so the time until training
-    starts does not grow with their number by a trace of each.
+    starts does not grow with their number by a trace of each. Take the functions
+    for the first time outside of all graphs, tapes and replicas.
 
     Args:
-        model: built; its weights are those of the call's `weights`, not its own.
-        label_smoothing: epsilon, in [0, 1).
+        model: built; the weights are those of each call, not its own.
+        layout: of the model's trainable weights in matrices.
+        label_smoothing: epsilon of training, in [0, 1).
         skip_padding: compute rows of real tokens only; False keeps every shape static, as XLA needs.
         for_cpu: as in `fused_loss`.
-        jit_compile: as in `trace`.
-        copied: as in `trace`.
-
-    Call arguments:
-        weights: a tensor for each of the model's trainable variables, in their order.
-        source: int32 [rows, source_len], padded with 0.
-        target: int32 [rows, target_len], padded with 0.
-        scale: float32 scalar that loss and gradients are multiplied by.
-        seed: int32 [2], of all dropout.
-
-    Returns:
-        The scaled sum of the rows' token losses, float32 scalar, and its gradient for each of the weights, dense, of
-        the weight's shape and dtype.
+        jit_compile: compile forward and backward pass with XLA, once a shape.
+        copied: copy the functions into each graph that calls them, for XLA to compile the whole of that graph.
     """
 
     def __init__(
         self,
         model: Transformer,
+        layout: Layout,
         label_smoothing: float,
         *,
         skip_padding: bool,
@@ -69,47 +46,91 @@ class RowGradients:
         jit_compile: bool,
         copied: bool,
     ) -> None:
-        self._model, self._label_smoothing, self._skip_padding = model, label_smoothing, skip_padding
-        self._for_cpu, self._jit_compile, self._copied = for_cpu, jit_compile, copied
+        self._model, self._layout, self._label_smoothing = model, layout, label_smoothing
+        self._skip_padding, self._for_cpu = skip_padding, for_cpu
+        self._jit_compile, self._copied = jit_compile, copied
         self._variables = model.trainable_variables
         self._table_index = [v is model.output_embedding.table for v in self._variables].index(True)
 
-    def __call__(
-        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        return self.traced(weights, source, target, scale, seed)
+    @functools.cached_property
+    def gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
+        """The forward and backward pass with dropout.
+
+        Call arguments:
+            weights: float32 matrices, one after the other; see `Layout`.
+            source: int32 [rows, source_len], padded with 0.
+            target: int32 [rows, target_len], padded with 0.
+            scale: float32 scalar that loss and gradients are multiplied by.
+            seed: int32 [2], of all dropout.
+
+        Returns:
+            The scaled sum of the rows' token losses, float32 scalar, and its gradients, matrices as of the weights.
+        """
+        return self._trace(self._loss_and_gradients, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int32))
 
     @functools.cached_property
-    def traced(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
-        """The traced function; see `trace`."""
-        ids = tf.TensorSpec([None, None], tf.int32)
-        weights = [tf.TensorSpec(variable.shape, variable.dtype) for variable in self._variables]
-        signature = [weights, ids, ids, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int32)]
-        return trace(self._loss_and_gradients, signature, jit_compile=self._jit_compile, copied=self._copied)
+    def loss(self) -> Callable[..., Tensor]:
+        """The forward pass without dropout.
 
-    def _loss_and_gradients(
-        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        table = weights[self._table_index]
-        values = zip(self._variables, weights, strict=True)
-        with tf.GradientTape(watch_accessed_variables=False) as tape, keras.StatelessScope(values):
+        Call arguments:
+            weights: float32 matrices, one after the other; see `Layout`.
+            source: int32 [rows, source_len], padded with 0.
+            target: int32 [rows, target_len], padded with 0.
+
+        Returns:
+            The sum of the rows' token losses, not smoothed, float32 scalar.
+        """
+        return self._trace(self._plain_loss)
+
+    def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
+        """The function of weights, rows and more that every graph calls and none copies: it is made ready only once."""
+        weights = [tf.TensorSpec(shape, tf.float32) for shape in self._layout.shapes]
+        signature = [*weights, _IDS, _IDS, *others]
+        if not (self._jit_compile or self._copied):
+            return TracedFunction(function, signature, fewer_rewrites=self._for_cpu)
+        return tf.function(
+            function, signature, autograph=False, jit_compile=self._jit_compile or None
+        ).get_concrete_function()
+
+    def _loss_and_gradients(self, *arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
+        *matrices, source, target, scale, seed = arguments
+        weights = self._layout.split(matrices)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
+            states = self._states(weights, source, target, seed=seed, training=True)
+        loss = self._fused_loss(states, weights, target, self._label_smoothing, scale=scale)
+        gradients = tape.gradient(states, weights, output_gradients=loss.d_states)
+        dense = [
+            _dense(gradient, weight, loss.d_table if index == self._table_index else None)
+            for index, (gradient, weight) in enumerate(zip(gradients, weights, strict=True))
+        ]
+        return loss.loss_sum * scale, self._layout.join(dense)
+
+    def _plain_loss(self, *arguments: Tensor) -> Tensor:
+        *matrices, source, target = arguments
+        weights = self._layout.split(matrices)
+        states = self._states(weights, source, target, seed=None, training=False)
+        return self._fused_loss(states, weights, target, 0.0, scale=1.0).loss_sum
+
+    def _states(
+        self, weights: list[Tensor], source: Tensor, target: Tensor, *, seed: Tensor | None, training: bool
+    ) -> Tensor:
+        with keras.StatelessScope(zip(self._variables, weights, strict=True)):
             batch = {"source": source, "target": target}
-            states = self._model.states(batch, seed=seed, training=True, skip_padding=self._skip_padding)
-        loss = fused_loss(
+            return self._model.states(batch, seed=seed, training=training, skip_padding=self._skip_padding)
+
+    def _fused_loss(
+        self, states: Tensor, weights: list[Tensor], target: Tensor, label_smoothing: float, *, scale: Tensor | float
+    ) -> FusedLoss:
+        return fused_loss(
             states,
-            table,
+            weights[self._table_index],
             target,
-            self._label_smoothing,
+            label_smoothing,
             scale=scale,
             skip_padding=self._skip_padding,
             for_cpu=self._for_cpu,
         )
-        gradients = tape.gradient(states, weights, output_gradients=loss.d_states)
-        return loss.loss_sum * scale, [
-            _dense(gradient, weight, loss.d_table if weight is table else None)
-            for gradient, weight in zip(gradients, weights, strict=True)
-        ]
 
 
 def _dense(gradient: Tensor | None, weight: Tensor, dense_part: Tensor | None) -> Tensor:

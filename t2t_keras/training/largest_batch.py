@@ -1,6 +1,7 @@
 """Whether the largest batch of a training fits in memory: tried before the first update, not met after an hour."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +10,7 @@ from t2t_keras.data.batching import EpochPlans
 from t2t_keras.data.pipeline import share_shape
 from t2t_keras.errors import InputError
 from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.strategy import distributed
 
 
 class OutOfMemoryError(InputError):
@@ -45,7 +47,7 @@ def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> 
     training.write(state, step)
 
 
-def _without_end(strategy: tf.distribute.Strategy, element: dict[str, np.ndarray]) -> tf.distribute.DistributedIterator:
+def _without_end(strategy: tf.distribute.Strategy, element: dict[str, np.ndarray]) -> Iterator:
     """The same share for every replica again and again, in the form of the training batches."""
     ids = tf.TensorSpec([None, None], tf.int32)
     dataset = tf.data.Dataset.from_generator(
@@ -53,4 +55,4 @@ def _without_end(strategy: tf.distribute.Strategy, element: dict[str, np.ndarray
     )
     options = tf.data.Options()
     options.autotune.enabled = False  # an iterator that autotunes can idle for a minute when it goes
-    return iter(strategy.distribute_datasets_from_function(lambda _: dataset.with_options(options)))
+    return distributed(strategy, dataset.with_options(options))

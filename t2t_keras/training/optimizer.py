@@ -1,25 +1,11 @@
-"""The paper's Adam (section 5.3): dense gradients, one fused operation a variable."""
+"""The paper's Adam (section 5.3): dense gradients, one fused operation a matrix of weights."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 Tensor = Any
-
-
-class AdamHandles(NamedTuple):
-    """The handles of one replica's variables that an update changes, a list of them each.
-
-    Attributes:
-        weights: of what is trained.
-        first_moments: of the gradients' moving averages.
-        second_moments: of the squared gradients' moving averages.
-    """
-
-    weights: list[Tensor]
-    first_moments: list[Tensor]
-    second_moments: list[Tensor]
 
 
 class Adam(tf.Module):
@@ -29,32 +15,29 @@ class Adam(tf.Module):
     gradients that are already summed over the replicas.
 
     Args:
-        variables: what is trained, `tf.Variable`s of float32.
+        weights: what is trained, variables of float32; see `Layout`.
         beta1: decay of the first moment.
         beta2: decay of the second moment.
         epsilon: added to the root of the second moment.
+
+    Attributes:
+        first_moments: moving averages of the gradients, a variable for each of the weights.
+        second_moments: those of the squared gradients, likewise.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable], beta1: float, beta2: float, epsilon: float) -> None:
+    def __init__(self, weights: Sequence[tf.Variable], beta1: float, beta2: float, epsilon: float) -> None:
         super().__init__(name="adam")
-        self.variables_to_train = list(variables)
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
-        self.first_moments = [_zeros_like(variable, "first_moment") for variable in variables]
-        self.second_moments = [_zeros_like(variable, "second_moment") for variable in variables]
+        self.weights, self.beta1, self.beta2, self.epsilon = list(weights), beta1, beta2, epsilon
+        self.first_moments = [_zeros_like(variable, "first_moments") for variable in weights]
+        self.second_moments = [_zeros_like(variable, "second_moments") for variable in weights]
 
-    def handles(self) -> AdamHandles:
-        """The handles of the variables, in a replica's context those of the replica."""
-        columns = (self.variables_to_train, self.first_moments, self.second_moments)
-        return AdamHandles(*([variable.handle for variable in column] for column in columns))
-
-    def apply(self, gradients: Sequence[Tensor], learning_rate: Tensor, step: Tensor, handles: AdamHandles) -> None:
-        """One update of every variable.
+    def apply(self, gradients: Sequence[Tensor], learning_rate: Tensor, step: Tensor) -> None:
+        """One update of all weights.
 
         Args:
-            gradients: dense, float32, one a variable.
+            gradients: dense, float32, one for each of the weights.
             learning_rate: float32 scalar.
             step: of this update, counting from 1; integer scalar.
-            handles: of the variables, as `handles` gives them.
         """
         step = tf.cast(step, tf.float32)
         settings = {
@@ -65,9 +48,10 @@ class Adam(tf.Module):
             "beta2": tf.constant(self.beta2, tf.float32),
             "epsilon": tf.constant(self.epsilon, tf.float32),
         }
-        for weight, first, second, gradient in zip(*handles, gradients, strict=True):
-            tf.raw_ops.ResourceApplyAdam(var=weight, m=first, v=second, grad=gradient, **settings)
+        variables = zip(self.weights, self.first_moments, self.second_moments, strict=True)
+        for (weight, first, second), gradient in zip(variables, gradients, strict=True):
+            tf.raw_ops.ResourceApplyAdam(var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **settings)
 
 
 def _zeros_like(variable: tf.Variable, name: str) -> tf.Variable:
-    return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False, name=name)
+    return tf.Variable(tf.zeros(variable.shape), trainable=False, name=name)

@@ -27,6 +27,7 @@ from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.monitor import Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
+from t2t_keras.training.strategy import distributed
 from t2t_keras.training.validation import Validator
 from t2t_keras.training.workers import Workers
 
@@ -85,9 +86,8 @@ class Trainer:
         keras.utils.set_random_seed(config.train.seed)
         keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
         with self.workers.watched():
-            with strategy.scope():
-                model = Transformer(config.model)
-                model.build()
+            model = Transformer(config.model)
+            model.build()
             self.training = TrainingStep(model, config.train, strategy)
         self.validator = Validator(
             self.training,
@@ -333,9 +333,10 @@ class Trainer:
             self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
         return saved
 
-    def _training_batches(self) -> tf.distribute.DistributedIterator:
+    def _training_batches(self) -> Iterator:
         """This worker's shares of the batches from the position on."""
-        return self._distributed(
+        return distributed(
+            self.strategy,
             training_dataset(
                 self.corpus,
                 self.plans,
@@ -343,12 +344,8 @@ class Trainer:
                 self.strategy.num_replicas_in_sync,
                 self.workers.replica_ids,
                 self.config.train.accumulation_steps,
-            )
+            ),
         )
-
-    def _distributed(self, dataset: tf.data.Dataset) -> tf.distribute.DistributedIterator:
-        """Consecutive elements to consecutive local replicas."""
-        return iter(self.strategy.distribute_datasets_from_function(lambda _: dataset))
 
     def _check_finite(self, metrics: StepMetrics) -> None:
         finite = np.isfinite(metrics.loss) & np.isfinite(metrics.gradient_norm)

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from t2t_keras.config import Config
 from t2t_keras.data.pipeline import Corpus, validation_batches
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.strategy import distributed
 from t2t_keras.training.workers import Workers
 
 
@@ -77,27 +78,24 @@ class Validator:
 
     def validate(self) -> Validation:
         """Loss over the whole set, and BLEU of its first `validation_sentences`; with averaged weights if kept."""
-        with self._step.averaged_weights():
-            loss_sum, tokens = self._step.validation_loss(self._distributed(), len(self._batches))
-            loss = loss_sum / tokens
-            # A model that diverged still has a loss to report.
-            perplexity = math.exp(loss) if loss < 700 else math.inf
-            return Validation(loss, perplexity, self._bleu() if self._sources else None)
+        loss_sum, tokens = self._step.validation_loss(self._distributed(), len(self._batches))
+        loss = loss_sum / tokens
+        # A model that diverged still has a loss to report.
+        perplexity = math.exp(loss) if loss < 700 else math.inf
+        return Validation(loss, perplexity, self._bleu() if self._sources else None)
 
-    def _distributed(self) -> tf.distribute.DistributedIterator:
+    def _distributed(self) -> Iterator:
         ids = tf.TensorSpec([None, None], tf.int32)
-
-        def dataset(_: tf.distribute.InputContext) -> tf.data.Dataset:
-            options = tf.data.Options()
-            options.autotune.enabled = False
-            return tf.data.Dataset.from_generator(
-                lambda: (share for batch in self._batches for share in batch),
-                output_signature={"source": ids, "target": ids},
-            ).with_options(options)
-
-        return iter(self._step.strategy.distribute_datasets_from_function(dataset))
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        dataset = tf.data.Dataset.from_generator(
+            lambda: (share for batch in self._batches for share in batch),
+            output_signature={"source": ids, "target": ids},
+        )
+        return distributed(self._step.strategy, dataset.with_options(options))
 
     def _bleu(self) -> float:
+        self._step.fill_model()
         count = self._workers.count
         sources = self._sources[self._workers.index :: count]
         mine = [translation.text for translation in self._translator.translate(sources, scored=False)]

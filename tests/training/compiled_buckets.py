@@ -25,6 +25,7 @@ from trajectories import make_step
 from t2t_keras.data.batching import bucket_shapes, plan_epoch
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import shares
+from t2t_keras.training.strategy import distributed
 
 LONGEST, TOKENS = 40, 128
 TRAIN = {"static_shapes": True, "tokens_per_batch": TOKENS, "clip_norm": 0.5, "ema_decay": 0.9, "steps_per_call": 1}
@@ -70,7 +71,7 @@ def losses(case: dict[str, Any], count: int) -> tuple[list[float], float]:
     """The losses of an epoch through the training step as it is, and its target tokens."""
     strategy = tf.distribute.get_strategy()
     training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, strategy)
-    metrics = training.run(iter(strategy.distribute_datasets_from_function(lambda _: dataset())), count)
+    metrics = training.run(distributed(strategy, dataset()), count)
     return metrics.loss.tolist(), float(metrics.tokens.sum())
 
 

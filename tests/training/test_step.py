@@ -18,7 +18,7 @@ from trajectories import MODEL, STEPS, TRAIN, dropout_seeds, make_batches, make_
 from t2t_keras import losses
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.pipeline import shares
-from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.strategy import distributed, make_strategy
 
 HERE = pathlib.Path(__file__).parent
 # Changes that must not change the result, and some that do and must do so equally.
@@ -138,7 +138,8 @@ def test_equals_the_formulas(changes):
     """Three steps against the model's logits, the plain loss, autodiff, the schedule and Adam in NumPy."""
     training = make_step(changes, {}, one_replica())
     config, model = training.config, training.model
-    weights = [variable.numpy() for variable in training.variables]
+    variables = model.trainable_variables
+    weights = [variable.numpy() for variable in variables]
     adam, averages = NumpyAdam(weights), [array.astype(np.float64) for array in weights]
     expected = {"loss": [], "tokens": [], "learning_rate": [], "gradient_norm": []}
     batches = make_batches(config, one_replica())
@@ -147,7 +148,7 @@ def test_equals_the_formulas(changes):
         with tf.GradientTape() as tape:
             total, tokens = losses.loss_sum_and_count(batch["target"], model(batch), config.label_smoothing)
             loss = total / tokens
-        gradients = [tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, training.variables)]
+        gradients = [tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, variables)]
         norm = np.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradients))
         if config.clip_norm:
             assert norm > config.clip_norm
@@ -155,7 +156,7 @@ def test_equals_the_formulas(changes):
         rate = config.learning_rate_scale * MODEL["d_model"] ** -0.5 * step * config.warmup_steps**-1.5
         adam.apply(gradients, rate, step)
         averages = [0.9 * a + 0.1 * w for a, w in zip(averages, adam.weights, strict=True)]
-        for variable, array in zip(training.variables, adam.weights, strict=True):
+        for variable, array in zip(variables, adam.weights, strict=True):
             variable.assign(array)
         for name, value in zip(expected, (loss, tokens, rate, norm), strict=True):
             expected[name].append(float(value))
@@ -192,16 +193,20 @@ def test_reading_and_writing_go_on_bit_for_bit():
     assert int(second.step) == 5
 
 
-def test_averaged_weights_are_in_the_model_only_inside():
-    training = make_step({"ema_decay": 0.5}, {}, one_replica())
+@pytest.mark.parametrize(("ema_decay", "part"), [(0.5, "ema"), (0.0, "weights")])
+def test_the_model_gets_the_weights_of_a_moment(ema_decay, part):
+    training = make_step({"ema_decay": ema_decay}, {}, one_replica())
+    variables = dict(zip(training.names, training.model.trainable_variables, strict=True))
+    before = {name: variable.numpy() for name, variable in variables.items()}
     training.run(make_batches(training.config, one_replica()), 2)
     state = training.read()
-    with training.averaged_weights():
-        inside = training.read()["weights"]
-    for name, array in training.read()["weights"].items():
-        np.testing.assert_array_equal(array, state["weights"][name])
-        np.testing.assert_array_equal(inside[name], state["ema"][name])
-    assert any((state["ema"][name] != array).any() for name, array in state["weights"].items())
+    assert all((variables[name].numpy() == array).all() for name, array in before.items())  # it is no part of training
+    training.fill_model()
+    for name, variable in variables.items():
+        np.testing.assert_array_equal(variable.numpy(), state[part][name])
+        np.testing.assert_array_equal(training.read()["weights"][name], state["weights"][name])
+    assert any((state[part][name] != array).any() for name, array in before.items())
+    assert part == "weights" or any((state["ema"][name] != array).any() for name, array in state["weights"].items())
 
 
 def test_validation_loss_is_the_plain_cross_entropy():
@@ -258,7 +263,7 @@ def test_streams_may_have_fewer_rows_than_others_or_none(rows, train):
     dataset = tf.data.Dataset.from_tensors(batch).map(
         lambda b: {name: tf.ensure_shape(ids, [None, None]) for name, ids in b.items()}
     )
-    found = training.run(iter(one_replica().distribute_datasets_from_function(lambda _: dataset)), 1)
+    found = training.run(distributed(one_replica(), dataset), 1)
     assert found.tokens[0] == tokens == rows * 4
     assert found.loss[0] == pytest.approx(expected / tokens, rel=1e-5)
 

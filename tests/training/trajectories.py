@@ -10,6 +10,7 @@ where CASES.json maps names to the arguments of `trajectory`.
 
 import contextlib
 import functools
+import itertools
 import json
 import pathlib
 import sys
@@ -26,7 +27,7 @@ from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
 from t2t_keras.model import Transformer
 from t2t_keras.training.step import TrainingStep
-from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.strategy import distributed, make_strategy, next_shares
 
 MODEL = {
     "vocab_size": 50,
@@ -61,22 +62,21 @@ def make_step(train: dict[str, Any], model: dict[str, Any], strategy: tf.distrib
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy("mixed_bfloat16" if config.mixed_bfloat16 else "float32")
     try:
-        with strategy.scope():
-            network = Transformer(ModelConfig(**{**MODEL, **model}))
-            network.build()
+        network = Transformer(ModelConfig(**{**MODEL, **model}))
+        network.build()
         return TrainingStep(network, config, strategy)
     finally:
         keras.config.set_dtype_policy("float32")
 
 
-def make_batches(config: TrainConfig, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedIterator:
+def make_batches(config: TrainConfig, strategy: tf.distribute.Strategy) -> Iterator:
     """The batches of `random_corpus`, from the first on."""
     corpus, replicas = random_corpus(), strategy.num_replicas_in_sync
     plans = EpochPlans(
         corpus.source_lengths, corpus.target_lengths, config.tokens_per_batch, config.seed, config.static_shapes
     )
     dataset = training_dataset(corpus, plans, Position(), replicas, range(replicas), config.accumulation_steps)
-    return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+    return distributed(strategy, dataset)
 
 
 @functools.cache
@@ -114,7 +114,7 @@ def trajectory(
     for part, arrays in training.read().items():
         result.update({f"{part}/{name}": array for name, array in arrays.items()})
     if check_replicas:
-        for variable in [*training.variables, *training.adam.second_moments, *training.averages, training.step]:
+        for variable in [*itertools.chain(*training._parts().values()), training.step]:
             copies = [copy.numpy() for copy in strategy.experimental_local_results(variable)]
             assert len(copies) == replicas
             assert all(np.array_equal(copy, copies[0]) for copy in copies), variable.name
@@ -161,11 +161,12 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
 def element_order(replicas: int, steps: int) -> np.ndarray:
     """Which elements of a dataset the replicas get, int64 [steps, replicas]."""
     strategy = devices(replicas)
-    numbers = iter(strategy.distribute_datasets_from_function(lambda _: tf.data.Dataset.range(replicas * steps)))
+    numbers = distributed(strategy, tf.data.Dataset.range(replicas * steps))
 
     @tf.function
     def step() -> tuple[tf.Tensor, ...]:
-        return strategy.experimental_local_results(strategy.run(lambda number: number, args=(next(numbers),)))
+        taken = strategy.run(lambda number: number, args=(next_shares(strategy, numbers),))
+        return strategy.experimental_local_results(taken)
 
     return np.array([[int(number) for number in step()] for _ in range(steps)])
 

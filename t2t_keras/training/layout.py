@@ -1,0 +1,83 @@
+"""All weights of a model in a few matrices: adding up, updating and saving take an operation each, not one a weight."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Tensor = Any
+
+# Numbers in a row. A weight begins with a row of its own, on a boundary of memory that lets TensorFlow take it out of
+# a matrix without a copy, and a TPU holds a row as it is.
+_WIDTH = 128
+
+
+class Layout:
+    """Where each weight lies: one after the other, the last row of each filled up with zeros.
+
+    Args:
+        shapes: of the weights, in their order.
+        parts: how many matrices, of about equal size, or fewer if weights are too large for that. Each is worked on
+            by itself, so several cores take as many.
+
+    Attributes:
+        shapes: of the matrices, [rows, width] each.
+    """
+
+    def __init__(self, shapes: Iterable[Sequence[int]], parts: int = 1) -> None:
+        weights = [tuple(shape) for shape in shapes]
+        rows = np.array([math.ceil(math.prod(shape) / _WIDTH) for shape in weights])
+        # A weight lies where its middle row would: that way no matrix is larger than its share by half a weight.
+        places = (rows.cumsum() - rows / 2) * parts // rows.sum()
+        members = [np.flatnonzero(places == part) for part in np.unique(places)]
+        self._weights = [[weights[i] for i in part] for part in members]
+        self._rows = [[int(rows[i]) for i in part] for part in members]
+        self.shapes = [(sum(rows_of_part), _WIDTH) for rows_of_part in self._rows]
+
+    def join(self, weights: Sequence[Tensor]) -> list[Tensor]:
+        """The matrices of weights, or of their gradients, tensors of one dtype: [rows, width] each."""
+        blocks: list[list[Tensor]] = []
+        rest = iter(weights)
+        for shapes, rows_of_part in zip(self._weights, self._rows, strict=True):
+            blocks.append([])
+            for shape, rows in zip(shapes, rows_of_part, strict=True):
+                weight = next(rest)
+                if missing := rows * _WIDTH - math.prod(shape):
+                    weight = tf.pad(tf.reshape(weight, [-1]), [[0, missing]])
+                blocks[-1].append(tf.reshape(weight, [rows, _WIDTH]))
+        return [tf.concat(blocks_of_part, 0) for blocks_of_part in blocks]  # --> [rows, width] each
+
+    def split(self, matrices: Sequence[Tensor]) -> list[Tensor]:
+        """The weights in matrices [rows, width], whose memory they share."""
+        weights = []
+        for matrix, shapes, rows_of_part in zip(matrices, self._weights, self._rows, strict=True):
+            for block, shape, rows in zip(tf.split(matrix, rows_of_part), shapes, rows_of_part, strict=True):
+                if (size := math.prod(shape)) < rows * _WIDTH:
+                    block = tf.reshape(block, [-1])[:size]
+                weights.append(tf.reshape(block, shape))
+        return weights
+
+    def join_arrays(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As `join`, of float32 arrays.
+
+        Raises:
+            ValueError: an array has another shape than its weight.
+        """
+        matrices = [np.zeros(shape, np.float32) for shape in self.shapes]
+        for place, weight in zip(self.split_arrays(matrices), weights, strict=True):
+            if place.shape != np.shape(weight):
+                raise ValueError(f"a weight of shape {place.shape} cannot be {np.shape(weight)}")
+            place[...] = weight
+        return matrices
+
+    def split_arrays(self, matrices: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As `split`, of arrays: views of them."""
+        weights = []
+        for matrix, shapes, rows_of_part in zip(matrices, self._weights, self._rows, strict=True):
+            end = 0
+            for shape, rows in zip(shapes, rows_of_part, strict=True):
+                begin, end = end, end + rows
+                weights.append(matrix[begin:end].reshape(-1)[: math.prod(shape)].reshape(shape))
+        return weights

@@ -1,0 +1,81 @@
+"""A function traced once, which every graph calls and none copies: so it is made ready only once a device."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+
+Tensor = Any
+
+_LEFT_OUT = (
+    "arithmetic_optimization",
+    "constant_folding",
+    "dependency_optimization",
+    "function_optimization",
+    "implementation_selector",
+    "layout_optimizer",
+    "loop_optimization",
+    "remapping",
+    "shape_optimization",
+)
+
+
+class TracedFunction:
+    """A function of tensors, to be called in graphs.
+
+    A `tf.function` would do, but for the time of its calls: at each of them TensorFlow infers all shapes within once
+    more, and every graph that calls it rewrites it. For a network that is most of a second a call.
+
+    Args:
+        function: of tensors to a tensor or a nest of them; whoever has it traced should stand outside of all graphs,
+            tapes and replicas.
+        signature: a `tf.TensorSpec` for each argument.
+        fewer_rewrites: of the graph, before its first run, TensorFlow does only that of its use of memory; all others
+            together take as long as the tracing, and make no step faster on a CPU.
+    """
+
+    def __init__(self, function: Callable, signature: list[tf.TensorSpec], *, fewer_rewrites: bool) -> None:
+        self._traced = tf.function(
+            function, signature, autograph=False, experimental_attributes={"_noinline": True}
+        ).get_concrete_function()
+        self._is_stateful = any(operation.op_def.is_stateful for operation in self.graph.get_operations())
+        config = tf.compat.v1.ConfigProto()
+        if fewer_rewrites:
+            for name in _LEFT_OUT:
+                setattr(config.graph_options.rewrite_options, name, RewriterConfig.OFF)
+            config.graph_options.rewrite_options.disable_model_pruning = True
+            config.graph_options.rewrite_options.disable_tfg_optimizer = True
+        self._config = config.SerializeToString()
+
+    @property
+    def graph(self) -> tf.Graph:
+        """What was traced."""
+        return self._traced.graph
+
+    def __call__(self, *arguments: Tensor) -> Any:
+        graph = tf.compat.v1.get_default_graph()
+        self._traced.add_to_graph(graph)
+        results = tf.nest.flatten(self._traced.structured_outputs)
+        attributes = {
+            "Tin": _types(arguments),
+            "Tout": _types(results),
+            "f": _attribute(func={"name": self._traced.name}),
+            "config_proto": _attribute(s=self._config),
+            "executor_type": _attribute(s=b""),
+            "_disable_call_shape_inference": _attribute(b=True),
+        }
+        kind = "StatefulPartitionedCall" if self._is_stateful else "PartitionedCall"
+        dtypes = [result.dtype for result in results]
+        outputs = graph.create_op(kind, list(arguments), dtypes, attrs=attributes).outputs
+        for output, result in zip(outputs, results, strict=True):
+            output.set_shape(result.shape)
+        return tf.nest.pack_sequence_as(self._traced.structured_outputs, outputs)
+
+
+def _types(tensors: Any) -> Any:
+    return _attribute(list={"type": [tensor.dtype.as_datatype_enum for tensor in tensors]})
+
+
+def _attribute(**value: Any) -> Any:
+    return tf.compat.v1.AttrValue(**value)

@@ -1,0 +1,65 @@
+"""Weights in one matrix and out of it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.training.layout import Layout
+
+SHAPES = [(3, 5), (), (128,), (2, 3, 64), (1000,), (7,)]
+
+
+@pytest.fixture
+def weights() -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.normal(size=shape).astype(np.float32) for shape in SHAPES]
+
+
+def test_every_weight_has_rows_of_its_own(weights):
+    layout = Layout(SHAPES)
+    (matrix,) = layout.join_arrays(weights)
+    assert layout.shapes == [matrix.shape] == [(1 + 1 + 1 + 3 + 8 + 1, 128)]
+    np.testing.assert_array_equal(matrix[0, :15], weights[0].reshape(-1))
+    np.testing.assert_array_equal(matrix[0, 15:], 0)
+    np.testing.assert_array_equal(matrix[2], weights[2])
+    np.testing.assert_array_equal(matrix[-1, :7], weights[-1])
+
+
+def test_matrices_are_of_about_equal_size():
+    assert Layout(SHAPES, 2).shapes == [(6, 128), (9, 128)]
+    assert Layout([(1000, 128), *[(100, 128)] * 10], 2).shapes == [(1000, 128), (1000, 128)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_out_again_they_are_the_same(weights, parts):
+    layout = Layout(SHAPES, parts)
+    matrices = layout.join(weights)
+    assert [tuple(matrix.shape) for matrix in matrices] == layout.shapes
+    views = layout.split_arrays([matrix.numpy() for matrix in matrices])
+    for got, view, wanted in zip(layout.split(matrices), views, weights, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(view, wanted)
+        assert got.shape == view.shape == wanted.shape
+    for matrix, array in zip(matrices, layout.join_arrays(weights), strict=True):
+        np.testing.assert_array_equal(matrix, array)
+
+
+def test_shapes_are_known_in_a_graph(weights):
+    layout = Layout(SHAPES, 2)
+
+    @tf.function(input_signature=[[tf.TensorSpec(shape) for shape in layout.shapes]])
+    def function(matrices: list[tf.Tensor]) -> list[tf.Tensor]:
+        assert [tuple(weight.shape) for weight in layout.split(matrices)] == SHAPES
+        joined = layout.join(layout.split(matrices))
+        assert [tuple(matrix.shape) for matrix in joined] == layout.shapes
+        return joined
+
+    matrices = layout.join_arrays(weights)
+    for result, matrix in zip(function(matrices), matrices, strict=True):
+        np.testing.assert_array_equal(result, matrix)
+
+
+def test_a_weight_of_another_shape_is_refused(weights):
+    weights[0] = weights[0].T
+    with pytest.raises(ValueError, match=r"shape \(3, 5\) cannot be \(5, 3\)"):
+        Layout(SHAPES).join_arrays(weights)
