@@ -6,6 +6,7 @@
 PYTHON ?= python3
 TENSORFLOW ?= 2.21
 MINUTES ?= 5
+PROCESSES ?= 2
 VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -16,7 +17,7 @@ INSTALLED := $(VENV)/.installed
 help:
 	@echo "make venv                    the virtual environment in $(VENV), with everything installed"
 	@echo "make quickstart [MINUTES=5]  train on real text, score, translate, export, serve"
-	@echo "make test                    the tests"
+	@echo "make test [PROCESSES=2]      the tests, side by side in so many processes"
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style, common mistakes and types; make format puts the style right"
@@ -39,7 +40,7 @@ quickstart: $(INSTALLED)
 	$(BIN)/python -m launch.quickstart --minutes=$(MINUTES)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

@@ -56,9 +56,10 @@ class TracedFunction:
     def __call__(self, *arguments: Tensor) -> Any:
         graph = tf.compat.v1.get_default_graph()
         self._traced.add_to_graph(graph)
+        inputs = [*arguments, *self._traced.captured_inputs]
         results = tf.nest.flatten(self._traced.structured_outputs)
         attributes = {
-            "Tin": _types(arguments),
+            "Tin": _types(inputs),
             "Tout": _types(results),
             "f": _attribute(func={"name": self._traced.name}),
             "config_proto": _attribute(s=self._config),
@@ -67,7 +68,7 @@ class TracedFunction:
         }
         kind = "StatefulPartitionedCall" if self._is_stateful else "PartitionedCall"
         dtypes = [result.dtype for result in results]
-        outputs = graph.create_op(kind, list(arguments), dtypes, attrs=attributes).outputs
+        outputs = graph.create_op(kind, inputs, dtypes, attrs=attributes).outputs
         for output, result in zip(outputs, results, strict=True):
             output.set_shape(result.shape)
         return tf.nest.pack_sequence_as(self._traced.structured_outputs, outputs)
