@@ -9,6 +9,7 @@ import tensorflow_text  # noqa: F401  (registers its ops, which a SavedModel can
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2
 
+from t2t_keras import streams
 from t2t_keras.serving.errors import Code, ServingError
 from t2t_keras.serving.signatures import Signature
 
@@ -65,6 +66,8 @@ class Model:
     def warm_up(self, path: pathlib.Path) -> int:
         """Runs the requests that the version brings along, so that the first real one is not the slowest.
 
+        Those of several signatures are run side by side: it is by one core that TensorFlow makes each ready.
+
         Args:
             path: the directory of the version.
 
@@ -78,15 +81,16 @@ class Model:
         if not file.exists():
             return 0
         records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
-        for record in records:
-            log = prediction_log_pb2.PredictionLog.FromString(record)
-            if log.WhichOneof("log_type") != "predict_log":
-                raise ValueError(f"{WARM_UP_FILE}: a warm-up request other than predict: {log.WhichOneof('log_type')}")
-            request = log.predict_log.request
-            signature = self.signature(request.model_spec.signature_name)
-            signature.check_names(request.inputs)
-            signature.run({name: np.asarray(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()})
-        return len(records)
+        return len(list(streams.side_by_side(self._run_record, records)))
+
+    def _run_record(self, record: bytes) -> None:
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        if log.WhichOneof("log_type") != "predict_log":
+            raise ValueError(f"{WARM_UP_FILE}: a warm-up request other than predict: {log.WhichOneof('log_type')}")
+        request = log.predict_log.request
+        signature = self.signature(request.model_spec.signature_name)
+        signature.check_names(request.inputs)
+        signature.run({name: np.asarray(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()})
 
 
 def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMap:

@@ -22,7 +22,7 @@ _LEFT_OUT = (
 
 
 class TracedFunction:
-    """A function of tensors, to be called in graphs.
+    """A function of tensors, to be called in graphs, or where graphs are run eagerly to look into them.
 
     A `tf.function` would do, but for the time of its calls: at each of them TensorFlow infers all shapes within once
     more, and every graph that calls it rewrites it. For a network that is most of a second a call.
@@ -54,6 +54,8 @@ class TracedFunction:
         return self._traced.graph
 
     def __call__(self, *arguments: Tensor) -> Any:
+        if tf.executing_eagerly():
+            return self._traced(*arguments)
         graph = tf.compat.v1.get_default_graph()
         self._traced.add_to_graph(graph)
         inputs = [*arguments, *self._traced.captured_inputs]

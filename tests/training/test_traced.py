@@ -24,6 +24,7 @@ def test_calls_give_what_the_function_gives(fewer_rewrites):
 
     for got, arguments in zip(twice(), [(x, y), (y, x)], strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, got, polynomial(*arguments))
+        tf.nest.map_structure(np.testing.assert_array_equal, traced(*arguments), polynomial(*arguments))
 
 
 def test_shapes_are_known():
