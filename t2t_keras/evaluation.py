@@ -217,7 +217,9 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     )
     if east_asian(target_language):
         return [lowercased]
-    moses = _sacremoses().MosesTokenizer(lang=target_language)
+    import sacremoses  # here, for it takes a third of a second to load
+
+    moses = sacremoses.MosesTokenizer(lang=target_language)
     tokenised, tokenised_references = (
         [_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)
     )
@@ -249,7 +251,9 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
     """
     _check_lines(hypotheses, references)
     check_language(target_language, paper_bleu=True)
-    moses, punctuation = _sacremoses().MosesTokenizer(lang=target_language), _sacremoses().MosesPunctNormalizer()
+    import sacremoses
+
+    moses, punctuation = sacremoses.MosesTokenizer(lang=target_language), sacremoses.MosesPunctNormalizer()
     plain = ([punctuation.replace_unicode_punct(line) for line in lines] for lines in (hypotheses, references))
     split, split_references = ([split_compounds(_moses(moses, line)) for line in lines] for lines in plain)
     return _score(
@@ -385,13 +389,6 @@ def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics
 def _multi_bleu() -> Any:
     """multi-bleu.perl: blanks separate the tokens, nothing is smoothed."""
     return sacrebleu.metrics.BLEU(tokenize="none", smooth_method="none", force=True)
-
-
-def _sacremoses() -> Any:
-    """The package, which takes a third of a second to load: only where text is tokenised as Moses does."""
-    import sacremoses
-
-    return sacremoses
 
 
 def _moses(moses: Any, line: str) -> str:
