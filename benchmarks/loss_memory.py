@@ -39,7 +39,7 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     step.run(distributed(strategy, dataset), 3)
     state = 4 * 4 * model.count_params() / 2**20  # weights, two moments, and the model's own copy
-    return {"peak": _peak_mib() - idle, "weights and optimizer": state, "the rest": _peak_mib() - idle - state}
+    return {"peak": _peak_mib() - idle, "weights, optimizer and model": state, "the rest": _peak_mib() - idle - state}
 
 
 def _peak_mib() -> float:
@@ -59,7 +59,7 @@ def main() -> None:
         print(json.dumps(measure(flags.preset, flags.worker, flags.tokens, flags.length)))
         return
     rests = []
-    print("| vocabulary | peak MiB | weights and optimizer MiB | the rest MiB | logits would be MiB |")
+    print("| vocabulary | peak MiB | weights, optimizer and model MiB | the rest MiB | logits would be MiB |")
     print("|---|---|---|---|---|")
     for vocab_size in map(int, flags.vocab_sizes.split(",")):
         command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], f"--worker={vocab_size}"]

@@ -55,12 +55,12 @@ def training_flops(model: ModelConfig, length: int) -> dict[str, int]:
 def training_memory(config: Config) -> dict[str, int]:
     """Bytes that training holds whatever the batch, all float32.
 
-    Those of "weights", "gradients", "Adam", maybe "averages" are each device's; "model", which validation translates
-    with, is the first one's alone.
+    Those of "weights", "gradients", "Adam", maybe "averages" are each device's; the "model, to validate" is on the
+    first one of each worker alone.
     """
     weights = _FLOAT_BYTES * sum(parameter_counts(config.model).values())
     averages = {"averages": weights} if config.train.ema_decay else {}
-    return {"weights": weights, "gradients": weights, "Adam": 2 * weights, **averages, "model": weights}
+    return {"weights": weights, "gradients": weights, "Adam": 2 * weights, **averages, "model, to validate": weights}
 
 
 def describe(config: Config, length: int) -> str:

@@ -274,16 +274,31 @@ def assign_weights(model: "Transformer", weights: dict) -> None:
     Raises:
         InputError: a name is missing or unknown, or a shape differs.
     """
-    variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
-    if variables.keys() != set(weights):
-        odd = sorted(variables.keys() ^ set(weights))
-        raise InputError(f"the checkpoint holds the weights of another model; they differ in {', '.join(odd[:5])}")
-    for name, variable in variables.items():
-        if tuple(variable.shape) != tuple(weights[name].shape):
-            raise InputError(
-                f"the checkpoint's {name} has shape {tuple(weights[name].shape)}, the model's {tuple(variable.shape)}"
-            )
+    check_weights(model, weights)
+    for name, variable in zip(weight_names(model), model.trainable_variables, strict=True):
         variable.assign(weights[name])
+
+
+def check_weights(model: "Transformer", arrays: dict, part: str = "weights") -> None:
+    """Whether a checkpoint's arrays are of a model's weights.
+
+    Args:
+        model: built.
+        arrays: name -> array.
+        part: of the checkpoint, for the message.
+
+    Raises:
+        InputError: a name is missing or unknown, or a shape differs.
+    """
+    variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
+    if variables.keys() != set(arrays):
+        odd = sorted(variables.keys() ^ set(arrays))
+        raise InputError(f"the checkpoint holds the {part} of another model; they differ in {', '.join(odd[:5])}")
+    for name, variable in variables.items():
+        if tuple(variable.shape) != tuple(arrays[name].shape):
+            raise InputError(
+                f"the checkpoint's {name} has shape {tuple(arrays[name].shape)}, the model's {tuple(variable.shape)}"
+            )
 
 
 def _exported_version(path: pathlib.Path) -> pathlib.Path | None:

@@ -97,7 +97,7 @@ def test_flops_are_those_of_the_products_in_the_graph(changes):
 
 def test_memory_is_four_bytes_a_number():
     weights = 4 * sum(parameter_counts(SMALL).values())
-    expected = {"weights": weights, "gradients": weights, "Adam": 2 * weights, "model": weights}
+    expected = {"weights": weights, "gradients": weights, "Adam": 2 * weights, "model, to validate": weights}
     assert training_memory(Config(model=SMALL)) == expected
     averaging = Config(model=SMALL, train=TrainConfig(ema_decay=0.999))
     assert training_memory(averaging) == {**expected, "averages": weights}

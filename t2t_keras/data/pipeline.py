@@ -73,7 +73,7 @@ def training_dataset(
 
     ids = tf.TensorSpec([None, None], tf.int32)
     dataset = tf.data.Dataset.from_generator(elements, output_signature={"source": ids, "target": ids})
-    # Each step would otherwise look whether there is a next element, and several workers would agree on it.
+    # On a TPU each step would otherwise look whether there is a next element, and several workers would agree on it.
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
     options = tf.data.Options()
     options.autotune.enabled = False  # a replaced iterator that autotunes can idle for seconds

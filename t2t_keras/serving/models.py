@@ -66,7 +66,7 @@ class Model:
     def warm_up(self, path: pathlib.Path) -> int:
         """Runs the requests that the version brings along, so that the first real one is not the slowest.
 
-        Those of several signatures are run side by side: it is by one core that TensorFlow makes each ready.
+        They are run side by side, for TensorFlow makes each signature ready on one core.
 
         Args:
             path: the directory of the version.

@@ -83,7 +83,7 @@ class RowFunctions:
         return self._trace(self._plain_loss)
 
     def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
-        """The function of weights, rows and more that every graph calls and none copies: it is made ready only once."""
+        """The function of weights, rows and more, as it is called in graphs."""
         weights = [tf.TensorSpec(shape, tf.float32) for shape in self._layout.shapes]
         signature = [*weights, _IDS, _IDS, *others]
         if not (self._jit_compile or self._copied):

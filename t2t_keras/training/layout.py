@@ -29,7 +29,7 @@ class Layout:
     def __init__(self, shapes: Iterable[Sequence[int]], parts: int = 1) -> None:
         weights = [tuple(shape) for shape in shapes]
         rows = np.array([math.ceil(math.prod(shape) / _WIDTH) for shape in weights])
-        # A weight lies where its middle row would: that way no matrix is larger than its share by half a weight.
+        # A weight lies where its middle row would: so no matrix exceeds its share by more than half a weight at an end.
         places = (rows.cumsum() - rows / 2) * parts // rows.sum()
         members = [np.flatnonzero(places == part) for part in np.unique(places)]
         self._weights = [[weights[i] for i in part] for part in members]

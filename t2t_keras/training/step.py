@@ -17,7 +17,7 @@ from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.model import Transformer
-from t2t_keras.run import weight_names
+from t2t_keras.run import check_weights, weight_names
 from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.optimizer import Adam
@@ -123,9 +123,14 @@ class TrainingStep:
         }
 
     def write(self, state: dict[str, dict[str, np.ndarray]], step: int) -> None:
-        """The inverse of `read`, with the number of updates made so far."""
+        """The inverse of `read`, with the number of updates made so far.
+
+        Raises:
+            InputError: the arrays are those of another model.
+        """
         parts = self._parts()
         for part, values in state.items():
+            check_weights(self.model, values, part)
             arrays = self.layout.join_arrays([values[name] for name in self.names])
             for matrix, array in zip(parts[part], arrays, strict=True):
                 matrix.assign(array)
@@ -164,7 +169,8 @@ class TrainingStep:
         seed = self._seed(replica.replica_id_in_sync_group)
         weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
         loss, gradients = self._accumulated(weights, batch["source"], batch["target"], scale, seed)
-        loss, *gradients = replica.all_reduce(SUM, [loss, *gradients])
+        # Apart: of several tensors TensorFlow would make one, which is a copy of all gradients there and back.
+        loss, gradients = replica.all_reduce(SUM, loss), replica.all_reduce(SUM, gradients)
         norm = tf.linalg.global_norm(gradients)
         if self.config.clip_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)

@@ -1,5 +1,6 @@
 """A name -> tf.distribute.Strategy."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -55,6 +56,9 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
         if workers and len(workers.addresses) > 1:
             return _workers_strategy(workers, replicas)
         name = "auto"  # one worker is a machine on its own
+    if name == "cpu":
+        with contextlib.suppress(RuntimeError):  # TensorFlow runs, and has taken what it takes
+            tf.config.set_visible_devices([], "GPU")  # else the model, which is of no strategy, would be on one
     # Listing logical devices starts TensorFlow, after which a CPU can no longer be divided into several.
     has_gpus = name != "cpu" and bool(tf.config.list_physical_devices("GPU"))
     gpus = [device.name for device in tf.config.list_logical_devices("GPU")] if has_gpus else []
@@ -103,23 +107,24 @@ def is_tpu(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
-def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> Iterator:
+def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> Iterator[Any]:
     """An iterator over a dataset whose consecutive elements are for this worker's consecutive replicas.
 
     It is for `next_shares`, in a graph. TensorFlow's distributed iterators have a pipeline for each device that copies
-    ahead of time and tunes itself: when such a one goes, it can stand still for a minute. Some kilobytes of ids are on
-    a device at once without it.
+    ahead of time and tunes itself: when such a one goes, it can stand still for a minute. A few kilobytes of
+    ids reach a device quickly without that.
     """
     if is_tpu(strategy):  # whose host may be another machine
         return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
     return iter(dataset)
 
 
-def next_shares(strategy: tf.distribute.Strategy, elements: Iterator) -> Any:
+def next_shares(strategy: tf.distribute.Strategy, elements: Any) -> Any:
     """The next elements of an iterator that `distributed` made, one for each replica of this worker."""
     if is_tpu(strategy):
         return next(elements)
-    return strategy.experimental_distribute_values_from_function(lambda _: next(elements))
+    # TensorFlow takes more than 32 plain calls of an iterator in a graph for a loop that ought to be in the graph.
+    return strategy.experimental_distribute_values_from_function(lambda _: elements.get_next_as_optional().get_value())
 
 
 def num_streams(strategy: tf.distribute.Strategy) -> int:

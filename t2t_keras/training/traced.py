@@ -40,7 +40,7 @@ class TracedFunction:
             function, signature, autograph=False, experimental_attributes={"_noinline": True}
         ).get_concrete_function()
         self._is_stateful = any(operation.op_def.is_stateful for operation in self.graph.get_operations())
-        config = tf.compat.v1.ConfigProto()
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         if fewer_rewrites:
             for name in _LEFT_OUT:
                 setattr(config.graph_options.rewrite_options, name, RewriterConfig.OFF)

@@ -39,11 +39,11 @@ class Validator:
     may have: the memory of a longer one, of which cleaning a validation set knows nothing, is beyond any device.
 
     Args:
-        step: holds the model.
+        step: whose weights are validated.
         config: the run's.
         corpus: the encoded validation pairs.
         texts: the sources and the references of the same.
-        translator: of the model, for BLEU.
+        translator: of the step's model, which gets its weights first; for BLEU.
         workers: who train together.
     """
 

@@ -124,7 +124,7 @@ def test_the_dataset_does_not_autotune(corpus, plans):
 
 
 def test_the_dataset_is_known_to_have_no_end(corpus, plans):
-    """Else each step would branch on whether there is a next element."""
+    """Else each step on a TPU would branch on whether there is a next element."""
     dataset = training_dataset(corpus, plans, Position(), 1, [0])
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
 

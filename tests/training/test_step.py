@@ -18,6 +18,7 @@ from trajectories import MODEL, STEPS, TRAIN, dropout_seeds, make_batches, make_
 from t2t_keras import losses
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.pipeline import shares
+from t2t_keras.errors import InputError
 from t2t_keras.training.strategy import distributed, make_strategy
 
 HERE = pathlib.Path(__file__).parent
@@ -191,6 +192,18 @@ def test_reading_and_writing_go_on_bit_for_bit():
         for name, array in arrays.items():
             np.testing.assert_array_equal(second.read()[part][name], array, err_msg=f"{part}/{name}")
     assert int(second.step) == 5
+
+
+def test_the_state_of_another_model_is_refused():
+    training = make_step({}, {}, one_replica())
+    state = training.read()
+    name = training.names[0]
+    state["second_moments"][name] = state["second_moments"][name].T
+    with pytest.raises(InputError, match=rf"{name} has shape \(16, 50\), the model's \(50, 16\)"):
+        training.write(state, 1)
+    del state["second_moments"][name]
+    with pytest.raises(InputError, match=f"second_moments of another model; they differ in {name}"):
+        training.write(state, 1)
 
 
 @pytest.mark.parametrize(("ema_decay", "part"), [(0.5, "ema"), (0.0, "weights")])

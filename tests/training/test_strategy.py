@@ -13,7 +13,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 from t2t_keras.errors import InputError
 from t2t_keras.training.cluster import WorkerLostError
-from t2t_keras.training.strategy import NAMES, distributed, make_strategy, num_streams
+from t2t_keras.training.strategy import NAMES, distributed, make_strategy, next_shares, num_streams
 
 
 @pytest.fixture(autouse=True)
@@ -187,3 +187,23 @@ def test_iterators_have_no_pipelines_beside_ours():
     """Those that TensorFlow makes for each device tune themselves, and stand still for up to a minute when they go."""
     dataset = tf.data.Dataset.range(3)
     assert isinstance(distributed(tf.distribute.MirroredStrategy(["/cpu:0"]), dataset), tf.data.Iterator)
+
+
+def test_there_may_be_more_replicas_than_tensorflow_takes_elements_for():
+    """Of more than 32 in a graph it believes that they are a loop unrolled by mistake."""
+    strategy = tf.distribute.get_strategy()
+
+    @tf.function(autograph=False)
+    def take(elements: tf.data.Iterator) -> list[tf.Tensor]:
+        return [next_shares(strategy, elements) for _ in range(40)]
+
+    assert [int(element) for element in take(distributed(strategy, tf.data.Dataset.range(40)))] == list(range(40))
+
+
+def test_a_cpu_takes_nothing_of_a_gpu(monkeypatch):
+    visible = []
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *arguments: visible.append(arguments))
+    make_strategy("cpu")
+    assert visible == [([], "GPU")]
+    make_strategy("auto")
+    assert len(visible) == 1
