@@ -321,10 +321,10 @@ def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
 
 @pytest.mark.slow
 def test_a_checkpoint_of_two_workers_goes_on_in_one_process(tmp_path, make_flags):
-    changes = {"model__dropout_rate": 0.0, "train__validation_steps": 10}
-    half = make_flags(tmp_path / "run", **changes, train__max_steps=20)
+    changes = {"model__dropout_rate": 0.0, "train__validation_steps": 5}
+    half = make_flags(tmp_path / "run", **changes, train__max_steps=10)
     train_together(2, half, tmp_path)
-    whole = [make_flags(tmp_path / name, **changes, train__max_steps=40) for name in ("run", "alone")]
+    whole = [make_flags(tmp_path / name, **changes, train__max_steps=20) for name in ("run", "alone")]
     for flags in whole:
         train_alone(flags, 1)
     assert_same_numbers(tmp_path / "run", tmp_path / "alone")

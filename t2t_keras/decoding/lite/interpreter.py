@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.notices import without_notices
+
 
 def converted(function: tf.types.experimental.PolymorphicFunction, int8: bool) -> bytes:
     """A traced function in TensorFlow Lite's format, with the variables that it reads as they are now.
@@ -21,7 +23,7 @@ def converted(function: tf.types.experimental.PolymorphicFunction, int8: bool) -
     converter = tf.lite.TFLiteConverter.from_concrete_functions([graph], graph)
     if int8:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    with contextlib.redirect_stderr(io.StringIO()):
+    with contextlib.redirect_stderr(io.StringIO()), without_notices():
         return converter.convert()
 
 
