@@ -48,3 +48,11 @@ def server(versions_1_and_2, tmp_path_factory):
     server.start()
     yield server
     assert server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    import httpx
+
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=30) as client:
+        yield client

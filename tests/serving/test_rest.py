@@ -2,38 +2,22 @@
 
 import asyncio
 import base64
-import dataclasses
 import gzip
 import json
 import pathlib
 import socket
-import threading
-import time
+import sys
 
 import httpx
 import numpy as np
 import pytest
 
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from rest_calls import MODEL, metric, predict
+
 from t2t_keras.serving import rest
 from t2t_keras.serving.server import listen
-
-MODEL = "/v1/models/toy"
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=30) as client:
-        yield client
-
-
-def predict(client, body, where=MODEL):
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return client.post(f"{where}:predict", content=content)
-
-
-def metric(client, name):
-    lines = client.get("/monitoring/prometheus/metrics").text.splitlines()
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)}
 
 
 def test_rows_and_columns(client):
@@ -297,87 +281,6 @@ def test_metrics_have_the_names_of_tensorflow_serving_too(client):
         ':tensorflow:serving:request_latency_bucket{API="predict",entrypoint="REST",le="10.0",model_name="toy"}'
         in latency
     )
-
-
-def queued(client):
-    return metric(client, "t2t_serving_queue_sentences")["t2t_serving_queue_sentences"]
-
-
-def wait_until(true, seconds=20):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def held(server, path, number):
-    """So many requests that wait at a gate, a thread each; a list that their answers come to."""
-    answers = []
-
-    def ask():
-        with httpx.Client(base_url=f"http://{server.rest_address}", timeout=30) as client:
-            answers.append(predict(client, {"signature_name": "gate", "inputs": [str(path)] * 8}))
-
-    threads = [threading.Thread(target=ask) for _ in range(number)]
-    for thread in threads:
-        thread.start()
-    return threads, answers
-
-
-def test_a_full_queue_is_told_at_once_and_what_is_given_up_leaves_it(server, client, tmp_path):
-    gate = tmp_path / "open"
-    # Two batches run, one in each stream; the others, of 8 sentences each, fill the queue of 20,000 bytes.
-    fit = 20_000 // (8 * (32 + len(str(gate))))
-    threads, answers = held(server, gate, 2 + fit)
-    wait_until(lambda: queued(client) == 8 * fit)
-    assert 0 < 20_000 - metric(client, "t2t_serving_queue_bytes")["t2t_serving_queue_bytes"] < 3000
-    full = predict(client, {"instances": ["a" * 300] * 10})
-    assert full.status_code == 503 and full.headers["retry-after"] == "1"
-    assert "max_queue_bytes=20000" in full.json()["error"]
-    assert client.get(MODEL).status_code == 200
-    gate.write_text("")
-    for thread in threads:
-        thread.join(30)
-    assert [answer.status_code for answer in answers] == [200] * (2 + fit)
-
-
-def test_a_client_that_hangs_up_is_not_worked_for(server, client, tmp_path):
-    gate = tmp_path / "open"
-    runs = "t2t_serving_batch_sentences_count"
-    before = metric(client, runs)[runs]
-    threads, answers = held(server, gate, 2)
-    wait_until(lambda: metric(client, runs)[runs] == before + 2)
-    body = json.dumps({"instances": ["a"] * 5}).encode()
-    with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
-        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-        connection.sendall(head + body)
-        wait_until(lambda: queued(client) == 5)
-    wait_until(lambda: queued(client) == 0)
-    gate.write_text("")
-    for thread in threads:
-        thread.join(30)
-    assert [answer.status_code for answer in answers] == [200] * 2
-    assert metric(client, runs)[runs] == before + 2
-    outcome = 't2t_serving_requests_total{interface="rest",outcome="CANCELLED",signature="serving_default"}'
-    assert metric(client, "t2t_serving_requests_total")[outcome] >= 1
-
-
-def test_a_request_that_takes_too_long_is_given_up(server, client, tmp_path, monkeypatch):
-    options = dataclasses.replace(server.core.options, request_seconds=1.0)
-    monkeypatch.setattr(server.core, "options", options)
-    start = time.monotonic()
-    answer = predict(client, {"signature_name": "gate", "inputs": [str(tmp_path / "open")]})
-    (tmp_path / "open").write_text("")
-    assert answer.status_code == 504 and "request_seconds=1" in answer.json()["error"]
-    assert 1 <= time.monotonic() - start < 10
-
-
-def test_a_half_sent_request_keeps_nobody_from_being_served(server, client):
-    with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
-        connection.sendall(
-            f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode()
-        )
-        assert predict(client, {"instances": ["a"]}).status_code == 200
 
 
 def test_answers_do_not_wait_for_acknowledgements():

@@ -1,7 +1,6 @@
 """The loop: what it leaves behind, how it ends, and that an interruption changes nothing."""
 
 import itertools
-import json
 import os
 import pathlib
 import shutil
@@ -17,7 +16,7 @@ import tensorflow as tf
 sys.path.append(str(pathlib.Path(__file__).parent))
 
 import tiny_training
-from tiny_training import assert_same_end, make_data, make_trainer, records, saved_steps, send_at, train
+from tiny_training import assert_same_end, best_step, make_data, make_trainer, records, saved_steps, send_at, train
 
 from t2t_keras import schedules
 from t2t_keras.data.batching import EpochPlans, Position
@@ -25,8 +24,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
 from t2t_keras.training.background import CheckpointWriter
-from t2t_keras.training.step import StepMetrics, TrainingStep
-from t2t_keras.training.validation import Validation, Validator
+from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.validation import Validator
 
 HERE = pathlib.Path(__file__).parent
 SETTINGS = {"model": {"dropout_rate": 0.3}, "ema_decay": 0.9}
@@ -54,10 +53,6 @@ def first_positions(data, count: int = 12) -> list[tuple[int, int]]:
     """Epoch and batch of the first steps."""
     positions = itertools.islice(epoch_plans(data).positions(Position()), count)
     return [(position.epoch, position.batch) for position in positions]
-
-
-def best_step(model_dir: pathlib.Path) -> int:
-    return checkpoints.best(Run(model_dir).checkpoints_path).step
 
 
 # What a training leaves behind.
@@ -257,65 +252,6 @@ def test_a_signal_at_the_last_step_changes_nothing(monkeypatch, tmp_path, data, 
 # The ways to end.
 
 
-def test_divergence_says_where_and_what_is_left(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    settings = {"log_steps": 4, "steps_per_call": 3}  # step 6 is the second of three in a call
-    train(tmp_path, data, max_steps=4, **settings)
-    good_run = TrainingStep.run
-
-    def run(self, batches, steps):
-        metrics = good_run(self, batches, steps)
-        numbers = np.arange(int(self.step) - steps + 1, int(self.step) + 1)
-        return metrics._replace(gradient_norm=np.where(numbers == 6, np.inf, metrics.gradient_norm))
-
-    monkeypatch.setattr(TrainingStep, "run", run)
-    with pytest.raises(InputError) as error:
-        train(tmp_path, data, **settings)
-    message = str(error.value)
-    assert len(message.splitlines()) == 1
-    expected = ("step 6:", "loss 0.16", "gradient norm inf", "learning rate 0.006", "epoch 0, batch 5", "step_00000004")
-    for words in expected:
-        assert words in message
-    assert saved_steps(tmp_path) == [4]
-    assert [line["step"] for line in records(tmp_path, "train")] == [4]
-
-
-def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    nan = np.full(3, np.nan, np.float32)
-    monkeypatch.setattr(TrainingStep, "run", lambda *args: StepMetrics(nan, nan, nan, nan))
-    with pytest.raises(InputError, match=r"step 1: loss nan.*last good checkpoint is none"):
-        train(tmp_path, data)
-
-
-@pytest.mark.parametrize("keep_checkpoints", [1, 20])
-def test_a_model_whose_validation_is_no_number_is_not_kept(tmp_path, data, scripted, keep_checkpoints):
-    scripted(1.0, np.nan)
-    with pytest.raises(InputError, match=r"step 8: validation loss nan.*step_00000004"):
-        train(tmp_path, data, keep_checkpoints=keep_checkpoints)
-    assert saved_steps(tmp_path) == [4]
-
-
-def test_patience(tmp_path, data, scripted):
-    scripted(3.0, 2.0, 2.5, 2.0, 1.0)
-    outcome = train(tmp_path, data, patience=2, checkpoint_steps=1)
-    assert outcome.step == 4
-    assert "no better validation loss in 2 validations" in outcome.reason
-    assert best_step(tmp_path) == 2
-    # The same command again leaves it at that, more patience goes on.
-    assert train(tmp_path, data, patience=2, checkpoint_steps=1) == outcome
-    assert train(tmp_path, data, patience=3, checkpoint_steps=1).step == 8
-    assert best_step(tmp_path) == 5
-
-
-def test_max_minutes(tmp_path, data, scripted):
-    del scripted
-    assert train(tmp_path, data, max_minutes=1e-9) == (1, "reached train.max_minutes", 0)
-    assert saved_steps(tmp_path) == [1]
-    assert [line["step"] for line in records(tmp_path, "valid")] == [1]
-    assert train(tmp_path, data, max_minutes=60.0).step == 12
-
-
 def test_memory_that_runs_out_on_the_largest_batch(monkeypatch, tmp_path, data):
     shapes = []
 
@@ -395,41 +331,6 @@ def test_deterministic_operations_are_asked_for_when_they_are_wanted(monkeypatch
 
 
 # Checkpoints.
-
-
-def test_the_best_is_kept_beside_the_newest(tmp_path, data, scripted):
-    scripted(3.0, 1.0, 2.0)
-    train(tmp_path, data, checkpoint_steps=2, keep_checkpoints=2)
-    assert saved_steps(tmp_path) == [4, 10, 12]
-    assert best_step(tmp_path) == 4
-
-
-def test_checkpoints_by_minutes(tmp_path, data, scripted):
-    del scripted
-    train(tmp_path / "often", data, checkpoint_minutes=1e-9, log_steps=100)
-    assert saved_steps(tmp_path / "often") == [3, 6, 9, 12]  # at each return to Python
-    train(tmp_path / "never", data, checkpoint_minutes=1000.0, checkpoint_steps=2)
-    assert saved_steps(tmp_path / "never") == [12]
-
-
-def test_validations_of_their_own(tmp_path, data, scripted):
-    scripted(5.0, 4.0, 3.0, 2.0)
-    train(tmp_path, data, checkpoint_steps=8, validation_steps=5)
-    assert [line["step"] for line in records(tmp_path, "valid")] == [5, 10, 12]
-    assert saved_steps(tmp_path) == [5, 8, 10, 12]  # what was validated is there to be the best
-    assert best_step(tmp_path) == 12
-
-
-def test_best_by_bleu(monkeypatch, tmp_path, data, scripted):
-    del scripted
-    bleus = iter([10.0, 30.0, 20.0])
-    monkeypatch.setattr(Validator, "validate", lambda self: Validation(1.0, np.e, next(bleus)))
-    train(tmp_path, data, best_metric="bleu", validation_sentences=5)
-    noted = checkpoints.best(Run(tmp_path).checkpoints_path)
-    assert (noted.step, noted.metric, noted.value) == (8, "bleu", 30.0)
-    assert [line["bleu"] for line in records(tmp_path, "valid")] == [10.0, 30.0, 20.0]
-    last = json.loads((Run(tmp_path).checkpoints_path / "step_00000012" / "state.json").read_text(encoding="utf-8"))
-    assert last["state"]["validations_without_gain"] == 1
 
 
 def test_a_checkpoint_is_of_its_step_however_late_it_is_written(monkeypatch, tmp_path, data, uninterrupted):

@@ -149,3 +149,7 @@ def send_at(monkeypatch, number: signal.Signals, *steps: int) -> None:
             os.kill(os.getpid(), number)
 
     monkeypatch.setattr(Monitor, "progress", sending)
+
+
+def best_step(model_dir: pathlib.Path) -> int:
+    return checkpoints.best(Run(model_dir).checkpoints_path).step

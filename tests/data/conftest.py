@@ -1,0 +1,15 @@
+"""What tests of preparing share."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+
+@pytest.fixture
+def corpus():
+    from small_corpora import corpus_of, some_pairs
+
+    return corpus_of(train=some_pairs(400, 1), valid=some_pairs(20, 2), test=some_pairs(10, 3))

@@ -1,0 +1,211 @@
+"""A folder that was prepared before, wholly or in part, with the same settings or with others."""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import sys
+import threading
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from small_corpora import CONFIG, assert_same_folder, corpus_of, files_of, some_pairs
+
+from t2t_keras import locking
+from t2t_keras.data import checksums, corpora, shards
+from t2t_keras.data import prepare as prepare_module
+from t2t_keras.data.journal import Journal, write_json
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.errors import InputError
+
+
+def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, capsys):
+    prepare(corpus, CONFIG, tmp_path, print)
+
+    def unreadable():
+        raise AssertionError("read again")
+
+    again = prepare(dataclasses.replace(corpus, splits=dict.fromkeys(corpus.splits, unreadable)), CONFIG, tmp_path)
+    assert len(again.split("train")) == 400
+    assert "already prepared" in capsys.readouterr().out
+
+
+def test_other_settings_or_another_text_are_refused_with_the_difference(corpus, tmp_path):
+    prepare(corpus, CONFIG, tmp_path, print)
+    other = dataclasses.replace(CONFIG, vocab_size=330, lowercase=True)
+    with pytest.raises(InputError, match=r"other settings \(lowercase: False -> True, vocab_size: 320 -> 330\)"):
+        prepare(corpus, other, tmp_path, print)
+    with pytest.raises(InputError, match=r"other settings \(text: '1' -> '2'\)"):
+        prepare(dataclasses.replace(corpus, identity={"text": "2"}), CONFIG, tmp_path, print)
+
+
+@pytest.mark.parametrize("has_valid", [True, False])
+def test_after_any_number_of_interruptions_only_what_is_missing_is_done(tmp_path, monkeypatch, has_valid):
+    """Interrupted after each single step, by whatever: what was done is kept, and the bytes are the same."""
+    pairs = some_pairs(400, 1)
+    splits = {"train": [*pairs, *pairs[::7]], "test": some_pairs(10, 3)}
+    corpus = corpus_of(**splits, **({"valid": some_pairs(20, 2)} if has_valid else {}))
+    prepare(corpus, CONFIG, tmp_path / "whole", print, shard_pairs=150)
+    add, done = Journal.add, []
+
+    def add_and_die(journal, name, result):
+        add(journal, name, result)
+        done.append(name)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "add", add_and_die)
+        for _ in range(100):
+            try:
+                prepare(corpus, CONFIG, tmp_path / "data", print, shard_pairs=150)
+                break
+            except KeyboardInterrupt:
+                with pytest.raises(InputError, match="was interrupted; run launch.prepare_data again"):
+                    PreparedData.open(tmp_path / "data")
+    by_shard = [f"{step} {number}" for step in ("cleaning", "selecting", "encoding train") for number in range(4)]
+    assert sorted(done) == sorted(
+        [*by_shard, "evaluation text", "reading", "vocabulary", "encoding valid", "encoding test"]
+    )
+    assert_same_folder(tmp_path / "data", tmp_path / "whole")
+
+
+def test_what_was_cut_off_while_being_written_goes(corpus, tmp_path):
+    (tmp_path / ".train.00000.source.txt.17.tmp").write_text("half a sen")
+    (tmp_path / "train.00001-of-00002.source.ids.npy").write_text("of other settings")
+    prepare(corpus, CONFIG, tmp_path, print)
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp" or "-of-" in path.name]
+
+
+def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatch):
+    """The second waits for the first one's data, and gives up with one line where that takes long."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slowly():
+        began.set()
+        assert goes_on.wait(60)
+        return corpus.splits["train"]()
+
+    slow = dataclasses.replace(corpus, splits={**corpus.splits, "train": slowly})
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        first = threads.submit(prepare, slow, CONFIG, tmp_path, print)
+        assert began.wait(60)
+        with monkeypatch.context() as patched:
+            patched.setattr(locking, "_PATIENCE_SECONDS", 0.0)
+            message = rf"{tmp_path} is being prepared already, by process {os.getpid()} on .*; use another --data_dir"
+            with pytest.raises(InputError, match=message):
+                prepare(corpus, CONFIG, tmp_path, print)
+        monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 60.0)
+        lines = []
+        second = threads.submit(prepare, corpus, CONFIG, tmp_path, lines.append)
+        goes_on.set()
+        assert first.result(60).counts == second.result(60).counts
+    assert lines == [f"{tmp_path}: already prepared"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        ("valid.source.txt", True),
+        ("test.target.txt", True),
+        ("train.00012.source.txt", True),
+        ("train.source.ids.npy", True),
+        ("vocab.model", True),
+        ("train.source.txt", False),
+        ("text.en", False),
+    ],
+)
+def test_text_that_would_be_overwritten_is_refused_before_anything_is_written(tmp_path, monkeypatch, name, is_refused):
+    files_of(tmp_path, train=some_pairs(300, 1))
+    path = tmp_path / "data" / name
+    path.parent.mkdir()
+    os.rename(tmp_path / "train.en", path)
+    (tmp_path / "link").symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    text = path.read_bytes()
+    for given in (path, tmp_path / "link", pathlib.Path("data", "..", "data", name)):
+        corpus = corpora.files({"train": (given, tmp_path / "train.de")})
+        if is_refused:
+            message = rf"{given}: cannot be read from there, for {tmp_path}/data gets a file of that name"
+            with pytest.raises(InputError, match=message):
+                prepare(corpus, CONFIG, tmp_path / "data", print)
+            assert [entry.name for entry in path.parent.iterdir()] == [name]
+        else:
+            assert len(prepare(corpus, CONFIG, tmp_path / "data", print).split("train")) > 200
+        assert path.read_bytes() == text
+
+
+def test_unchanged_text_is_not_read_again_to_see_that_it_is_unchanged(tmp_path, monkeypatch):
+    monkeypatch.setattr(checksums, "_SETTLED_SECONDS", -60.0)  # as if it had been written long ago
+    corpus = files_of(tmp_path, train=some_pairs(300, 1), valid=some_pairs(5, 2))
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    with monkeypatch.context() as patched:
+        patched.setattr(checksums, "checksum", lambda path: pytest.fail(f"{path} was read"))
+        prepare(corpus, CONFIG, tmp_path / "data", print)
+    changed = files_of(tmp_path, train=some_pairs(300, 7), valid=some_pairs(5, 2))
+    with pytest.raises(InputError, match=r"other settings \(train_source: \w+... -> \w+..., train_target: [^,]*\)"):
+        prepare(changed, CONFIG, tmp_path / "data", print)
+
+
+def test_data_in_a_folder_that_is_read_only_is_reused(tmp_path):
+    corpus = files_of(tmp_path, train=some_pairs(300, 1))
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    for name in (".lock", ".checksums.json"):
+        (tmp_path / "data" / name).unlink(missing_ok=True)
+    writing = pathlib.Path(tmp_path / "data" / ".checksums.json")
+    writing.mkdir()  # nobody can write a file of that name, not even root
+    again = prepare(corpus, CONFIG, tmp_path / "data", print)
+    assert len(again.split("train")) > 200
+    assert not (tmp_path / "data" / ".lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [
+        ({"vocab_size": 330}, {"vocabulary", "encoding"}),
+        ({"max_length_ratio": 5.0}, {"encoding"}),
+        ({"lowercase": True}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
+        ({"vocab_size": 330, "seed": 2}, {"evaluation", "cleaning", "reading", "selecting", "vocabulary", "encoding"}),
+    ],
+)
+def test_a_corrected_setting_costs_the_steps_that_depend_on_it(corpus, tmp_path, monkeypatch, changes, again):
+    def interrupted(path, values):
+        if path.name == "data.json":
+            raise KeyboardInterrupt
+        write_json(path, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare_module, "write_json", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(corpus, CONFIG, tmp_path / "data", print, shard_pairs=150)
+    add, done = Journal.add, set()
+    monkeypatch.setattr(
+        Journal, "add", lambda journal, name, result: (done.add(name.split()[0]), add(journal, name, result))
+    )
+    settings = dataclasses.replace(CONFIG, **changes)
+    prepare(corpus, settings, tmp_path / "data", print, shard_pairs=150)
+    assert done == again
+    prepare(corpus, settings, tmp_path / "whole", print, shard_pairs=150)
+    assert_same_folder(tmp_path / "data", tmp_path / "whole")
+
+
+def test_what_is_outdated_stays_so_if_the_next_try_is_killed_at_once(tmp_path):
+    """The journal forgets before files are replaced: going back to the first settings does not bring them back."""
+    path, dependents = tmp_path / "journal", {"size": ("late",)}
+    journal = Journal(path, {"size": 1, "other": 1}, dependents)
+    for name in ("early 0", "late 0"):
+        journal.add(name, name)
+    Journal(path, {"size": 2, "other": 1}, dependents)
+    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {"early 0": "early 0"}
+    Journal(path, {"size": 1, "other": 2}, dependents)
+    assert Journal(path, {"size": 1, "other": 1}, dependents).done == {}
+
+
+def test_after_an_interruption_other_settings_begin_anew(corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(shards, "encode_shard", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare(corpus, CONFIG, tmp_path, print)
+    prepared = prepare(corpus, dataclasses.replace(CONFIG, lowercase=True), tmp_path, print)
+    assert prepared.text("valid")[1] == [german.lower() for _, german in corpus.splits["valid"]()]

@@ -1,0 +1,117 @@
+"""What the training loop decides by numbers and clocks: when to stop, save and validate, and what is best."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parent))
+
+from tiny_training import best_step, make_data, records, saved_steps, train
+
+from t2t_keras.errors import InputError
+from t2t_keras.run import Run
+from t2t_keras.training import checkpoints
+from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.validation import Validation, Validator
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+def test_divergence_says_where_and_what_is_left(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    settings = {"log_steps": 4, "steps_per_call": 3}  # step 6 is the second of three in a call
+    train(tmp_path, data, max_steps=4, **settings)
+    good_run = TrainingStep.run
+
+    def run(self, batches, steps):
+        metrics = good_run(self, batches, steps)
+        numbers = np.arange(int(self.step) - steps + 1, int(self.step) + 1)
+        return metrics._replace(gradient_norm=np.where(numbers == 6, np.inf, metrics.gradient_norm))
+
+    monkeypatch.setattr(TrainingStep, "run", run)
+    with pytest.raises(InputError) as error:
+        train(tmp_path, data, **settings)
+    message = str(error.value)
+    assert len(message.splitlines()) == 1
+    expected = ("step 6:", "loss 0.16", "gradient norm inf", "learning rate 0.006", "epoch 0, batch 5", "step_00000004")
+    for words in expected:
+        assert words in message
+    assert saved_steps(tmp_path) == [4]
+    assert [line["step"] for line in records(tmp_path, "train")] == [4]
+
+
+def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    nan = np.full(3, np.nan, np.float32)
+    monkeypatch.setattr(TrainingStep, "run", lambda *args: StepMetrics(nan, nan, nan, nan))
+    with pytest.raises(InputError, match=r"step 1: loss nan.*last good checkpoint is none"):
+        train(tmp_path, data)
+
+
+@pytest.mark.parametrize("keep_checkpoints", [1, 20])
+def test_a_model_whose_validation_is_no_number_is_not_kept(tmp_path, data, scripted, keep_checkpoints):
+    scripted(1.0, np.nan)
+    with pytest.raises(InputError, match=r"step 8: validation loss nan.*step_00000004"):
+        train(tmp_path, data, keep_checkpoints=keep_checkpoints)
+    assert saved_steps(tmp_path) == [4]
+
+
+def test_patience(tmp_path, data, scripted):
+    scripted(3.0, 2.0, 2.5, 2.0, 1.0)
+    outcome = train(tmp_path, data, patience=2, checkpoint_steps=1)
+    assert outcome.step == 4
+    assert "no better validation loss in 2 validations" in outcome.reason
+    assert best_step(tmp_path) == 2
+    # The same command again leaves it at that, more patience goes on.
+    assert train(tmp_path, data, patience=2, checkpoint_steps=1) == outcome
+    assert train(tmp_path, data, patience=3, checkpoint_steps=1).step == 8
+    assert best_step(tmp_path) == 5
+
+
+def test_max_minutes(tmp_path, data, scripted):
+    del scripted
+    assert train(tmp_path, data, max_minutes=1e-9) == (1, "reached train.max_minutes", 0)
+    assert saved_steps(tmp_path) == [1]
+    assert [line["step"] for line in records(tmp_path, "valid")] == [1]
+    assert train(tmp_path, data, max_minutes=60.0).step == 12
+
+
+def test_the_best_is_kept_beside_the_newest(tmp_path, data, scripted):
+    scripted(3.0, 1.0, 2.0)
+    train(tmp_path, data, checkpoint_steps=2, keep_checkpoints=2)
+    assert saved_steps(tmp_path) == [4, 10, 12]
+    assert best_step(tmp_path) == 4
+
+
+def test_checkpoints_by_minutes(tmp_path, data, scripted):
+    del scripted
+    train(tmp_path / "often", data, checkpoint_minutes=1e-9, log_steps=100)
+    assert saved_steps(tmp_path / "often") == [3, 6, 9, 12]  # at each return to Python
+    train(tmp_path / "never", data, checkpoint_minutes=1000.0, checkpoint_steps=2)
+    assert saved_steps(tmp_path / "never") == [12]
+
+
+def test_validations_of_their_own(tmp_path, data, scripted):
+    scripted(5.0, 4.0, 3.0, 2.0)
+    train(tmp_path, data, checkpoint_steps=8, validation_steps=5)
+    assert [line["step"] for line in records(tmp_path, "valid")] == [5, 10, 12]
+    assert saved_steps(tmp_path) == [5, 8, 10, 12]  # what was validated is there to be the best
+    assert best_step(tmp_path) == 12
+
+
+def test_best_by_bleu(monkeypatch, tmp_path, data, scripted):
+    del scripted
+    bleus = iter([10.0, 30.0, 20.0])
+    monkeypatch.setattr(Validator, "validate", lambda self: Validation(1.0, np.e, next(bleus)))
+    train(tmp_path, data, best_metric="bleu", validation_sentences=5)
+    noted = checkpoints.best(Run(tmp_path).checkpoints_path)
+    assert (noted.step, noted.metric, noted.value) == (8, "bleu", 30.0)
+    assert [line["bleu"] for line in records(tmp_path, "valid")] == [10.0, 30.0, 20.0]
+    last = json.loads((Run(tmp_path).checkpoints_path / "step_00000012" / "state.json").read_text(encoding="utf-8"))
+    assert last["state"]["validations_without_gain"] == 1
