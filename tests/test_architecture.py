@@ -28,7 +28,7 @@ ABOVE_THE_SEAM = (
 TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
 
 # What each part of the package may import besides itself. A part is the first name below t2t_keras.
-GROUND = {"errors", "streams", "processes", "locking"}
+GROUND = {"errors", "streams", "processes", "locking", "notices"}
 CONFIG = GROUND | {"config"}
 DATA = CONFIG | {"data"}
 MODEL = CONFIG | {"presets", "layers", "model"}
@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "streams": set(),
     "processes": {"errors"},
     "locking": {"errors"},
+    "notices": set(),
     "config_values": {"errors"},
     "config": GROUND | {"config_values"},
     "layers": CONFIG,
