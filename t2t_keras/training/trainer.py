@@ -127,13 +127,14 @@ class Trainer:
         self.run.check_trainable()
         with self.run.lock():
             self.run.remove_leftovers()
-            checkpoints.remove_leftovers(self.run.checkpoints_path)
             if not checkpoints.exist(self.run.checkpoints_path):
                 self.run.forget()  # nothing was trained yet: whoever was told to lower a setting may do so
             self.run.start(self.config, self.data.directory, self.data.vocab_path)
 
     def _train(self) -> Outcome:
         self._restore()
+        if self.workers.is_chief:  # Not before: where nothing can be restored, nothing is removed.
+            checkpoints.remove_leftovers(self.run.checkpoints_path)
         reason = "had reached train.max_steps before" if self._is_done() else self._lack_of_progress()
         if reason and not self.is_validation_due:
             return Outcome(self.step, reason, 0)

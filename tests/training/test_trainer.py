@@ -209,6 +209,23 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, data, scripted):
     assert trainer.position == trainer.plans.advance(Position(), 12)
 
 
+def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, data, scripted):
+    """It may be what can be rescued; it goes once a checkpoint was taken up."""
+    del scripted
+    train(tmp_path, data, max_steps=4)
+    folder = Run(tmp_path).checkpoints_path
+    weights, half_written = folder / "step_00000004" / "weights.npz", folder / ".tmp_step_00000008"
+    whole = weights.read_bytes()
+    weights.write_bytes(b"nothing")
+    half_written.mkdir()
+    with pytest.raises(InputError, match="no checkpoint in .* can be used"):
+        train(tmp_path, data)
+    assert half_written.is_dir()
+    weights.write_bytes(whole)
+    train(tmp_path, data, max_steps=4)
+    assert not half_written.exists()
+
+
 def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
     scripted(3.0, 2.0, 1.0)
     train(tmp_path, data, max_steps=8)
