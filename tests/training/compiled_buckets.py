@@ -2,7 +2,7 @@
 
 A program of its own, since XLA tells how often it compiles only in the log of a process that was started for it:
 
-    TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=device_compilation_profiler=1 python compiled_buckets.py CASE
+    TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=device_compiler=1 python compiled_buckets.py CASE
 
 prints a JSON object; CASE is a key of `CASES`.
 """
