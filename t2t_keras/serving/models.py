@@ -39,6 +39,10 @@ class Model:
         self.version = version
         self.signature_defs = _signature_defs(path)
         self.languages = _languages(path)
+        if (path / CONFIG_FILE).is_file():
+            # An export of this project gains no speed from having its graphs rewritten, which takes TensorFlow longer
+            # than all else until a version is ready. Another SavedModel may well gain.
+            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         # Its variables live as long as it does.
         self._loaded = tf.saved_model.load(str(path))
         self.signatures = {
