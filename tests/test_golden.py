@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers the operations of an export)
 from tensorflow.core.protobuf import saved_model_pb2
 
 sys.path.append(str(pathlib.Path(__file__).parent / "golden"))
