@@ -9,9 +9,11 @@ from keras import ops
 from t2t_keras import presets
 from t2t_keras.config import ModelConfig
 from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, kernels, padding_mask, token_rows
-from t2t_keras.layers.attention import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.settings import LayerSettings
+from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, first_coverage
 
 Tensor = Any
 
@@ -40,22 +42,24 @@ class Transformer(keras.Model):
         Vaswani et al., "Attention Is All You Need", 2017.
     """
 
+    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
+
     def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = config
         d_head = config.d_model // config.num_heads
-        layer = {
-            "num_heads": config.num_heads,
-            "d_key": config.d_key or d_head,
-            "d_value": config.d_value or d_head,
-            "d_ff": config.d_ff,
-            "dropout_rate": config.dropout_rate,
-            "attention_dropout_rate": config.attention_dropout_rate,
-            "relu_dropout_rate": config.relu_dropout_rate,
-            "norm_position": config.norm_position,
-            "use_attention_bias": config.use_attention_bias,
-            "layer_norm_epsilon": config.layer_norm_epsilon,
-        }
+        layer = LayerSettings(
+            num_heads=config.num_heads,
+            d_key=config.d_key or d_head,
+            d_value=config.d_value or d_head,
+            d_ff=config.d_ff,
+            dropout_rate=config.dropout_rate,
+            attention_dropout_rate=config.attention_dropout_rate,
+            relu_dropout_rate=config.relu_dropout_rate,
+            norm_position=config.norm_position,
+            use_attention_bias=config.use_attention_bias,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+        )
         self.target_embedding = TiedEmbedding(
             config.vocab_size, config.d_model, name="target_embedding", dtype=self.dtype_policy
         )
@@ -219,7 +223,7 @@ class Transformer(keras.Model):
         *below, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
         for lower in below:
             x = lower(x, memory, *masks, training=False)
-        weights = layer.cross_attention_weights(x, memory, *masks)  # --> [batch, heads, target_len, source_len]
+        _, weights = layer.outputs_and_cross_attention(x, memory, *masks)  # --> [..., heads, target_len, source_len]
         return ops.mean(ops.cast(weights, "float32"), axis=1)
 
     def _embedded_targets(self, target: Tensor) -> Tensor:
@@ -232,78 +236,37 @@ class Transformer(keras.Model):
         # Padding follows the tokens, so the causal mask alone hides it from them.
         return causal_mask(ops.shape(target)[1]), padding_mask(source)
 
-    def start_cache(
-        self, source: Tensor, memory: Tensor, beam_size: int, coverage: bool = False, bfloat16: bool = False
-    ) -> dict[str, Any]:
-        """What `decode_step` needs besides the tokens, before the first of them.
+    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+        """Makes a search ready; see `t2t_keras.models.contract`.
 
         Args:
             source: int [batch, source_len], padded with 0.
             memory: float [batch, source_len, d_model], from `encode`.
             beam_size: hypotheses a sentence.
-            coverage: whether the steps add up the attention to the source, for a coverage penalty.
-            bfloat16: whether the steps compute their products with the weights in bfloat16.
-
-        Returns:
-            "position", int32 scalar; "hypotheses", bool [batch, beam, positions * beam], which of a sentence's
-            keys and values are each hypothesis' own, to be reordered as the hypotheses are (without positions where
-            the beam is one); "self_attention",
-            a nest of keys and values [batch, ...], which grow and are never reordered; "memory", a nest
-            [batch, ...] that stays; "constants", whatever else stays. A search may drop
-            sentences that are done from all that have a batch. With coverage, "hypotheses" is a dict of those
-            bits as "own" and of "coverage", float32 [batch, beam, source_len]: the last layer's attention, mean
-            over its heads and summed over the steps; 1 from the start where there is padding.
+            wanted: "coverage" adds up the last layer's attention to the source, mean over its heads; "bfloat16"
+                computes the products with the weights in bfloat16.
         """
-        product_dtype = "bfloat16" if bfloat16 else self.compute_dtype
-        cache = self.decoder.start_cache(memory, product_dtype)
-        hypotheses = ops.zeros((ops.shape(memory)[0], beam_size, 0), "bool")
-        if coverage:
-            hidden = ops.cast(ops.equal(source, 0), "float32")[:, None]  # --> [batch, 1, source_len]
-            hypotheses = {"own": hypotheses, "coverage": ops.repeat(hidden, beam_size, axis=1)}
-        return {
-            "position": ops.zeros((), "int32"),
-            "hypotheses": hypotheses,
-            "self_attention": cache["self_attention"],
-            "memory": {"layers": cache["memory"], "bias": mask_bias(padding_mask(source), self.compute_dtype)},
-            "constants": {
-                "projections": cache["projections"],
-                "output_matrix": self.output_embedding.output_matrix(product_dtype),
-            },
-        }
+        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        decoder = DecoderStep(self.decoder, dtype, beam_size)
+        output_matrix = self.output_embedding.output_matrix(dtype)  # --> [d_model, vocab]
 
-    def decode_step(self, token_ids: Tensor, cache: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
-        """One position of every hypothesis.
+        def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
+            x = ops.squeeze(self.target_positions(x, start=cache.position), 1)  # --> [batch * beam, d_model]
+            own = cache.per_hypothesis.with_newest()
+            x, past, attention = decoder(
+                x, DecoderCache(cache.per_sentence, *cache.source), own.bias(self.compute_dtype)
+            )
+            coverage = cache.coverage
+            if COVERAGE in wanted:
+                coverage += ops.mean(ops.cast(attention, "float32"), axis=1)  # --> [batch, beam, source_len]
+            logits = ops.cast(kernels.linear(x, output_matrix, None), "float32")  # --> [batch * beam, vocab]
+            return logits, Cache(cache.position + 1, own, past, cache.source, coverage)
 
-        Args:
-            token_ids: int [batch * beam], the token before this position (0 at the start).
-            cache: of `start_cache` or of the step before.
-
-        Returns:
-            Logits of the token at this position, float32 [batch * beam, vocab], and the cache.
-        """
-        covers = isinstance(cache["hypotheses"], dict)
-        before = cache["hypotheses"]["own"] if covers else cache["hypotheses"]
-        batch, beam_size, _ = ops.shape(before)
-        x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
-        x = ops.squeeze(self.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
-        hypotheses, bias = before, None
-        if beam_size > 1:
-            own = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
-            hypotheses = ops.concatenate([before, own], axis=2)  # --> [batch, beam, positions * beam]
-            bias = mask_bias(hypotheses[:, None], self.compute_dtype)
-        layers = {
-            "self_attention": cache["self_attention"],
-            "memory": cache["memory"]["layers"],
-            "projections": cache["constants"]["projections"],
-        }
-        weights: list[Tensor] | None = [] if covers else None
-        x, past = self.decoder.step(x, layers, bias, cache["memory"]["bias"], beam_size, weights)
-        if covers:
-            attention = ops.mean(ops.cast(weights[0], "float32"), axis=1)  # --> [batch, beam, source_len]
-            hypotheses = {"own": hypotheses, "coverage": cache["hypotheses"]["coverage"] + attention}
-        logits = kernels.linear(x, cache["constants"]["output_matrix"], None)  # --> [batch * beam, vocab]
-        changes = {"position": cache["position"] + 1, "hypotheses": hypotheses, "self_attention": past}
-        return ops.cast(logits, "float32"), {**cache, **changes}
+        past, *projected = decoder.begin(memory, padding_mask(source))
+        own = OwnEntries.none(ops.shape(memory)[0], beam_size)
+        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        return Search(step, Cache(ops.zeros((), "int32"), own, past, tuple(projected), coverage))
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
         return (*input_shape["target"], self.config.vocab_size)

@@ -16,6 +16,7 @@ FILES = PACKAGE + PROGRAMS
 ABOVE_THE_SEAM = (
     "layers",
     "model",
+    "models",
     "losses",
     "schedules",
     "config",
@@ -31,8 +32,8 @@ TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
 GROUND = {"errors", "streams", "processes", "locking", "notices"}
 CONFIG = GROUND | {"config"}
 DATA = CONFIG | {"data"}
-MODEL = CONFIG | {"presets", "layers", "model"}
-DECODING = DATA | {"run"}
+MODEL = CONFIG | {"presets", "layers", "model", "models"}
+DECODING = DATA | {"run", "models"}
 EVALUATION = DECODING | {"decoding"}
 TRAINING = EVALUATION | MODEL | {"losses", "schedules", "evaluation"}
 MAY_IMPORT = {
@@ -51,7 +52,8 @@ MAY_IMPORT = {
     "forecast": CONFIG | {"describe"},
     "data": CONFIG,
     "run": CONFIG,
-    "model": CONFIG | {"presets", "layers"},
+    "model": CONFIG | {"presets", "layers", "models"},
+    "models": CONFIG,
     "decoding": DECODING,
     "evaluation": EVALUATION,
     "export": EVALUATION | MODEL,
@@ -215,12 +217,14 @@ def test_modules_have_no_circle():
     assert done == set(names)
 
 
-def test_the_search_knows_no_model():
-    search = ROOT / "t2t_keras" / "decoding" / "beam_search.py"
-    assert {imported for imported, _ in parts_imported(search)} <= {"config", "errors", "decoding"}
-    for other in ("state", "scoring", "top_k"):
-        allowed = {"config", "errors", "decoding"}
-        assert {imported for imported, _ in parts_imported(search.parent / f"{other}.py")} <= allowed
+@pytest.mark.parametrize(
+    "name", ["beam_search", "greedy", "sampling", "searches", "ensemble", "state", "scoring", "top_k"]
+)
+def test_the_search_knows_of_models_their_contract_alone(name):
+    path = ROOT / "t2t_keras" / "decoding" / f"{name}.py"
+    assert {imported for imported, _ in parts_imported(path)} <= {"config", "errors", "decoding", "models"}
+    models = {module for module, _ in imports(path) if is_of(module, "t2t_keras.models")}
+    assert all(is_of(module, "t2t_keras.models.contract") for module in models)
 
 
 def test_the_loss_and_the_schedule_import_nothing_above_the_configuration():

@@ -11,8 +11,10 @@ from keras import ops
 from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers import kernels
+from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.model import Transformer
+from t2t_keras.models.contract import BFLOAT16, COVERAGE
 from t2t_keras.schedules import PaperSchedule
 
 SMALL = ModelConfig(
@@ -145,69 +147,73 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
     model = make(changes)
     rng = np.random.default_rng(3)
     length, rows = 5, 2 * beam_size
-    cache = model.start_cache(SOURCE, model.encode(SOURCE), beam_size)
+    search = model.begin(SOURCE, model.encode(SOURCE), beam_size)
+    cache = search.cache
     prefixes = np.zeros((rows, 1), "int32")  # the start symbol
     for step in range(length):
-        assert int(cache["position"]) == step
-        logits, cache = model.decode_step(prefixes[:, -1], cache)
+        assert int(cache.position) == step
+        logits, cache = search.step(prefixes[:, -1], cache)
         assert keras.backend.standardize_dtype(logits.dtype) == "float32"
         # The logits at a position depend on the tokens before it: the last target may be anything.
         targets = np.concatenate([prefixes[:, 1:], np.ones((rows, 1), "int32")], 1)
         expected = logits_of(model, np.repeat(SOURCE, beam_size, 0), targets)[:, -1]
         np.testing.assert_allclose(logits, expected, atol=1e-5)
         chosen = np.concatenate([beam_size * i + rng.integers(0, beam_size, beam_size) for i in range(2)])
-        own = np.array(cache["hypotheses"])
+        own = np.array(cache.per_hypothesis.is_own)
         assert own.shape == (2, beam_size, (step + 1) * beam_size if beam_size > 1 else 0)
         own = own.reshape(rows, -1)[chosen].reshape(own.shape)
-        cache = {**cache, "hypotheses": ops.convert_to_tensor(own)}
+        cache = cache._replace(per_hypothesis=OwnEntries(ops.convert_to_tensor(own)))
         prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
 
 
 @every_option
-def test_coverage_is_the_attention_of_all_steps(changes):
+def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
     """The last layer's, mean over heads, of the same queries attending all at once; logits stay as they are."""
     model, beam_size = make(changes), 2
-    plain = model.start_cache(SOURCE, model.encode(SOURCE), beam_size)
-    covered = model.start_cache(SOURCE, model.encode(SOURCE), beam_size, coverage=True)
+    plain, covered = (
+        model.begin(SOURCE, model.encode(SOURCE), beam_size, wanted=frozenset(wanted)) for wanted in ((), (COVERAGE,))
+    )
+    plain_cache, covered_cache = plain.cache, covered.cache
+    assert plain_cache.coverage.shape == (2, beam_size, 0)
     expected = np.repeat((SOURCE == 0)[:, None].astype("float32"), beam_size, axis=1)  # --> [batch, beam, source_len]
     attention, memory = model.decoder.layers[-1].cross_attention, model.encode(SOURCE)
     seen = []
-    step = attention.step_to_memory
-    attention.step_to_memory = lambda query, *rest: seen.append(query) or step(query, *rest)
+    step = CrossAttentionStep.__call__
+    watched = lambda self, query, *rest: seen.append(query) or step(self, query, *rest)  # noqa: E731
+    monkeypatch.setattr(CrossAttentionStep, "__call__", watched)
     for token in (0, 5, 7):
-        logits, plain = model.decode_step(np.full(4, token), plain)
-        found, covered = model.decode_step(np.array([token, 3, 4, token]) if token else np.zeros(4, "int32"), covered)
+        logits, plain_cache = plain.step(np.full(4, token), plain_cache)
+        others = np.array([token, 3, 4, token]) if token else np.zeros(4, "int32")
+        found, covered_cache = covered.step(others, covered_cache)
         queries, keys, _ = attention._project(ops.reshape(seen[-1], (2, beam_size, -1)), memory)
         scores = np.array(queries) @ np.swapaxes(np.array(keys), -1, -2)  # --> [heads, batch, beam, source_len]
         weights = np.exp(scores) * (SOURCE != 0)[:, None]
         expected += (weights / weights.sum(-1, keepdims=True)).mean(0)
-        np.testing.assert_allclose(covered["hypotheses"]["coverage"], expected, atol=1e-5)
+        np.testing.assert_allclose(covered_cache.coverage, expected, atol=1e-5)
         np.testing.assert_allclose(found[0], logits[0], atol=1e-5)
 
 
 @every_option
 def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
     model = make(changes)
-    exact, rounded = (model.start_cache(SOURCE, model.encode(SOURCE), 1, bfloat16=choice) for choice in (False, True))
-    kernels = {
-        name: x for layer in rounded["constants"]["projections"] for part in layer.values() for name, x in part.items()
-    }
-    types = {keras.backend.standardize_dtype(x.dtype) for name, x in kernels.items() if name.endswith("kernel")}
-    assert types == {"bfloat16"}
+    exact, rounded = (
+        model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset(wanted)) for wanted in ((), (BFLOAT16,))
+    )
+    exact_cache, rounded_cache = exact.cache, rounded.cache
     for token in (0, 5, 7):
-        expected, exact = model.decode_step(np.full(2, token), exact)
-        logits, rounded = model.decode_step(np.full(2, token), rounded)
+        expected, exact_cache = exact.step(np.full(2, token), exact_cache)
+        logits, rounded_cache = rounded.step(np.full(2, token), rounded_cache)
         assert keras.backend.standardize_dtype(logits.dtype) == "float32"
         assert 0 < np.abs(np.array(logits) - np.array(expected)).max() < 0.05 * np.abs(np.array(expected)).max()
 
 
 def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
     model = make()
-    cache = model.start_cache(SOURCE, model.encode(SOURCE), 3)
-    assert tuple(cache["hypotheses"].shape) == (2, 3, 0)
-    for part, lengths in (("self_attention", {0}), ("memory", {1, SOURCE.shape[1]})):
-        assert {tuple(x.shape)[0] for x in keras.tree.flatten(cache[part])} == {2}
-        assert {tuple(x.shape)[2] for x in keras.tree.flatten(cache[part])} == lengths
+    cache = model.begin(SOURCE, model.encode(SOURCE), 3).cache
+    assert [tuple(x.shape) for x in keras.tree.flatten(cache.per_hypothesis)] == [(2, 3, 0)]
+    for nest, lengths in ((cache.per_sentence, {0}), (cache.source, {1, SOURCE.shape[1]})):
+        assert {tuple(x.shape)[0] for x in keras.tree.flatten(nest)} == {2}
+        assert {tuple(x.shape)[2] for x in keras.tree.flatten(nest)} == lengths
 
 
 def test_tied_embeddings_are_one_matrix_and_separate_ones_three():

@@ -1,26 +1,10 @@
 """Beam search over a step function; knows nothing of models.
 
-The step function is `step_fn(token_ids [N] int32, cache) -> (logits [N, vocab], cache)`
-with N = batch * beam, the beams of a sentence side by side. A cache is a dict of
-
-- "position": int32 scalar,
-- "hypotheses": a nest of tensors [batch, beam, ...] that follow their hypothesis: only
-  the search knows that it reorders them, and it does so at every step,
-- "self_attention": a nest of tensors [batch, ...] that the step function writes and
-  the search never reorders,
-- "memory": a nest of tensors [batch, ...] computed once per source sentence, read only,
-- "constants": whatever else the step function reads.
-
-For a coverage penalty "hypotheses" is a dict that has, besides others, "coverage", float
-[batch, beam, source_len]: the step function adds each step's attention to it.
-
-An axis that has length 0 at the start may grow.
-
-Sentences that are done leave the computation, so that batch shrinks from step to
-step: whatever else a step function knows of a sentence belongs into the memory too.
+The step function and its cache are those of `t2t_keras.models.contract`; N = batch * beam, the beams of a sentence side
+by side. Sentences that are done leave the computation, so that batch shrinks from step to step: whatever else a step
+function knows of a sentence belongs into the cache's source.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -33,11 +17,9 @@ from t2t_keras.decoding.candidates import Candidates, best_candidates, biased_ca
 from t2t_keras.decoding.greedy import greedy_search
 from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.scoring import best_attainable_score, coverage_score, normalised_score
-from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState
-from t2t_keras.decoding.tracking import restriction_bias, texts_of, tracked_cache, tracked_step
-
-Cache = dict[str, Any]
-StepFunction = Callable[[tf.Tensor, Cache], tuple[tf.Tensor, Cache]]
+from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState, Tracked
+from t2t_keras.decoding.tracking import first_tracked, restriction_bias, texts_of, tracked_step
+from t2t_keras.models.contract import Cache, StepFunction
 
 
 class SearchResult(NamedTuple):
@@ -107,8 +89,8 @@ def beam_search(
     finished hypotheses with equal scores the earlier one is first.
 
     Args:
-        step_fn: the model, see above; the first token it gets is 0.
-        cache: what it starts from, see above.
+        step_fn: the model.
+        cache: what it starts from.
         max_lengths: [batch] int32, most tokens of an output, the end symbol
             counted; 0 leaves a sentence out (an empty result with score 0).
         beam_size: hypotheses kept a sentence; may exceed the vocabulary.
@@ -152,11 +134,8 @@ def beam_search(
     if beam_size == 1 and not options.restricts and not options.coverage_penalty:
         return _greedy(step_fn, cache, settings, scored)
 
-    def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
-        return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
-
     def step(*state: Any) -> SearchState:
-        return _advance(next_logits, SearchState(*state), settings)
+        return _advance(step_fn, SearchState(*state), settings)
 
     start = _start(cache, settings, beam_size)
     shapes = search_state.state_shapes(start)
@@ -174,23 +153,23 @@ def _greedy(step_fn: StepFunction, cache: Cache, settings: _Settings, scored: bo
 
 def _start(cache: Cache, settings: _Settings, beam_size: int) -> SearchState:
     """The state before the first step; each group of a diverse search stands where else a sentence does."""
-    options = settings.options
-    cache = tracked_cache(cache, options, settings.max_lengths, beam_size)
+    options, batch = settings.options, tf.shape(settings.max_lengths)[0]
     limits = _per_group(settings.max_lengths, options.num_groups)
-    start = search_state.start_state(cache, limits, beam_size // options.num_groups, start_id=PAD_ID)
+    tracked = first_tracked(options, batch, beam_size)
+    start = search_state.start_state(cache, tracked, limits, beam_size // options.num_groups, start_id=PAD_ID)
     if options.num_groups > 1:
-        start = start._replace(open_sentences=tf.range(tf.shape(settings.max_lengths)[0]))
+        start = start._replace(open_sentences=tf.range(batch))
     if options.coverage_penalty:
-        if not isinstance(cache["hypotheses"]["model"], dict) or "coverage" not in cache["hypotheses"]["model"]:
-            raise ValueError(f"coverage_penalty={options.coverage_penalty} needs cache['hypotheses']['coverage']")
-        start = start._replace(coverage=(tf.zeros_like(start.living.log_probs),))
+        if cache.coverage.shape[2] == 0:
+            raise ValueError(f"coverage_penalty={options.coverage_penalty} needs a cache with coverage")
+        start = start._replace(coverage_scores=(tf.zeros_like(start.living.log_probs),))
     return start
 
 
 def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> SearchState:
     """One step: extend, sort out what ends, let the rest live on, see who is done."""
     options, length = settings.options, state.length + 1
-    candidates, coverage, cache = _extend(step_fn, state, settings)
+    candidates, coverage, cache, tracked = _extend(step_fn, state, settings)
     # A DEAD candidate stands for none, whatever its token.
     ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
     new_ends = ends & ~state.done[:, tf.newaxis]
@@ -205,7 +184,7 @@ def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> 
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
     if coverage:
         moved = search_state.gather_slots(coverage[0], parents)
-        coverage = (tf.where(state.done[:, tf.newaxis], state.coverage[0], moved),)
+        coverage = (tf.where(state.done[:, tf.newaxis], state.coverage_scores[0], moved),)
     best = tf.reduce_max(log_probs, axis=1) if options.num_groups > 1 else log_probs[:, 0]
     limits = _per_group(settings.max_lengths, options.num_groups)
     last = finished.scores[:, min(settings.num_best, finished.scores.shape[1]) - 1]
@@ -220,11 +199,9 @@ def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> 
         num_finished=num_finished,
         history=history,
         open_sentences=state.open_sentences,
-        position=cache["position"],
-        hypotheses=cache["hypotheses"],
-        self_attention=cache["self_attention"],
-        memory=state.memory,
-        coverage=coverage,
+        cache=cache,
+        tracked=tracked,
+        coverage_scores=coverage,
     )
     return _move(stepped, parents, options.num_groups)
 
@@ -240,21 +217,22 @@ def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchStat
 
 def _extend(
     step_fn: StepFunction, state: SearchState, settings: _Settings
-) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache]:
+) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache, Tracked]:
     """One step of the open sentences.
 
     Returns:
         The continuations (DEAD in all other sentences); the coverage scores of the hypotheses that they
-        continue, this step's attention included, if they are asked for; and the step function's cache.
+        continue, this step's attention included, if they are asked for; the step function's cache; and what is
+        tracked.
     """
     options = settings.options
     living = Living(
         *(tf.gather(diverse.together(values, options.num_groups), state.open_sentences) for values in state.living)
     )
-    logits, cache = tracked_step(step_fn, state, living.token_ids, options)  # --> [N, vocab]
+    logits, cache, tracked = tracked_step(step_fn, state, living.token_ids)  # --> [N, vocab]
     may_end = state.length >= tf.gather(settings.min_lengths, state.open_sentences)  # --> [open]
     if options.restricts:
-        found = _restricted_candidates(logits, living.log_probs, may_end, state, cache, settings)
+        found = _restricted_candidates(logits, living.log_probs, may_end, state, tracked, settings)
     else:
         found = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
     sentences = state.open_sentences
@@ -268,10 +246,10 @@ def _extend(
     )
     coverage: tuple[tf.Tensor, ...] = ()
     if options.coverage_penalty:
-        scores = coverage_score(cache["hypotheses"]["model"]["coverage"], options.coverage_penalty)  # --> [open, beam]
+        scores = coverage_score(cache.coverage, options.coverage_penalty)  # --> [open, beam]
         scores = diverse.apart(tf.ensure_shape(scores, living.log_probs.shape), options.num_groups)
         coverage = (search_state.spread(scores, sentences, state.done, 0.0),)
-    return Candidates(*spread), coverage, cache  # --> [batch, candidates]
+    return Candidates(*spread), coverage, cache, tracked  # --> [batch, candidates]
 
 
 def _restricted_candidates(
@@ -279,7 +257,7 @@ def _restricted_candidates(
     living_log_probs: tf.Tensor,
     may_end: tf.Tensor,
     state: SearchState,
-    cache: Cache,
+    tracked: Tracked,
     settings: _Settings,
 ) -> Candidates:
     """The continuations where rules, prefixes, constraints or groups have a say, [open, candidates]."""
@@ -289,9 +267,9 @@ def _restricted_candidates(
     may_end = may_end[:, tf.newaxis]
     found = None
     if options.constraints is not None:
-        found = lexical.progress(texts_of(cache), cache["memory"]["constraints"])
+        found = lexical.progress(texts_of(tracked), tracked.constraints[0])
         may_end &= lexical.may_end(found)
-    bias = restriction_bias(cache, may_end, state.length, vocab, options)
+    bias = restriction_bias(tracked, may_end, state.length, vocab, options)
     if found is not None:
         room = tf.gather(settings.max_lengths, state.open_sentences) - state.length - 1
         return lexical.constrained_candidates(log_probs, living_log_probs, bias, found, room)
@@ -339,8 +317,8 @@ def _result(state: SearchState, settings: _Settings) -> SearchResult:
     limits = _per_group(settings.max_lengths, num_groups)
     living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
     living_scores = settings.score(living.log_probs, living_lengths)
-    if state.coverage:
-        living_scores += state.coverage[0]
+    if state.coverage_scores:
+        living_scores += state.coverage_scores[0]
     lengths = tf.where(ended, finished.lengths, living_lengths)
     log_probs = tf.where(ended, finished.log_probs, living.log_probs)
     scores = tf.where(ended, finished.scores, living_scores)
@@ -352,7 +330,7 @@ def _result(state: SearchState, settings: _Settings) -> SearchResult:
     token_ids = search_state.trace_back(history, slots, text_lengths)  # --> [batch, beam, length]
     at_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]
     token_ids = tf.where(at_end & ended[:, :, tf.newaxis], EOS_ID, token_ids)
-    if num_groups == 1 and not state.coverage:
+    if num_groups == 1 and not state.coverage_scores:
         return SearchResult(token_ids, scores, log_probs, lengths)
     return _best_first(token_ids, scores, log_probs, lengths, num_groups)
 

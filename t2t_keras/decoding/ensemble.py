@@ -7,12 +7,9 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.models.contract import Cache, Search
 
-Cache = dict[str, Any]
 Combination = Literal["probabilities", "log_probabilities"]
-
-# The entries of a cache that every member has of its own; see beam_search.py.
-_ENTRIES = ("hypotheses", "self_attention", "memory", "constants")
 
 _SMALLEST_PROBABILITY = 1e-37  # what float32 holds to full precision, and a logarithm that is finite
 
@@ -43,14 +40,13 @@ def combined_logits(logits: Sequence[tf.Tensor], combination: Combination) -> tf
 
 
 class Ensemble:
-    """Models with one vocabulary that decode as one; has a `Transformer`'s decoding methods.
+    """Models with one vocabulary that decode as one, as a `StepModel`.
 
-    Sizes may differ. Each entry of the cache, but for the position, is a tuple of the members' entries, so that a
-    search moves all of them alike; with coverage, "hypotheses" is a dict of that tuple as "members" and of their mean
-    "coverage".
+    Families and sizes may differ. Each nest of the cache is a tuple of the members' nests, so that a search moves all
+    of them alike; the coverage is their mean. It offers what all members offer.
 
     Args:
-        models: with `Transformer`'s decoding methods.
+        models: the members.
         combination: what is averaged; see `combined_logits`.
 
     Raises:
@@ -79,52 +75,37 @@ class Ensemble:
 
     def logits(self, states: tuple[Any, ...]) -> tf.Tensor:
         """What follows from the members' states, those of `states` or some positions of them: float32 [..., vocab]."""
-        return self._combined([model.logits(own) for model, own in zip(self.models, states, strict=True)])
+        members = zip(self.models, states, strict=True)
+        return combined_logits([model.logits(own) for model, own in members], self.combination)
 
     def encode(self, source: tf.Tensor) -> tuple[Any, ...]:
         """Every member's memory of the source, int [batch, source_len]."""
         return tuple(model.encode(source) for model in self.models)
 
-    def start_cache(
-        self,
-        source: tf.Tensor,
-        memory: tuple[Any, ...],
-        beam_size: int,
-        coverage: bool = False,
-        bfloat16: bool = False,
-    ) -> Cache:
-        """The cache before the first step.
+    @property
+    def offers(self) -> frozenset[str]:
+        """What all members offer."""
+        return frozenset.intersection(*(model.offers for model in self.models))
 
-        Args:
-            source: int [batch, source_len].
-            memory: of `encode`.
-            beam_size: hypotheses a sentence.
-            coverage: whether the steps add up the attention to the source, for a coverage penalty.
-            bfloat16: whether the steps compute their products with the weights in bfloat16.
-        """
-        members = zip(self.models, memory, strict=True)
-        settings = {name: True for name, asked in (("coverage", coverage), ("bfloat16", bfloat16)) if asked}
-        return _joined([model.start_cache(source, own, beam_size, **settings) for model, own in members])
+    def begin(
+        self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
+        """Makes every member's search ready; see `t2t_keras.models.contract`."""
+        pairs = zip(self.models, memory, strict=True)
+        searches = [model.begin(source, own, beam_size, wanted=wanted) for model, own in pairs]
 
-    def decode_step(self, token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
-        """One position of every hypothesis.
+        def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
+            nests = zip(cache.per_hypothesis, cache.per_sentence, cache.source, strict=True)
+            members = [Cache(cache.position, *own, cache.coverage) for own in nests]
+            found = [search.step(token_ids, own) for search, own in zip(searches, members, strict=True)]
+            logits, caches = zip(*found, strict=True)
+            return combined_logits(logits, self.combination), _joined(caches)
 
-        Args:
-            token_ids: int [batch * beam], the token before this position.
-            cache: of `start_cache` or of the step before.
+        def end() -> None:
+            for search in searches:
+                search.end()
 
-        Returns:
-            float32 [batch * beam, vocab], and the cache.
-        """
-        if isinstance(cache["hypotheses"], dict):
-            cache = {**cache, "hypotheses": cache["hypotheses"]["members"]}
-        logits, caches = [], []
-        for index, model in enumerate(self.models):
-            own_cache = {entry: _members(cache[entry])[index] for entry in _ENTRIES}
-            own_logits, own_cache = model.decode_step(token_ids, {"position": cache["position"], **own_cache})
-            logits.append(own_logits)
-            caches.append(own_cache)
-        return self._combined(logits), _joined(caches)
+        return Search(step, _joined([search.cache for search in searches]), end)
 
     @contextlib.contextmanager
     def searching(self) -> Iterator[None]:
@@ -134,12 +115,6 @@ class Ensemble:
                 if hasattr(model, "searching"):
                     stack.enter_context(model.searching())
             yield
-
-    def end_search(self, cache: Cache) -> None:
-        """Ends the search of every member that wants to know; `cache` is that of `start_cache`."""
-        for index, model in enumerate(self.models):
-            if hasattr(model, "end_search"):
-                model.end_search({entry: _members(cache[entry])[index] for entry in _ENTRIES})
 
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         """The call's result, and the mean of the members' attention.
@@ -158,26 +133,19 @@ class Ensemble:
         if len(set(shapes)) > 1:
             found = "; ".join(f"{layers} layers of {heads} heads" for layers, heads in shapes)
             raise InputError(f"the attention of an ensemble is that of models with equal layers and heads, not {found}")
-        return self._combined(logits), tf.add_n(weights) / len(weights)
+        return combined_logits(logits, self.combination), tf.add_n(weights) / len(weights)
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """The mean of the members' `Transformer.alignment_attention`, float32 [batch, target_len, source_len]."""
         return tf.add_n([model.alignment_attention(inputs) for model in self.models]) / len(self.models)
 
-    def _combined(self, logits: Sequence[tf.Tensor]) -> tf.Tensor:
-        return combined_logits(logits, self.combination)
-
 
 def _joined(caches: Sequence[Cache]) -> Cache:
     """One cache from the members', whose positions are one."""
-    entries: Cache = {entry: tuple(cache.get(entry) for cache in caches) for entry in _ENTRIES}
-    members = entries["hypotheses"]
-    if all(isinstance(own, dict) and "coverage" in own for own in members):
-        coverage = tf.add_n([own["coverage"] for own in members]) / len(members)  # --> [batch, beam, source_len]
-        entries["hypotheses"] = {"members": members, "coverage": coverage}
-    return {"position": caches[0]["position"], **entries}
-
-
-def _members(entry: Any) -> tuple[Any, ...]:
-    """The members' entries of one entry of a cache."""
-    return entry["members"] if isinstance(entry, dict) else entry
+    return Cache(
+        position=caches[0].position,
+        per_hypothesis=tuple(cache.per_hypothesis for cache in caches),
+        per_sentence=tuple(cache.per_sentence for cache in caches),
+        source=tuple(cache.source for cache in caches),
+        coverage=tf.add_n([cache.coverage for cache in caches]) / len(caches),
+    )

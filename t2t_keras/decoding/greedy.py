@@ -5,17 +5,14 @@ sentences that are open, the outer one lets those leave that are done, since lea
 copies all that is kept. Nothing of the outer loop costs a step anything.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras.config import EOS_ID, PAD_ID
-from t2t_keras.decoding.state import DEAD
+from t2t_keras.decoding.state import DEAD, any_rows, cache_shapes
 from t2t_keras.decoding.top_k import largest, top_k
-
-Cache = dict[str, Any]
-StepFunction = Callable[[tf.Tensor, Cache], tuple[tf.Tensor, Cache]]
+from t2t_keras.models.contract import Cache, StepFunction
 
 
 class GreedyResult(NamedTuple):
@@ -43,9 +40,7 @@ class _Open(NamedTuple):
         token_ids: [open] int32, the newest token.
         log_probs: [open] float32, the total so far.
         texts: [open, length] int32, all tokens, zeros after an end symbol.
-        position: the cache's entry of that name.
-        hypotheses: the cache's entry of that name.
-        self_attention: the cache's entry of that name.
+        cache: the step function's, without the source.
     """
 
     length: tf.Tensor
@@ -53,9 +48,7 @@ class _Open(NamedTuple):
     token_ids: tf.Tensor
     log_probs: tf.Tensor
     texts: tf.Tensor
-    position: tf.Tensor
-    hypotheses: Any
-    self_attention: Any
+    cache: Cache
 
 
 class _Fixed(NamedTuple):
@@ -65,13 +58,13 @@ class _Fixed(NamedTuple):
         sentences: [open] int32, which of the batch are open.
         max_lengths: [open] int32.
         min_lengths: [open] int32.
-        memory: the cache's entry of that name.
+        source: that of the step function's cache.
     """
 
     sentences: tf.Tensor
     max_lengths: tf.Tensor
     min_lengths: tf.Tensor
-    memory: Any
+    source: Any
 
 
 def greedy_search(
@@ -96,26 +89,25 @@ def greedy_search(
         token_ids=tf.fill([batch], PAD_ID),
         log_probs=tf.zeros([batch]),
         texts=tf.zeros([batch, 0], tf.int32),
-        **{name: cache[name] for name in ("position", "hypotheses", "self_attention")},
+        cache=cache._replace(source=()),
     )
-    fixed = _Fixed(tf.range(batch), max_lengths, min_lengths, cache["memory"])
+    fixed = _Fixed(tf.range(batch), max_lengths, min_lengths, cache.source)
     results = GreedyResult(tf.zeros([batch, most], tf.int32), tf.zeros([batch]), tf.zeros([batch], tf.int32))
 
     def rounds(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _Fixed, GreedyResult]:
-        state = _steps(step_fn, state, fixed, cache.get("constants"), scored)
+        state = _steps(step_fn, state, fixed, scored)
         return _leave(state, fixed, results)
 
     loop = (start, fixed, results)
-    state, _, results = tf.while_loop(
-        lambda state, *_: tf.size(state.done) > 0, rounds, loop, tf.nest.map_structure(_growing, loop)
-    )
+    shapes = (_shapes(start), *tf.nest.map_structure(any_rows, (fixed, results)))
+    state, _, results = tf.while_loop(lambda state, *_: tf.size(state.done) > 0, rounds, loop, shapes)
     log_probs = results.log_probs
     if not scored:
         log_probs = tf.where(tf.math.is_inf(log_probs), log_probs, float("nan"))
     return results._replace(token_ids=results.token_ids[:, : state.length], log_probs=log_probs)
 
 
-def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any, scored: bool) -> _Open:
+def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool) -> _Open:
     """Steps until a quarter of the open sentences is done."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
@@ -123,9 +115,7 @@ def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any, s
 
     def step(*values: Any) -> _Open:
         state = _Open(*values)
-        entries = {name: getattr(state, name) for name in ("position", "hypotheses", "self_attention")}
-        own_cache = {**entries, "memory": fixed.memory, "constants": constants}
-        logits, new_cache = step_fn(state.token_ids, own_cache)  # --> [open, vocab]
+        logits, cache = step_fn(state.token_ids, state.cache._replace(source=fixed.source))  # --> [open, vocab]
         token_ids, log_probs = _choose(tf.cast(logits, tf.float32), state.length >= fixed.min_lengths, scored)
         token_ids = tf.where(state.done | ~tf.math.is_finite(log_probs), PAD_ID, token_ids)
         length = state.length + 1
@@ -135,10 +125,10 @@ def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, constants: Any, s
             token_ids=token_ids,
             log_probs=tf.where(state.done, state.log_probs, state.log_probs + log_probs),
             texts=tf.concat([state.texts, token_ids[:, tf.newaxis]], axis=1),
-            **{name: new_cache[name] for name in entries},
+            cache=cache._replace(source=()),
         )
 
-    return tf.while_loop(busy, step, state, tf.nest.map_structure(_growing, state))
+    return tf.while_loop(busy, step, state, _shapes(state))
 
 
 def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -191,7 +181,7 @@ def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _
     return keep(state), keep(fixed), results
 
 
-def _growing(value: tf.Tensor) -> tf.TensorShape:
-    """A shape in which every number of sentences fits and axes of length 0 grow."""
-    sizes = value.shape[1:] if value.shape.rank else []
-    return tf.TensorShape([None, *(size or None for size in sizes)]) if value.shape.rank else value.shape
+def _shapes(state: _Open) -> _Open:
+    """For `tf.while_loop`."""
+    shapes = tf.nest.map_structure(any_rows, state)
+    return shapes._replace(texts=tf.TensorShape([None, None]), cache=cache_shapes(state.cache))

@@ -11,12 +11,13 @@ import tensorflow as tf
 
 from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding import state as search_state
-from t2t_keras.decoding.beam_search import Cache, SearchResult, StepFunction
+from t2t_keras.decoding.beam_search import SearchResult
 from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.random_numbers import uniform
 from t2t_keras.decoding.scoring import normalised_score
 from t2t_keras.decoding.state import DEAD, Living, SearchState
-from t2t_keras.decoding.tracking import restriction_bias, tracked_cache, tracked_step
+from t2t_keras.decoding.tracking import first_tracked, restriction_bias, tracked_step
+from t2t_keras.models.contract import Cache, StepFunction
 
 # A token is drawn as a place in a cube, its coordinates one after the other, each by a number of its own.
 _AXES = 3
@@ -101,24 +102,22 @@ def sample(
     draws = uniform(keys, tf.maximum(tf.reduce_max(max_lengths), 0), sampling.num_samples * _AXES)
     draws = tf.reshape(draws, [tf.shape(draws)[0], -1, sampling.num_samples, _AXES])  # --> [steps, batch, samples, 3]
 
-    def next_logits(token_ids: tf.Tensor, step_cache: Cache) -> tuple[tf.Tensor, Cache]:
-        return step_fn(token_ids, {**step_cache, "constants": cache.get("constants")})
-
     def step(*values: Any) -> SearchState:
         state = SearchState(*values)
         open_sentences = state.open_sentences
         living = Living(*(tf.gather(part, open_sentences) for part in state.living))
-        logits, step_cache = tracked_step(next_logits, state, living.token_ids, options)
+        logits, step_cache, tracked = tracked_step(step_fn, state, living.token_ids)
         logits = tf.reshape(logits, [-1, sampling.num_samples, logits.shape[-1]])  # --> [open, samples, vocab]
         may_end = (state.length >= tf.gather(min_lengths, open_sentences))[:, tf.newaxis]
-        bias = restriction_bias(step_cache, may_end, state.length, logits.shape[-1], options)
+        bias = restriction_bias(tracked, may_end, state.length, logits.shape[-1], options)
         token_ids = draw(logits + bias, tf.gather(draws[state.length], open_sentences), sampling)
         own = tf.gather(logits, token_ids, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
         own = tf.where(token_ids == PAD_ID, DEAD, own)  # --> [open, samples]
-        return _advance(state, token_ids, own, step_cache, max_lengths)
+        return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, own, max_lengths)
 
     start = search_state.start_state(
-        tracked_cache(cache, options, max_lengths, sampling.num_samples),
+        cache,
+        first_tracked(options, tf.shape(max_lengths)[0], sampling.num_samples),
         max_lengths,
         sampling.num_samples,
         start_id=PAD_ID,
@@ -191,10 +190,8 @@ def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.T
     return tf.reduce_any(hits, axis=-1), tf.argmax(hits, axis=-1, output_type=tf.int32)
 
 
-def _advance(
-    state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, cache: Cache, max_lengths: tf.Tensor
-) -> SearchState:
-    """The state after a step in which the open sentences drew tokens, [open, samples]."""
+def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max_lengths: tf.Tensor) -> SearchState:
+    """The state after a step in which the open sentences drew tokens, [open, samples]; its caches are so already."""
     length, ended = state.length + 1, state.finished.lengths
     token_ids = search_state.spread(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
     log_probs = search_state.spread(log_probs, state.open_sentences, state.done, 0.0)
@@ -210,9 +207,6 @@ def _advance(
         living=Living(token_ids, totals),
         finished=state.finished._replace(lengths=ended),
         history=state.history._replace(token_ids=history),
-        position=cache["position"],
-        hypotheses=cache["hypotheses"],
-        self_attention=cache["self_attention"],
     )
     return search_state.leave_out_done(stepped)
 

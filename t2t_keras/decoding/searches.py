@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,27 +16,12 @@ from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.random_numbers import sentence_keys
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
 from t2t_keras.decoding.sampling import Sampling, sample
+from t2t_keras.errors import InputError
+from t2t_keras.models.contract import BFLOAT16, COVERAGE, StepModel
 
 # What a search may be given beside the sources, and the axes of each.
 _RANKS = {"prefix": 2, "constraints": 3, "excluded": 3}
 _OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
-
-
-class StepModel(Protocol):
-    """What a Translator asks of a model; `t2t_keras.model.Transformer` has it.
-
-    A model may also have `plain_search`, which is called outside of any graph where a search has no options;
-    `end_search`, which is called with the first cache once any other search has found what it gives back; and
-    `searching`, a context around each of those. See `t2t_keras.decoding.lite.LiteModel` for all three.
-    """
-
-    def encode(self, source: tf.Tensor) -> Any: ...
-
-    def start_cache(self, source: tf.Tensor, memory: Any, beam_size: int) -> dict[str, Any]:
-        """For a coverage penalty it also takes `coverage=True`, for faster products `bfloat16=True`."""
-        ...
-
-    def decode_step(self, token_ids: tf.Tensor, cache: dict[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]: ...
 
 
 def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
@@ -53,6 +38,12 @@ def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
     return tf.cast(scaled, tf.int32) + config.max_length_offset
 
 
+def wanted(config: DecodeConfig) -> frozenset[str]:
+    """What a search wants of what models may offer."""
+    asked = {COVERAGE: config.coverage_penalty > 0, BFLOAT16: config.bfloat16}
+    return frozenset(name for name, is_asked in asked.items() if is_asked)
+
+
 class Searches:
     """The searches of one model with one configuration.
 
@@ -63,11 +54,19 @@ class Searches:
         model: what predicts.
         config: what is searched for, and how.
         excluded: token sequences that no output contains.
+
+    Raises:
+        InputError: the configuration asks for what the model does not offer.
     """
 
     def __init__(self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]] = ()) -> None:
         self._model = model
         self._config = config
+        self._wanted = wanted(config)
+        if missing := self._wanted - model.offers:
+            names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
+            asked = ", ".join(names[name] for name in sorted(missing))
+            raise InputError(f"{asked}: the model does not offer {' and '.join(sorted(missing))}; leave it out")
         self._rules: list[Rule] = []
         if config.no_repeat_ngram_size:
             self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
@@ -155,18 +154,16 @@ class Searches:
             **asked,
         )
         memory = self._model.encode(source_ids)
-        asked_of_model = {"coverage": config.coverage_penalty > 0, "bfloat16": config.bfloat16}
-        asked_of_model = {name: True for name, is_asked in asked_of_model.items() if is_asked}
-        cache = self._model.start_cache(source_ids, memory, config.beam_size, **asked_of_model)
+        search = self._model.begin(source_ids, memory, config.beam_size, wanted=self._wanted)
         if config.sampling:
             sampling = Sampling(config.beam_size, config.temperature, config.top_k, config.top_p)
             keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
             limits = (config.length_penalty, config.min_length)
-            found = sample(self._model.decode_step, cache, max_lengths, keys, sampling, *limits, options)
+            found = sample(search.step, search.cache, max_lengths, keys, sampling, *limits, options)
         else:
             found = beam_search(
-                self._model.decode_step,
-                cache,
+                search.step,
+                search.cache,
                 max_lengths,
                 config.beam_size,
                 config.length_penalty,
@@ -176,9 +173,8 @@ class Searches:
                 1 if only_best else config.beam_size,
                 scored,
             )
-        if hasattr(self._model, "end_search"):
-            with tf.control_dependencies(found):
-                self._model.end_search(cache)
+        with tf.control_dependencies(found):
+            search.end()
         return found
 
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.models.contract import Cache
+
 DEAD = -float("inf")  # the log-probability and the score of a slot that holds no hypothesis
 
 
@@ -52,6 +54,22 @@ class History(NamedTuple):
     parents: tf.Tensor
 
 
+class Tracked(NamedTuple):
+    """What a search keeps of open sentences beside the model's cache; each is empty, or one tensor, if options ask.
+
+    Attributes:
+        texts: int32 [open, beam, length], the living hypotheses' tokens behind the start symbol.
+        prefixes: int32 [open, prefix_len]; see `SearchOptions`.
+        constraints: int32 [open, phrases, phrase_len].
+        excluded: int32 [open, phrases, phrase_len].
+    """
+
+    texts: tuple[tf.Tensor, ...] = ()
+    prefixes: tuple[tf.Tensor, ...] = ()
+    constraints: tuple[tf.Tensor, ...] = ()
+    excluded: tuple[tf.Tensor, ...] = ()
+
+
 class SearchState(NamedTuple):
     """All that one step hands to the next.
 
@@ -64,11 +82,9 @@ class SearchState(NamedTuple):
         history: the living hypotheses' earlier tokens.
         open_sentences: [open] int32, those of the batch that the caches still hold: all that
             are not done, and perhaps some that are.
-        position: the cache's entry of that name.
-        hypotheses: the cache's entry of that name, in the order of `open_sentences` and `living`.
-        self_attention: the cache's entry of that name, in the order of `open_sentences`.
-        memory: the cache's entry of that name, in the order of `open_sentences`.
-        coverage: empty, or one float32 [batch, beam]: the coverage scores of the living hypotheses.
+        cache: the step function's, in the order of `open_sentences` and `living`.
+        tracked: what the search keeps beside it for its options, in the same order.
+        coverage_scores: empty, or one float32 [batch, beam]: those of the living hypotheses.
     """
 
     length: tf.Tensor
@@ -78,18 +94,17 @@ class SearchState(NamedTuple):
     num_finished: tf.Tensor
     history: History
     open_sentences: tf.Tensor
-    position: tf.Tensor
-    hypotheses: Any
-    self_attention: Any
-    memory: Any
-    coverage: tuple[tf.Tensor, ...] = ()
+    cache: Cache
+    tracked: Tracked
+    coverage_scores: tuple[tf.Tensor, ...] = ()
 
 
-def start_state(cache: dict[str, Any], max_lengths: tf.Tensor, beam_size: int, start_id: int) -> SearchState:
+def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_size: int, start_id: int) -> SearchState:
     """The state before the first step: one living hypothesis a sentence, and that one empty.
 
     Args:
         cache: what the step function starts from.
+        tracked: what the options need.
         max_lengths: [batch] int32, most tokens an output may have.
         beam_size: slots a sentence.
         start_id: the id that stands before the first token.
@@ -108,21 +123,33 @@ def start_state(cache: dict[str, Any], max_lengths: tf.Tensor, beam_size: int, s
         num_finished=tf.zeros(shape[:1], tf.int32),
         history=History(empty, empty),
         open_sentences=tf.range(shape[0]),
-        position=cache["position"],
-        hypotheses=cache["hypotheses"],
-        self_attention=cache["self_attention"],
-        memory=cache["memory"],
+        cache=cache,
+        tracked=tracked,
     )
 
 
+def any_rows(value: tf.Tensor) -> tf.TensorShape:
+    """A shape in which every number of sentences fits; that of a scalar is its own."""
+    return tf.TensorShape([None, *value.shape[1:]]) if value.shape.rank else value.shape
+
+
+def growing(value: tf.Tensor) -> tf.TensorShape:
+    """A shape in which every number of sentences fits and axes of length 0 grow."""
+    return tf.TensorShape([size or None for size in any_rows(value)])
+
+
+def cache_shapes(cache: Cache) -> Cache:
+    """Shapes for `tf.while_loop` of a step function's cache."""
+    shapes = tf.nest.map_structure(any_rows, cache)
+    grow = {name: tf.nest.map_structure(growing, getattr(cache, name)) for name in ("per_hypothesis", "per_sentence")}
+    return shapes._replace(**grow)
+
+
 def state_shapes(state: SearchState) -> SearchState:
-    """Shapes for `tf.while_loop`: every number of sentences fits, axes of length 0 grow, others stay as they are."""
+    """Shapes for `tf.while_loop`."""
     beam_size = state.living.log_probs.shape[1]
     slots = tf.TensorShape([None, beam_size])
     steps = tf.TensorShape([None, None, beam_size])
-
-    def any_rows(value: tf.Tensor) -> tf.TensorShape:
-        return tf.TensorShape([None, *(size or None for size in value.shape[1:])])
 
     return SearchState(
         length=state.length.shape,
@@ -132,11 +159,9 @@ def state_shapes(state: SearchState) -> SearchState:
         num_finished=tf.TensorShape([None]),
         history=History(steps, steps),
         open_sentences=tf.TensorShape([None]),
-        position=state.position.shape,
-        hypotheses=tf.nest.map_structure(any_rows, state.hypotheses),
-        self_attention=tf.nest.map_structure(any_rows, state.self_attention),
-        memory=tf.nest.map_structure(any_rows, state.memory),
-        coverage=tf.nest.map_structure(any_rows, state.coverage),
+        cache=cache_shapes(state.cache),
+        tracked=tf.nest.map_structure(growing, state.tracked),
+        coverage_scores=tf.nest.map_structure(any_rows, state.coverage_scores),
     )
 
 
@@ -178,7 +203,12 @@ def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
     """
     if parents.shape[1] > 1:
         open_parents = tf.gather(parents, state.open_sentences)  # --> [open, beam]
-        state = state._replace(hypotheses=gather_slots(state.hypotheses, open_parents))
+        following = (state.cache.per_hypothesis, state.cache.coverage, state.tracked.texts)
+        per_hypothesis, coverage, texts = gather_slots(following, open_parents)
+        state = state._replace(
+            cache=state.cache._replace(per_hypothesis=per_hypothesis, coverage=coverage),
+            tracked=state.tracked._replace(texts=texts),
+        )
     return leave_out_done(state)
 
 
@@ -186,7 +216,7 @@ def leave_out_done(state: SearchState) -> SearchState:
     """Leaves sentences that are done out of the caches; as that copies all that is kept, not before a quarter is."""
     is_open = ~tf.gather(state.done, state.open_sentences)
     shrink = 4 * tf.reduce_sum(tf.cast(is_open, tf.int32)) <= 3 * tf.size(is_open)
-    kept = (state.open_sentences, state.hypotheses, state.self_attention, state.memory)
+    kept = (state.open_sentences, state.cache._replace(position=()), state.tracked)
     flat = tf.nest.flatten(kept)
 
     def leave_out() -> list[tf.Tensor]:
@@ -194,8 +224,9 @@ def leave_out_done(state: SearchState) -> SearchState:
         return [tf.gather(value, places) for value in flat]
 
     flat = tf.cond(shrink, leave_out, lambda: flat)
-    sentences, hypotheses, self_attention, memory = tf.nest.pack_sequence_as(kept, flat)
-    return state._replace(open_sentences=sentences, hypotheses=hypotheses, self_attention=self_attention, memory=memory)
+    sentences, cache, tracked = tf.nest.pack_sequence_as(kept, flat)
+    cache = cache._replace(position=state.cache.position)
+    return state._replace(open_sentences=sentences, cache=cache, tracked=tracked)
 
 
 def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:

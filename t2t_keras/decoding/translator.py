@@ -27,9 +27,10 @@ from t2t_keras.decoding.request import (
     request_batches,
 )
 from t2t_keras.decoding.scoring import normalised_score
-from t2t_keras.decoding.searches import Searches, StepModel
+from t2t_keras.decoding.searches import Searches
 from t2t_keras.decoding.translation import Translation, found_translations, joined_lists
 from t2t_keras.errors import InputError
+from t2t_keras.models.contract import ATTENTION, StepModel
 from t2t_keras.streams import side_by_side
 
 
@@ -47,7 +48,7 @@ class Translator:
 
     Args:
         tokenizer: of the vocabulary that the model was trained with.
-        model: a `Transformer` or anything else with its decoding methods.
+        model: what predicts; see `t2t_keras.models.contract`.
         config: of the search: beam or samples, scores, length limit, batch size.
         lowercase: whether lines are lowercased first, as the training data were.
         max_source_length: most tokens, end symbol included, of what is translated in one piece.
@@ -293,7 +294,7 @@ class Translator:
             InputError: as of `explain`.
             ValueError: as of `explain`.
         """
-        self._check_attention("logits_and_cross_attention")
+        self._check_attention()
         check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
@@ -316,7 +317,7 @@ class Translator:
             InputError: as of `score`.
             ValueError: the model does not give its attention out.
         """
-        self._check_attention("alignment_attention")
+        self._check_attention()
         check_pairs(sources, targets)
         aligned: dict[int, WordAlignment] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
@@ -325,9 +326,9 @@ class Translator:
                 aligned[row] = WordAlignment.of(source_pieces, target_pieces, weights)
         return [aligned[row] for row in range(len(sources))]
 
-    def _check_attention(self, method: str) -> None:
-        if not hasattr(self.model, method):
-            raise ValueError(f"model must have {method}, {type(self.model).__name__} has not")
+    def _check_attention(self) -> None:
+        if ATTENTION not in self.model.offers:
+            raise ValueError(f"model must offer its attention, {type(self.model).__name__} does not")
 
     def _encoded(self, lines: Sequence[str]) -> list[Ids]:
         """The token ids of one side of given translations, end symbols included."""

@@ -9,6 +9,7 @@ from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.masks import causal_mask, padding_mask, token_rows
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.settings import LayerSettings
 
 __all__ = [
     "Decoder",
@@ -18,6 +19,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "LayerNormalization",
+    "LayerSettings",
     "LearnedPositions",
     "MultiHeadAttention",
     "SinusoidalPositions",

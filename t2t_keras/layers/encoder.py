@@ -1,6 +1,8 @@
 """The encoder: the left half of Figure 1."""
 
-from typing import Any, Literal
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 
@@ -9,6 +11,7 @@ from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.residual import Residual
+from t2t_keras.layers.settings import LayerSettings
 
 Tensor = Any
 
@@ -18,16 +21,7 @@ class EncoderLayer(keras.layers.Layer):
     """Self-attention, then a feed-forward network, each inside a residual connection (section 3.1).
 
     Args:
-        num_heads: h.
-        d_key: width of a head's queries and keys.
-        d_ff: inner width of the feed-forward network.
-        d_value: width of a head's values; None means d_key.
-        dropout_rate: on each sub-layer's output.
-        attention_dropout_rate: on the attention weights.
-        relu_dropout_rate: inside the feed-forward network.
-        norm_position: "post" (the paper) or "pre" (T2T).
-        use_attention_bias: whether the attention projections have biases.
-        layer_norm_epsilon: of the layer normalisations.
+        settings: sizes and choices.
 
     Call arguments:
         inputs: float [batch, source_len, d_model].
@@ -40,46 +34,14 @@ class EncoderLayer(keras.layers.Layer):
         float [batch, source_len, d_model].
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        d_key: int,
-        d_ff: int,
-        d_value: int | None = None,
-        dropout_rate: float = 0.0,
-        attention_dropout_rate: float = 0.0,
-        relu_dropout_rate: float = 0.0,
-        norm_position: Literal["post", "pre"] = "post",
-        use_attention_bias: bool = True,
-        layer_norm_epsilon: float = 1e-6,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, settings: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._settings = {
-            "num_heads": num_heads,
-            "d_key": d_key,
-            "d_ff": d_ff,
-            "d_value": d_value,
-            "dropout_rate": dropout_rate,
-            "attention_dropout_rate": attention_dropout_rate,
-            "relu_dropout_rate": relu_dropout_rate,
-            "norm_position": norm_position,
-            "use_attention_bias": use_attention_bias,
-            "layer_norm_epsilon": layer_norm_epsilon,
-        }
-        residual = (norm_position, dropout_rate, layer_norm_epsilon)
-        self.self_attention = MultiHeadAttention(
-            num_heads,
-            d_key,
-            d_value,
-            attention_dropout_rate,
-            use_attention_bias,
-            name="self_attention",
-            dtype=self.dtype_policy,
-        )
-        self.self_attention_residual = Residual(*residual, name="self_attention_residual", dtype=self.dtype_policy)
-        self.feed_forward = FeedForward(d_ff, relu_dropout_rate, name="feed_forward", dtype=self.dtype_policy)
-        self.feed_forward_residual = Residual(*residual, name="feed_forward_residual", dtype=self.dtype_policy)
+        self.settings = settings = LayerSettings.of(settings)
+        dtype = self.dtype_policy
+        self.self_attention = MultiHeadAttention(**settings.attention, name="self_attention", dtype=dtype)
+        self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", dtype=dtype)
+        self.feed_forward = FeedForward(**settings.feed_forward, name="feed_forward", dtype=dtype)
+        self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
 
     def build(self, input_shape: tuple) -> None:
         self.self_attention.build(input_shape, input_shape)
@@ -107,7 +69,7 @@ class EncoderLayer(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self._settings}
+        return {**super().get_config(), "settings": dataclasses.asdict(self.settings)}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -116,7 +78,7 @@ class Encoder(keras.layers.Layer):
 
     Args:
         num_layers: N.
-        layer: the arguments of every `EncoderLayer`, by name.
+        layer: the settings of every `EncoderLayer`, or their fields by name.
 
     Call arguments:
         inputs: float [batch, source_len, d_model], embedded source tokens with positions.
@@ -129,16 +91,17 @@ class Encoder(keras.layers.Layer):
         The memory, float [batch, source_len, d_model].
     """
 
-    def __init__(self, num_layers: int, layer: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, num_layers: int, layer: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
         self.num_layers = num_layers
-        self.layer_settings = dict(layer)
-        self.layers = [EncoderLayer(**layer, name=f"layer_{i}", dtype=self.dtype_policy) for i in range(num_layers)]
-        pre_norm = self.layer_settings.get("norm_position", "post") == "pre"
-        epsilon = self.layer_settings.get("layer_norm_epsilon", 1e-6)
-        self.final_norm = LayerNormalization(epsilon, name="final_norm", dtype=self.dtype_policy) if pre_norm else None
+        self.settings = settings = LayerSettings.of(layer)
+        dtype = self.dtype_policy
+        self.layers = [EncoderLayer(settings, name=f"layer_{i}", dtype=dtype) for i in range(num_layers)]
+        self.final_norm = None
+        if settings.norm_position == "pre":
+            self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", dtype=dtype)
 
     def build(self, input_shape: tuple) -> None:
         for layer in self.layers:
@@ -162,4 +125,4 @@ class Encoder(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_layers": self.num_layers, "layer": self.layer_settings}
+        return {**super().get_config(), "num_layers": self.num_layers, "layer": dataclasses.asdict(self.settings)}

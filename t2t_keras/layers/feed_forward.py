@@ -57,33 +57,6 @@ class FeedForward(keras.layers.Layer):
             return outputs
         return kernels.put_rows(outputs, token_rows, inputs)  # --> [batch, length, d_model]
 
-    def step_projections(self, dtype: str) -> dict[str, Tensor]:
-        """The kernels as the steps of a search take them, to be made once a search.
-
-        Args:
-            dtype: of the kernels; bfloat16 lets products be computed in it.
-
-        Returns:
-            "inner_kernel", [d_model, d_ff], and "outer_kernel", [d_ff, d_model].
-        """
-        return {
-            "inner_kernel": ops.cast(self.inner_kernel, dtype),
-            "outer_kernel": ops.cast(self.outer_kernel, dtype),
-        }
-
-    def step(self, inputs: Tensor, projections: dict[str, Tensor]) -> Tensor:
-        """The call without dropout, of one position of every hypothesis.
-
-        Args:
-            inputs: float [batch * beam, d_model].
-            projections: of `step_projections`.
-
-        Returns:
-            float [batch * beam, d_model].
-        """
-        inner = ops.relu(kernels.linear(inputs, projections["inner_kernel"], self.inner_bias))  # --> [rows, d_ff]
-        return kernels.linear(inner, projections["outer_kernel"], self.outer_bias)  # --> [rows, d_model]
-
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
 

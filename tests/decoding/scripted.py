@@ -4,6 +4,8 @@ import numpy as np
 import reference_search
 import tensorflow as tf
 
+from t2t_keras.models.contract import Cache
+
 NUM_CODES = 1009
 SOURCE_LEN = 4
 
@@ -11,8 +13,8 @@ SOURCE_LEN = 4
 class ScriptedModel:
     """Logits from a table [batch, NUM_CODES, vocab], looked up by a code of all tokens so far.
 
-    The code of each hypothesis follows it, the tables are the "memory", and the
-    "self-attention" grows by the codes of every step, as they were before any
+    The code of each hypothesis follows it, the tables are the source, and what is kept a
+    sentence grows by the codes of every step, as they were before any
     reordering: so a search that mixes up any of them gives other results, or fails.
     Asked for coverage, it attends to a source of three or four tokens as the logits say.
     """
@@ -29,45 +31,38 @@ class ScriptedModel:
     def rows(self, *rows: int) -> "ScriptedModel":
         return ScriptedModel(self.tables[list(rows)])
 
-    def start_cache(self, beam: int) -> dict:
+    def start_cache(self, beam: int) -> Cache:
         return self.cache_of(tf.constant(self.tables), beam)
 
     @staticmethod
-    def cache_of(tables: tf.Tensor, beam: int, coverage: bool = False) -> dict:
+    def cache_of(tables: tf.Tensor, beam: int, coverage: bool = False) -> Cache:
         batch = tf.shape(tables)[0]
-        hypotheses = {"code": tf.zeros([batch, beam], tf.int32)}
+        started = tf.zeros([batch, 1, 0])
         if coverage:
             padding = tf.range(SOURCE_LEN) >= ScriptedModel.source_lengths(tables)[:, tf.newaxis]
             started = tf.cast(padding, tf.float32)[:, tf.newaxis]
-            hypotheses["coverage"] = tf.broadcast_to(started, [batch, beam, SOURCE_LEN])
-        return {
-            "position": tf.constant(0),
-            "hypotheses": hypotheses,
-            "self_attention": {"codes": tf.zeros([batch, 0], tf.int32)},
-            "memory": (tables,),
-            "constants": {"factor": tf.constant(31)},
-        }
+        return Cache(
+            position=tf.constant(0),
+            per_hypothesis=tf.zeros([batch, beam], tf.int32),
+            per_sentence=tf.zeros([batch, 0], tf.int32),
+            source=(tables,),
+            coverage=tf.repeat(started, beam, axis=1),
+        )
 
     @staticmethod
-    def step(token_ids: tf.Tensor, cache: dict) -> tuple[tf.Tensor, dict]:
-        (tables,) = cache["memory"]
-        code, codes = cache["hypotheses"]["code"], cache["self_attention"]["codes"]
-        beam, position = code.shape[1], cache["position"]
+    def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
+        (tables,) = cache.source
+        code, codes, position, coverage = cache.per_hypothesis, cache.per_sentence, cache.position, cache.coverage
+        beam = code.shape[1]
         tf.debugging.assert_equal(tf.shape(codes), [tf.shape(tables)[0], position * beam])
         token_ids = tf.reshape(token_ids, [-1, beam])
-        code = tf.where(position == 0, 0, (code * cache["constants"]["factor"] + token_ids) % NUM_CODES)
+        code = tf.where(position == 0, 0, (code * 31 + token_ids) % NUM_CODES)
         logits = tf.gather(tables, code, batch_dims=1)  # --> [batch, beam, vocab]
-        hypotheses = {"code": code}
-        if "coverage" in cache["hypotheses"]:
+        if coverage.shape[2] != 0:
             padding = tf.range(SOURCE_LEN) >= ScriptedModel.source_lengths(tables)[:, tf.newaxis, tf.newaxis]
-            scores = tf.where(padding, -np.inf, logits[:, :, :SOURCE_LEN])
-            hypotheses["coverage"] = cache["hypotheses"]["coverage"] + tf.nn.softmax(scores)
-        changes = {
-            "position": position + 1,
-            "hypotheses": hypotheses,
-            "self_attention": {"codes": tf.concat([codes, code], axis=1)},
-        }
-        return tf.reshape(logits, [-1, tables.shape[-1]]), {**cache, **changes}
+            coverage += tf.nn.softmax(tf.where(padding, -np.inf, logits[:, :, :SOURCE_LEN]))
+        codes = tf.concat([codes, code], axis=1)
+        return tf.reshape(logits, [-1, tables.shape[-1]]), Cache(position + 1, code, codes, cache.source, coverage)
 
     @staticmethod
     def source_lengths(tables: tf.Tensor) -> tf.Tensor:

@@ -259,7 +259,7 @@ def test_sentences_that_are_done_leave_the_computation(beam):
     rows = []
 
     def watched_step(token_ids, cache):
-        sizes = [len(cache["memory"][0]), len(cache["hypotheses"]["code"]), len(cache["self_attention"]["codes"])]
+        sizes = [len(cache.source[0]), len(cache.per_hypothesis), len(cache.per_sentence)]
         assert sizes == [len(token_ids) // beam] * 3
         rows.append(len(token_ids) // beam)
         return model.step(token_ids, cache)

@@ -23,6 +23,7 @@ from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.model import Transformer
+from t2t_keras.models.contract import COVERAGE
 from t2t_keras.training import checkpoints
 
 COMBINATIONS = ["probabilities", "log_probabilities"]
@@ -106,11 +107,11 @@ def test_decoding_with_a_cache_equals_decoding_at_once(models, combination):
     ensemble = Ensemble(models, combination)
     target = padded([[7, 8, 9, 10, EOS_ID], [5, 6, 7, 8, EOS_ID]])
     expected = logits_of(ensemble, {"source": SOURCE, "target": target})
-    cache = ensemble.start_cache(SOURCE, ensemble.encode(SOURCE), 1)
-    previous = np.zeros(2, np.int32)
+    search = ensemble.begin(SOURCE, ensemble.encode(SOURCE), 1)
+    cache, previous = search.cache, np.zeros(2, np.int32)
     for position in range(target.shape[1]):
-        assert int(cache["position"]) == position
-        logits, cache = ensemble.decode_step(previous, cache)
+        assert int(cache.position) == position
+        logits, cache = search.step(previous, cache)
         np.testing.assert_allclose(logits, expected[:, position], atol=1e-5)
         previous = target[:, position]
 
@@ -131,9 +132,9 @@ def test_coverage_is_the_members_mean(models):
     """Also after beams have swapped places, which a model with itself shows by being the model."""
 
     def search(model, penalty: float):
-        cache = model.start_cache(SOURCE, model.encode(SOURCE), 3, coverage=True)
+        begun = model.begin(SOURCE, model.encode(SOURCE), 3, wanted=frozenset({COVERAGE}))
         options = SearchOptions(coverage_penalty=penalty)
-        return beam_search(model.decode_step, cache, tf.constant([9, 7]), 3, 0.6, options=options)
+        return beam_search(begun.step, begun.cache, tf.constant([9, 7]), 3, 0.6, options=options)
 
     expected, found = (search(model, 0.4) for model in (models[0], Ensemble(models[:1] * 2)))
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
@@ -142,8 +143,8 @@ def test_coverage_is_the_members_mean(models):
 
     ensemble, parts = Ensemble(models), []
     for model in (ensemble, *models):
-        cache = model.start_cache(SOURCE, model.encode(SOURCE), 1, coverage=True)
-        parts.append(model.decode_step(np.zeros(2, np.int32), cache)[1]["hypotheses"]["coverage"])
+        begun = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
+        parts.append(begun.step(np.zeros(2, np.int32), begun.cache)[1].coverage)
     np.testing.assert_allclose(parts[0], (parts[1] + parts[2]) / 2, atol=1e-6)
 
 

@@ -67,8 +67,8 @@ def test_output_never_has_a_line_break():
             newline = tiny.tokenizer()._processor.piece_to_id("<0x0A>")
             return tf.pad(source, [[0, 0], [1, 0]], constant_values=newline)
 
-        def start_cache(self, source, memory, beam_size):
-            return super().start_cache(memory, memory, beam_size)
+        def begin(self, source, memory, beam_size, *, wanted=frozenset()):
+            return super().begin(memory, memory, beam_size, wanted=wanted)
 
     tokenizer = tiny.tokenizer()
     translator = Translator(tokenizer, NewlineModel(tokenizer.vocab_size))
@@ -164,9 +164,8 @@ def test_limits_follow_the_source():
     """As many words as the source has, and the offset: no end symbol is counted on either side, or on both."""
 
     class Endless(tiny.CopyModel):
-        def decode_step(self, token_ids, cache):
-            logits, cache = super().decode_step(token_ids, cache)
-            return tf.one_hot(tf.fill(tf.shape(token_ids), 9), self.vocab_size) * 60.0, cache
+        def logits_of(self, column):
+            return tf.one_hot(tf.fill(tf.shape(column), 9), self.vocab_size) * 60.0
 
     tokenizer = tiny.tokenizer()
     translator = Translator(tokenizer, Endless(tokenizer.vocab_size), DecodeConfig(beam_size=1, max_length_offset=3))

@@ -11,6 +11,7 @@ from t2t_keras import run
 from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig
 from t2t_keras.data.tokenizer import Tokenizer, train_tokenizer
 from t2t_keras.model import Transformer
+from t2t_keras.models.contract import Cache, Search, first_coverage
 from t2t_keras.training import checkpoints
 
 SENTENCES = [
@@ -55,18 +56,26 @@ def make_run(model_dir: pathlib.Path, **data: Any) -> pathlib.Path:
 class CopyModel:
     """Gives its source back, token by token."""
 
+    offers: frozenset[str] = frozenset()
+
     def __init__(self, vocab_size: int):
         self.vocab_size = vocab_size
 
     def encode(self, source: tf.Tensor) -> tf.Tensor:
         return source
 
-    def start_cache(self, source: tf.Tensor, memory: tf.Tensor, beam_size: int) -> dict:
-        del memory, beam_size
-        return {"position": tf.constant(0), "hypotheses": {}, "self_attention": {}, "memory": source}
+    def begin(
+        self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
+        del wanted
 
-    def decode_step(self, token_ids: tf.Tensor, cache: dict) -> tuple[tf.Tensor, dict]:
-        source = cache["memory"]
-        column = source[:, tf.minimum(cache["position"], tf.shape(source)[1] - 1)]
-        column = tf.repeat(column, tf.shape(token_ids)[0] // tf.shape(source)[0])  # --> [batch * beam]
-        return 30.0 * tf.one_hot(column, self.vocab_size), {**cache, "position": cache["position"] + 1}
+        def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
+            source = cache.source
+            column = source[:, tf.minimum(cache.position, tf.shape(source)[1] - 1)]
+            column = tf.repeat(column, tf.shape(token_ids)[0] // tf.shape(source)[0])  # --> [batch * beam]
+            return self.logits_of(column), cache._replace(position=cache.position + 1)
+
+        return Search(step, Cache(tf.constant(0), (), (), memory, first_coverage(source[:, :0], beam_size)))
+
+    def logits_of(self, column: tf.Tensor) -> tf.Tensor:
+        return 30.0 * tf.one_hot(column, self.vocab_size)

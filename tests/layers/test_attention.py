@@ -7,7 +7,6 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention, causal_mask, scaled_dot_product_attention
-from t2t_keras.layers.attention import mask_bias
 
 
 def test_scaled_dot_product_attention_equals_the_formula(rng):
@@ -69,16 +68,19 @@ def test_weights_are_those_that_the_call_takes(rng, use_bias):
     layer.build((None, None, 8), (None, None, 6))
     numpy_oracle.randomise(layer, rng)
     query32, memory32 = (ops.convert_to_tensor(x, "float32") for x in (query, memory))
-    weights = layer.attention_weights(query32, memory32, mask[:, None])
+    outputs, weights = layer.attend(query32, memory32, mask[:, None])
+    weights = ops.swapaxes(weights, 0, 1)
     expected = numpy_oracle.attention_weights(layer, query, memory, mask)
     assert tuple(weights.shape) == expected.shape == (2, 3, 4, 5)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
     assert np.all(np.array(weights)[~np.broadcast_to(mask[:, None], weights.shape)] == 0)
-    _, values = layer.project_memory(memory32)
+    values = ops.matmul(memory32, layer.value_kernel) + (0 if layer.value_bias is None else layer.value_bias)
+    values = ops.transpose(ops.reshape(values, (2, 5, 3, 5)), (0, 2, 1, 3))  # --> [batch, heads, key_len, d_value]
     heads = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))  # --> [batch, query_len, heads, d_value]
-    outputs = ops.matmul(ops.reshape(heads, (2, 4, 15)), layer.output_kernel)
-    outputs = outputs if layer.output_bias is None else outputs + layer.output_bias
-    np.testing.assert_allclose(outputs, layer(query32, memory32, mask[:, None]), atol=1e-5)
+    expected = ops.matmul(ops.reshape(heads, (2, 4, 15)), layer.output_kernel)
+    expected = expected if layer.output_bias is None else expected + layer.output_bias
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
+    np.testing.assert_allclose(outputs, layer(query32, memory32, mask[:, None]), atol=1e-6)
 
 
 @pytest.mark.parametrize("d_value", [None, 3])
@@ -106,7 +108,6 @@ def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     numpy_oracle.randomise(layer, rng)
     whole = np.broadcast_to(mask, (2, 3, 4, 5)).copy()
     np.testing.assert_allclose(layer(query, memory, mask), layer(query, memory, whole), atol=1e-6)
-    np.testing.assert_allclose(layer(query, memory, mask), attention_to_memory(layer, query, memory, whole), atol=2e-5)
 
 
 def test_fully_masked_rows_and_their_gradients_are_finite(rng):
@@ -117,33 +118,6 @@ def test_fully_masked_rows_and_their_gradients_are_finite(rng):
         outputs = layer(x, x, np.zeros((2, 1, 1, 3), bool))
     assert np.all(np.isfinite(outputs))
     assert np.all(np.isfinite(tape.gradient(outputs, x)))
-
-
-def test_projected_memory_has_heads_first(rng):
-    layer = MultiHeadAttention(2, 4, 3)
-    layer.build((None, None, 8), (None, None, 8))
-    keys, values = layer.project_memory(ops.convert_to_tensor(rng.standard_normal((2, 5, 8)), "float32"))
-    assert tuple(keys.shape) == (2, 2, 5, 4)
-    assert tuple(values.shape) == (2, 2, 5, 3)
-
-
-def test_attending_to_projected_memory_equals_the_call(rng):
-    query, memory = (ops.convert_to_tensor(rng.standard_normal((2, n, 8)), "float32") for n in (4, 5))
-    layer = MultiHeadAttention(2, 4)
-    mask = np.array([True, True, True, False, True])
-    outputs = layer(query, memory, mask)
-    np.testing.assert_allclose(attention_to_memory(layer, query, memory, mask), outputs, atol=1e-6)
-
-
-def attention_to_memory(layer, query, memory, mask):
-    """As the steps of a search attend."""
-    keys, values = layer.project_memory(ops.convert_to_tensor(memory))
-    bias = mask_bias(ops.convert_to_tensor(mask), "float32")
-    batch, query_len, d_model = query.shape
-    rows = ops.reshape(ops.convert_to_tensor(query), (-1, d_model))
-    memory = {"keys": keys, "values": values}
-    attended = layer.step_to_memory(rows, memory, bias, layer.step_projections("float32"), query_len)
-    return ops.reshape(attended, (batch, query_len, d_model))
 
 
 def test_attention_dropout_acts_in_training_and_is_a_function_of_the_seed(rng):

@@ -13,7 +13,7 @@ SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 @pytest.mark.parametrize("changes", [{}, {"d_key": 3, "d_value": 5, "use_attention_bias": False}])
 def test_a_layer_equals_figure_1(rng, norm_position, changes):
-    layer = EncoderLayer(**{**SIZES, **changes}, norm_position=norm_position)
+    layer = EncoderLayer({**SIZES, **changes, "norm_position": norm_position})
     layer.build((None, None, 8))
     numpy_oracle.randomise(layer, rng)
     x = rng.standard_normal((2, 4, 8))
@@ -70,4 +70,4 @@ def test_a_stack_without_layers_and_an_unknown_norm_position_are_refused():
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
         Encoder(0, SIZES)
     with pytest.raises(ValueError, match="`norm_position` must be 'post' or 'pre', got 'both'"):
-        EncoderLayer(**SIZES, norm_position="both")
+        EncoderLayer({**SIZES, "norm_position": "both"})

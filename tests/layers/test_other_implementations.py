@@ -158,7 +158,7 @@ def test_keras_hubs_layers_have_the_same_outputs(rng, norm_position):
     target = rng.standard_normal((2, 5, D_MODEL)).astype("float32")
     is_token = SOURCE != 0
 
-    encoder, decoder = EncoderLayer(**own), DecoderLayer(**own)
+    encoder, decoder = EncoderLayer(own), DecoderLayer(own)
     encoder.build(source.shape)
     decoder.build(target.shape, source.shape)
     other_encoder = keras_hub.layers.TransformerEncoder(**theirs)

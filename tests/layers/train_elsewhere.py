@@ -37,7 +37,7 @@ def classifier() -> keras.Model:
     x = layers.SinusoidalPositions()(layers.TiedEmbedding(VOCAB, 16)(tokens))
     x = layers.Dropout(0.1)(x)
     mask = layers.padding_mask(tokens)
-    x = layers.EncoderLayer(**SIZES, attention_dropout_rate=0.1, relu_dropout_rate=0.1)(x, mask)
+    x = layers.EncoderLayer({**SIZES, "attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1})(x, mask)
     x = keras.layers.GlobalMaxPooling1D()(x)
     return keras.Model(tokens, keras.layers.Dense(1)(x))
 
@@ -79,10 +79,10 @@ def train_transformer(tokens: np.ndarray) -> dict[str, float]:
     losses = model.fit(inputs, tokens, batch_size=64, epochs=4, verbose=0).history["loss"]
     few = {name: ops.convert_to_tensor(value[:3]) for name, value in inputs.items()}
     expected = ops.convert_to_numpy(model(few))
-    cache = model.start_cache(few["source"], model.encode(few["source"]), 1)
-    error, previous = 0.0, np.zeros(3, "int32")
+    search = model.begin(few["source"], model.encode(few["source"]), 1)
+    cache, error, previous = search.cache, 0.0, np.zeros(3, "int32")
     for position in range(6):
-        logits, cache = model.decode_step(ops.convert_to_tensor(previous), cache)
+        logits, cache = search.step(ops.convert_to_tensor(previous), cache)
         error = max(error, float(np.abs(ops.convert_to_numpy(logits) - expected[:, position]).max()))
         previous = tokens[:3, position]
     logits, attention = (ops.convert_to_numpy(values) for values in model.logits_and_cross_attention(few))

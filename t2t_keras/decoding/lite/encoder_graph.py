@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.lite.names import MEMORY_KEYS, MEMORY_VALUES
 from t2t_keras.layers.kernels import plain
+from t2t_keras.layers.stepping import SelfAttentionStep
 
 Tensor = Any
 
@@ -61,15 +62,15 @@ def _normalised(norm: Any, x: Tensor) -> Tensor:
 
 def _attended(attention: Any, x: Tensor, bias: Tensor) -> Tensor:
     """Self-attention, a head at a time, [batch, source_len, d_model]."""
-    projections, heads = attention.step_projections("float32"), attention.num_heads
-    projected = plain.linear(x, projections["joined_kernel"], projections["joined_bias"])
+    step, heads = SelfAttentionStep(attention, "float32", beam_size=1), attention.num_heads
+    projected = plain.linear(x, step.kernel, step.bias)
     widths = [attention.d_key] * 2 * heads + [attention.d_value] * heads
     parts = tf.split(projected, widths, axis=2)  # --> [batch, source_len, d_head] each
     results = []
     for queries, keys, values in zip(parts[:heads], parts[heads : 2 * heads], parts[2 * heads :], strict=True):
         scores = tf.matmul(queries, keys, transpose_b=True) + bias  # --> [batch, source_len, source_len]
         results.append(tf.matmul(tf.nn.softmax(scores), values))  # --> [batch, source_len, d_value]
-    return plain.linear(tf.concat(results, axis=2), projections["output_kernel"], attention.output_bias)
+    return plain.linear(tf.concat(results, axis=2), step.output_kernel, attention.output_bias)
 
 
 def _transformed(feed_forward: Any, x: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,12 +17,11 @@ from t2t_keras.decoding.lite.session import Session, newest_bias
 from t2t_keras.decoding.lite.sessions import Kind, Sessions
 from t2t_keras.decoding.scoring import length_penalty
 from t2t_keras.model import Transformer
-
-Cache = dict[str, Any]
+from t2t_keras.models.contract import ATTENTION, COVERAGE, Cache, Search, first_coverage
 
 
 class LiteModel:
-    """A `Transformer` whose searches are faster on a CPU; has its decoding methods.
+    """A `Transformer` whose searches are faster on a CPU, as a `StepModel`.
 
     The model's weights must not change once it has searched: they are converted when the first search of a kind
     begins, which takes three seconds for `tiny` and twenty for `base`. Scores of given translations and explanations
@@ -43,6 +41,8 @@ class LiteModel:
     Raises:
         ValueError: another compute dtype.
     """
+
+    offers = frozenset({ATTENTION, COVERAGE})
 
     def __init__(self, model: Transformer, int8: bool = False, threads: int = 1) -> None:
         if model.compute_dtype != "float32":
@@ -75,22 +75,17 @@ class LiteModel:
         """As `Transformer.alignment_attention`."""
         return self.model.alignment_attention(inputs)
 
-    def start_cache(
-        self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, coverage: bool = False, bfloat16: bool = False
-    ) -> Cache:
-        """The cache before the first step, of which keys and values are kept beside the graph.
+    def begin(
+        self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
+        """Makes a search ready, of which keys and values are kept beside the graph.
 
         Args:
             source: int [batch, source_len].
             memory: of `encode`.
             beam_size: hypotheses a sentence.
-            coverage: whether the steps add up the attention to the source, for a coverage penalty.
-            bfloat16: must be False.
-
-        Raises:
-            ValueError: `bfloat16` is asked for.
+            wanted: "coverage", or nothing.
         """
-        _check_bfloat16(bfloat16)
         kind = Kind(
             beam_size, log_totals=True
         )  # which are not looked at: so that plain searches share what is converted
@@ -104,45 +99,35 @@ class LiteModel:
 
         number = tf.ensure_shape(tf.numpy_function(start, [memory, source == PAD_ID], tf.int64), [])
         batch = tf.shape(source)[0]
-        hypotheses = tf.zeros([batch, beam_size, 0])
-        if coverage:
-            hidden = tf.cast(source == 0, tf.float32)[:, tf.newaxis]  # --> [batch, 1, source_len]
-            hypotheses = {"bias": hypotheses, "coverage": tf.repeat(hidden, beam_size, axis=1)}
-        return {
-            "position": tf.constant(0),
-            "hypotheses": hypotheses,
-            "self_attention": {"sentences": tf.range(batch)},
-            "memory": {},
-            "constants": {"search": number},
-        }
+        # What hides the entries that are not a hypothesis' own, [batch, beam, positions * beam].
+        bias = tf.zeros([batch, beam_size, 0])
+        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        cache = Cache(tf.constant(0), bias, tf.range(batch), (), coverage)
+        return Search(
+            lambda token_ids, cache: self._graph_step(number, token_ids, cache, COVERAGE in wanted),
+            cache,
+            lambda: tf.numpy_function(self._end, [number], []),
+        )
 
-    def decode_step(self, token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
-        """One position of every hypothesis.
-
-        Args:
-            token_ids: int [batch * beam], the token before this position.
-            cache: of `start_cache` or of the step before.
-
-        Returns:
-            float32 [batch * beam, vocab], and the cache.
-        """
-        hypotheses = cache["hypotheses"]
-        before = hypotheses["bias"] if isinstance(hypotheses, dict) else hypotheses
-        beam_size = before.shape[1]
+    def _graph_step(
+        self, number: tf.Tensor, token_ids: tf.Tensor, cache: Cache, covers: bool
+    ) -> tuple[tf.Tensor, Cache]:
+        """The step function of the search of a number."""
+        bias, beam_size = cache.per_hypothesis, cache.per_hypothesis.shape[1]
         x = self.model.target_embedding(token_ids[:, tf.newaxis])  # --> [batch * beam, 1, d_model]
-        x = tf.squeeze(self.model.target_positions(x, start=cache["position"]), 1)  # --> [batch * beam, d_model]
-        given = [cache["constants"]["search"], x, cache["self_attention"]["sentences"]]
-        given += [before] if beam_size > 1 else []
+        x = tf.squeeze(self.model.target_positions(x, start=cache.position), 1)  # --> [batch * beam, d_model]
+        given = [number, x, cache.per_sentence, *([bias] if beam_size > 1 else [])]
         logits = tf.numpy_function(self._step, given, tf.float32)
-        newest = tf.broadcast_to(newest_bias(beam_size), [tf.shape(before)[0], beam_size, beam_size])
-        hypotheses_now = tf.concat([before, newest], axis=2) if beam_size > 1 else before
-        if isinstance(hypotheses, dict):
+        coverage = cache.coverage
+        if covers:
             with tf.control_dependencies([logits]):
-                attention = tf.numpy_function(self._attention, given[:1], tf.float32)
-            attention = tf.ensure_shape(attention, hypotheses["coverage"].shape)  # --> [batch, beam, source_len]
-            hypotheses_now = {"bias": hypotheses_now, "coverage": hypotheses["coverage"] + attention}
-        changes = {"position": cache["position"] + 1, "hypotheses": hypotheses_now}
-        return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), {**cache, **changes}
+                attention = tf.numpy_function(self._attention, [number], tf.float32)
+            coverage += tf.ensure_shape(attention, coverage.shape)  # --> [batch, beam, source_len]
+        if beam_size > 1:
+            newest = tf.broadcast_to(newest_bias(beam_size), [tf.shape(bias)[0], beam_size, beam_size])
+            bias = tf.concat([bias, newest], axis=2)
+        cache = Cache(cache.position + 1, bias, cache.per_sentence, cache.source, coverage)
+        return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), cache
 
     def plain_search(
         self, source: np.ndarray, max_lengths: np.ndarray, config: DecodeConfig, num_best: int, scored: bool
@@ -156,10 +141,7 @@ class LiteModel:
             num_best: hypotheses that are returned.
             scored: as of `beam_search`.
 
-        Raises:
-            ValueError: `config.bfloat16` is set.
         """
-        _check_bfloat16(config.bfloat16)
         kind = Kind(config.beam_size, log_totals=scored or config.beam_size > 1)
         self.sessions.convert(kind)
         tables, steps = self.sessions.tables, max(max_lengths.max(initial=0), 0)
@@ -188,14 +170,6 @@ class LiteModel:
                 if not self._searches:
                     self._running.clear()
 
-    def end_search(self, cache: Cache) -> None:
-        """Lets what the search used go to the next one.
-
-        Args:
-            cache: of `start_cache`.
-        """
-        tf.numpy_function(self._end, [cache["constants"]["search"]], [])
-
     def _step(self, number: np.int64, *given: np.ndarray) -> np.ndarray:
         with self._session(number) as session:
             session.advance(*given)
@@ -216,8 +190,3 @@ class LiteModel:
 
     def _end(self, number: np.int64) -> None:
         self.sessions.let_go(*self._running.pop(int(number)))
-
-
-def _check_bfloat16(bfloat16: bool) -> None:
-    if bfloat16:
-        raise ValueError("bfloat16 is of searches that TensorFlow computes alone, got bfloat16=True")

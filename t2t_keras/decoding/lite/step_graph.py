@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
 from t2t_keras.layers import kernels
+from t2t_keras.layers.stepping import DecoderStep, KeysAndValues
 
 Tensor = Any
 
@@ -55,12 +56,14 @@ class StepGraph:
         return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
 
     def _step(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
-        decoder, x = self._model.decoder, given["inputs"]
+        step, x = DecoderStep(self._model.decoder, "float32", self._beam_size), given["inputs"]
         outputs: dict[str, Tensor] = {}
-        for index, layer in enumerate(decoder.layers):
-            x, attention, written = self._layer(layer, x, given, str(index))
-            outputs.update(written)
-        x = x if decoder.final_norm is None else decoder.final_norm(x)
+        for index, layer in enumerate(step.layers):
+            past = KeysAndValues(given[f"{KEYS}{index}"], given[f"{VALUES}{index}"])
+            memory = KeysAndValues(given[f"{MEMORY_KEYS}{index}"], given[f"{MEMORY_VALUES}{index}"])
+            x, written, attention = layer(x, past, given["bias"], memory, given["memory_bias"], beside=True)
+            outputs |= {f"{KEYS}{index}": written.keys, f"{VALUES}{index}": written.values}
+        x = self._model.decoder.normalised(x)
         outputs["attention"] = tf.reduce_mean(attention, axis=1)  # --> [batch, beam, source_len]
         outputs["logits"] = kernels.linear(x, self._model.output_embedding.output_matrix("float32"), None)
         if self._log_totals:
@@ -68,29 +71,3 @@ class StepGraph:
             rest = tf.exp(outputs["logits"] - largest[:, tf.newaxis])
             outputs["log_totals"] = largest + tf.math.log(tf.reduce_sum(rest, axis=1))
         return outputs
-
-    def _layer(self, layer: Any, x: Tensor, given: dict[str, Tensor], index: str) -> tuple[Tensor, Tensor, dict]:
-        """`DecoderLayer.step` beside the cache: its result, its attention to the source, its keys and values."""
-        past = {"keys": given[KEYS + index], "values": given[VALUES + index]}
-        memory = {"keys": given[MEMORY_KEYS + index], "values": given[MEMORY_VALUES + index]}
-        written: dict[str, Tensor] = {}
-        weights: list[Tensor] = []
-
-        def self_attention(x: Tensor) -> Tensor:
-            projections = layer.self_attention.step_projections("float32")
-            attended, now = layer.self_attention.step_beside(x, past, given["bias"], projections, self._beam_size)
-            written.update({KEYS + index: now["keys"], VALUES + index: now["values"]})
-            return attended
-
-        def cross_attention(x: Tensor) -> Tensor:
-            attention, bias = layer.cross_attention, given["memory_bias"]
-            projections = attention.step_projections("float32")
-            weights.append(attention.step_weights(x, memory, bias, projections, self._beam_size))
-            return attention.step_to_memory(x, memory, bias, projections, self._beam_size)
-
-        def feed_forward(x: Tensor) -> Tensor:
-            return layer.feed_forward.step(x, layer.feed_forward.step_projections("float32"))
-
-        x = layer.self_attention_residual(x, sublayer=self_attention, training=False)
-        x = layer.cross_attention_residual(x, sublayer=cross_attention, training=False)
-        return layer.feed_forward_residual(x, sublayer=feed_forward, training=False), weights[0], written

@@ -21,14 +21,16 @@ class ScriptedSession:
     def advance(self, inputs: np.ndarray, sentences: np.ndarray, bias: np.ndarray | None = None) -> None:
         places = np.searchsorted(self._sentences, sentences)
         self._sentences = sentences
-        for entry in ("hypotheses", "self_attention", "memory"):
-            self._cache[entry] = tf.nest.map_structure(lambda value: tf.gather(value, places), self._cache[entry])
+        batch = self._cache._replace(position=())
+        kept = tf.nest.map_structure(lambda value: tf.gather(value, places), batch)
+        self._cache = kept._replace(position=self._cache.position)
         if bias is not None and bias.shape[2]:
             # Each hypothesis has one entry a step, and that of the last step is its parent.
             steps = (bias == 0).reshape(*bias.shape[:2], -1, self.beam_size)
             assert (steps.sum(axis=3) == 1).all() and (bias[bias != 0] < -1e8).all()
             parents = tf.constant(steps[:, :, -1].argmax(axis=2))
-            self._cache["hypotheses"] = {"code": tf.gather(self._cache["hypotheses"]["code"], parents, batch_dims=1)}
+            codes = tf.gather(self._cache.per_hypothesis, parents, batch_dims=1)
+            self._cache = self._cache._replace(per_hypothesis=codes)
         tokens = tf.constant(inputs[:, 0].astype(np.int32))
         self._logits, self._cache = ScriptedModel.step(tokens, self._cache)
 

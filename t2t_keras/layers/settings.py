@@ -1,0 +1,64 @@
+"""What the layers of a stack have in common."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerSettings:
+    """Sizes and choices of an `EncoderLayer` or a `DecoderLayer`.
+
+    Attributes:
+        num_heads: h.
+        d_key: width of a head's queries and keys.
+        d_ff: inner width of the feed-forward network.
+        d_value: width of a head's values; None means d_key.
+        dropout_rate: on each sub-layer's output.
+        attention_dropout_rate: on the attention weights.
+        relu_dropout_rate: inside the feed-forward network.
+        norm_position: "post" (the paper) or "pre" (T2T).
+        use_attention_bias: whether the attention projections have biases.
+        layer_norm_epsilon: of the layer normalisations.
+    """
+
+    num_heads: int
+    d_key: int
+    d_ff: int
+    d_value: int | None = None
+    dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    relu_dropout_rate: float = 0.0
+    norm_position: Literal["post", "pre"] = "post"
+    use_attention_bias: bool = True
+    layer_norm_epsilon: float = 1e-6
+
+    @classmethod
+    def of(cls, settings: "LayerSettings | Mapping[str, Any]") -> "LayerSettings":
+        """Settings, also from their fields by name, as Keras stores them."""
+        return settings if isinstance(settings, LayerSettings) else cls(**settings)
+
+    @property
+    def attention(self) -> dict[str, Any]:
+        """The arguments of each `MultiHeadAttention`."""
+        return {
+            "num_heads": self.num_heads,
+            "d_key": self.d_key,
+            "d_value": self.d_value,
+            "dropout_rate": self.attention_dropout_rate,
+            "use_bias": self.use_attention_bias,
+        }
+
+    @property
+    def feed_forward(self) -> dict[str, Any]:
+        """The arguments of the `FeedForward`."""
+        return {"d_ff": self.d_ff, "dropout_rate": self.relu_dropout_rate}
+
+    @property
+    def residual(self) -> dict[str, Any]:
+        """The arguments of each `Residual`."""
+        return {
+            "norm_position": self.norm_position,
+            "dropout_rate": self.dropout_rate,
+            "epsilon": self.layer_norm_epsilon,
+        }

@@ -1,0 +1,170 @@
+"""Multi-head attention at one position of every hypothesis.
+
+The hypotheses of a sentence take the place of the query length: all attend to one
+store of keys and values, and a bias says which are whose.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+
+Tensor = Any
+
+
+class KeysAndValues(NamedTuple):
+    """What queries attend to.
+
+    Attributes:
+        keys: float [batch, heads, key_len, d_key].
+        values: float [batch, heads, key_len, d_value].
+    """
+
+    keys: Tensor
+    values: Tensor
+
+
+class _AttentionStep:
+    """What attention to the past and attention to the memory have in common.
+
+    Attributes:
+        output_kernel: [heads * d_value, d_model].
+    """
+
+    def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
+        self._layer = layer
+        self._beam_size = beam_size
+        self.output_kernel = ops.cast(layer.output_kernel, dtype)
+
+    def _beam_heads(self, x: Tensor, num_heads: int, d_head: int) -> Tensor:
+        """[batch * beam, heads * d_head] --> [batch, heads, beam, d_head]."""
+        if self._beam_size == 1:
+            return ops.reshape(x, (-1, num_heads, 1, d_head))
+        return ops.transpose(ops.reshape(x, (-1, self._beam_size, num_heads, d_head)), (0, 2, 1, 3))
+
+    def _joined_heads(self, heads: Tensor) -> Tensor:
+        """[batch, heads, beam, d_value] --> [batch * beam, d_model]."""
+        if self._beam_size > 1:
+            heads = ops.transpose(heads, (0, 2, 1, 3))  # --> [batch, beam, heads, d_value]
+        rows = ops.reshape(heads, (-1, self._layer.num_heads * self._layer.d_value))
+        return kernels.linear(rows, self.output_kernel, self._layer.output_bias)
+
+
+class SelfAttentionStep(_AttentionStep):
+    """A `MultiHeadAttention` of a sequence to itself, without dropout, its kernels made ready once a search.
+
+    Args:
+        layer: built.
+        dtype: of the kernels; bfloat16 lets products be computed in it.
+        beam_size: hypotheses a sentence.
+
+    Attributes:
+        kernel: [d_model, heads * (2 d_key + d_value)], those of scaled queries, of keys and of values side by side.
+        bias: [heads * (2 d_key + d_value)], or None.
+    """
+
+    def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
+        super().__init__(layer, dtype, beam_size)
+        query_kernel, query_bias, _ = layer.scaled_query_projection()
+        kernel = ops.concatenate([query_kernel, layer.key_kernel, layer.value_kernel], axis=1)
+        self.kernel = ops.cast(kernel, dtype)
+        biases = [query_bias, layer.key_bias, layer.value_bias]
+        self.bias = ops.concatenate(biases, axis=0) if layer.use_bias else None
+
+    def no_past(self, batch: Tensor | int, dtype: str) -> KeysAndValues:
+        """The keys and values before the first position."""
+        layer = self._layer
+        shapes = ((batch, layer.num_heads, 0, width) for width in (layer.d_key, layer.d_value))
+        return KeysAndValues(*(ops.zeros(shape, dtype) for shape in shapes))
+
+    def __call__(self, query: Tensor, past: KeysAndValues, bias: Tensor | None) -> tuple[Tensor, KeysAndValues]:
+        """One more position.
+
+        Args:
+            query: float [batch * beam, d_model].
+            past: of the positions before, [batch, heads, past_len, d_head].
+            bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
+
+        Returns:
+            float [batch * beam, d_model], and `past` with this position's `beam` entries at the end.
+        """
+        queries, keys, values = self._heads(query)
+        keys = ops.concatenate([past.keys, keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
+        values = ops.concatenate([past.values, values], axis=2)
+        heads, _ = scaled_dot_product_attention(queries, keys, values, bias=bias, scale=1.0)
+        return self._joined_heads(heads), KeysAndValues(keys, values)
+
+    def beside(self, query: Tensor, past: KeysAndValues, bias: Tensor) -> tuple[Tensor, KeysAndValues]:
+        """The call for a past that is kept elsewhere: what is new is not joined to it, and attended to beside it.
+
+        Args:
+            query: float [batch * beam, d_model].
+            past: [batch, heads, room, d_head], of which only a part need be filled.
+            bias: a `mask_bias`, broadcastable to [batch, heads, beam, room], that hides what is not filled.
+
+        Returns:
+            float [batch * beam, d_model], and this position's keys and values, [batch, heads, beam, d_head].
+        """
+        queries, keys, values = self._heads(query)
+        past_scores = ops.matmul(queries, ops.swapaxes(past.keys, 2, 3)) + bias  # --> [batch, heads, beam, room]
+        own_scores = ops.sum(queries * keys, axis=-1, keepdims=True)  # --> [batch, heads, beam, 1]
+        weights = kernels.softmax(ops.concatenate([past_scores, own_scores], axis=-1))
+        heads = ops.matmul(weights[..., :-1], past.values) + weights[..., -1:] * values
+        return self._joined_heads(heads), KeysAndValues(keys, values)
+
+    def _heads(self, query: Tensor) -> list[Tensor]:
+        """Scaled queries, keys and values of one more position, [batch, heads, beam, d_head] each."""
+        layer = self._layer
+        projected = kernels.linear(query, self.kernel, self.bias)
+        if layer.d_key == layer.d_value:
+            heads = self._beam_heads(projected, 3 * layer.num_heads, layer.d_key)
+            return ops.split(heads, 3, axis=1)  # --> [batch, heads, beam, d_head] each
+        ends = [layer.num_heads * layer.d_key, layer.num_heads * layer.d_key * 2]
+        widths = (layer.d_key, layer.d_key, layer.d_value)
+        parts = zip(ops.split(projected, ends, axis=-1), widths, strict=True)
+        return [self._beam_heads(part, layer.num_heads, width) for part, width in parts]
+
+
+class CrossAttentionStep(_AttentionStep):
+    """A `MultiHeadAttention` to the memory, without dropout, its kernels made ready once a search.
+
+    Args:
+        layer: built.
+        dtype: of the kernels; bfloat16 lets products be computed in it.
+        beam_size: hypotheses a sentence.
+    """
+
+    def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
+        super().__init__(layer, dtype, beam_size)
+        kernel, self._query_bias, _ = layer.scaled_query_projection()
+        self._query_kernel = ops.cast(kernel, dtype)
+
+    def project(self, memory: Tensor) -> KeysAndValues:
+        """The keys and values of a memory, float [batch, key_len, d_model], which are computed once a sentence."""
+        layer = self._layer
+        keys = kernels.linear(memory, layer.key_kernel, layer.key_bias)
+        values = kernels.linear(memory, layer.value_kernel, layer.value_bias)
+        return KeysAndValues(self._split_heads(keys, layer.d_key), self._split_heads(values, layer.d_value))
+
+    def __call__(self, query: Tensor, memory: KeysAndValues, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """One position.
+
+        Args:
+            query: float [batch * beam, d_model].
+            memory: of `project`.
+            bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
+
+        Returns:
+            float [batch * beam, d_model], and the weights, float [batch, heads, beam, source_len].
+        """
+        queries = kernels.linear(query, self._query_kernel, self._query_bias)
+        queries = self._beam_heads(queries, self._layer.num_heads, self._layer.d_key)  # --> [batch, heads, beam, d_key]
+        heads, weights = scaled_dot_product_attention(queries, *memory, bias=bias, scale=1.0)
+        return self._joined_heads(heads), weights
+
+    def _split_heads(self, x: Tensor, d_head: int) -> Tensor:
+        """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""
+        batch, length, _ = ops.shape(x)
+        return ops.transpose(ops.reshape(x, (batch, length, self._layer.num_heads, d_head)), (0, 2, 1, 3))

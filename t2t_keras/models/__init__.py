@@ -1,0 +1,1 @@
+"""Models, and what all of them have in common."""
