@@ -118,7 +118,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_complete(files):
 
     status, _, errors = run(*flags_for(files), preexec_fn=limit_files)
     assert status == 1
-    assert re.fullmatch(r"error: .*File too large: '.*txt'\n", errors)
+    # On a busy machine gRPC, which TensorFlow brings along, may tell of a wait that was interrupted.
+    (line,) = (line for line in errors.splitlines() if "(event_engine)" not in line)
+    assert re.fullmatch(r"error: .*File too large: '.*txt'", line)
     assert [path.name for path in (files / "data").iterdir() if path.name == "data.json" or "tmp" in path.name] == []
     assert run(*flags_for(files))[0] == 0
     assert len(PreparedData.open(files / "data").split("train")) > 150
