@@ -119,6 +119,13 @@ def test_searching_in_bfloat16_finds_much_the_same(members):
     assert 0 < max(differences) < 0.1
 
 
+@pytest.mark.parametrize("settings", [{"coverage_penalty": 0.2}, {"bfloat16": True}])
+def test_what_a_model_does_not_offer_is_refused_before_it_searches(settings):
+    (name,) = settings
+    with pytest.raises(InputError, match=f"^decode.{name}: the model does not offer"):
+        translator(tiny.CopyModel(tiny.tokenizer().vocab_size), **settings)
+
+
 @pytest.mark.parametrize("num_best", [0, 4])
 def test_nbest_is_at_most_the_beam(num_best):
     with pytest.raises(InputError, match=rf"num_best.*beam_size=3.*{num_best}"):

@@ -86,9 +86,8 @@ class LiteModel:
             beam_size: hypotheses a sentence.
             wanted: "coverage", or nothing.
         """
-        kind = Kind(
-            beam_size, log_totals=True
-        )  # which are not looked at: so that plain searches share what is converted
+        # The totals are not looked at: plain searches ask for them, and share what is converted.
+        kind = Kind(beam_size, log_totals=True)
         with tf.init_scope():
             self.sessions.convert(kind)
 
