@@ -13,7 +13,7 @@ from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, States, first_coverage
 
 Tensor = Any
 
@@ -103,15 +103,16 @@ class Transformer(keras.Model):
         self.decoder.build(states, states)
 
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
-        return self.logits(self.states(inputs, seed=seed, training=training))
+        return self.logits(self.states(inputs, seed=seed, training=training).hidden)
 
     def states(
         self,
         inputs: dict[str, Tensor],
+        *,
         seed: Tensor | None = None,
-        training: bool | None = None,
+        training: bool | None = False,
         skip_padding: bool = False,
-    ) -> Tensor:
+    ) -> States:
         """The decoder's output before the projection to the vocabulary, which a fused loss takes.
 
         Args:
@@ -122,22 +123,28 @@ class Transformer(keras.Model):
                 state; the graph's shapes then depend on the data, which XLA does not allow.
 
         Returns:
-            float [batch, target_len, d_model].
+            Hidden states, float [batch, target_len, d_model], and an auxiliary loss of 0.
         """
         source, target = inputs["source"], inputs["target"]
         memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
-        return self.decode(target, memory, source, fold_in(seed, 1), training, skip_padding)
+        hidden = self.decode(target, memory, source, fold_in(seed, 1), training, skip_padding)
+        return States(hidden, ops.zeros(()))
 
-    def logits(self, states: Tensor) -> Tensor:
-        """What follows from `states`: the projection to the vocabulary.
+    @property
+    def output_head(self) -> TiedEmbedding:
+        """The projection to the vocabulary."""
+        return self.output_embedding
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The projection to the vocabulary.
 
         Args:
-            states: float [..., d_model].
+            hidden: float [..., d_model].
 
         Returns:
             float32 [..., vocab].
         """
-        return self.output_embedding.logits(states)
+        return self.output_head.logits(hidden)
 
     def encode(
         self,

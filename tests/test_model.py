@@ -97,9 +97,9 @@ def test_skipping_padding_changes_no_token(changes):
     """Neither inside a graph nor outside, where shapes are known."""
     model = make(changes)
     batch = {"source": SOURCE, "target": TARGET}
-    expected = np.array(model.states(batch))
+    expected = np.array(model.states(batch).hidden)
     for states in (model.states, tf.function(model.states)):
-        skipped = np.array(states(batch, skip_padding=True))
+        skipped = np.array(states(batch, skip_padding=True).hidden)
         np.testing.assert_allclose(skipped[TARGET != 0], expected[TARGET != 0], atol=1e-5)
         assert np.isfinite(skipped).all()
         assert np.abs(skipped - expected)[TARGET == 0].max() > 1e-4

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.models.contract import Cache, Search
+from t2t_keras.models.contract import Cache, Search, SearchedModel, States, attention_views
 
 Combination = Literal["probabilities", "log_probabilities"]
 
@@ -56,7 +56,7 @@ class Ensemble:
         Sutskever et al., "Sequence to Sequence Learning with Neural Networks", 2014.
     """
 
-    def __init__(self, models: Sequence[Any], combination: Combination = "probabilities") -> None:
+    def __init__(self, models: Sequence[SearchedModel], combination: Combination = "probabilities") -> None:
         if not models:
             raise ValueError("models must hold at least one")
         if combination not in ("probabilities", "log_probabilities"):
@@ -64,18 +64,16 @@ class Ensemble:
         self.models = tuple(models)
         self.combination = combination
 
-    def states(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tuple[Any, ...]:
-        """Every member's states of whole targets.
+    def states(self, inputs: dict[str, tf.Tensor], **settings: Any) -> States:
+        """Every member's states of whole targets; see `t2t_keras.models.contract`."""
+        members = [model.states(inputs, **settings) for model in self.models]
+        return States(
+            tuple(states.hidden for states in members), tf.add_n([states.auxiliary_loss for states in members])
+        )
 
-        Args:
-            inputs: "source", int [batch, source_len], and "target", int [batch, target_len].
-            training: whether the members' dropout is active.
-        """
-        return tuple(model.states(inputs, training=training) for model in self.models)
-
-    def logits(self, states: tuple[Any, ...]) -> tf.Tensor:
-        """What follows from the members' states, those of `states` or some positions of them: float32 [..., vocab]."""
-        members = zip(self.models, states, strict=True)
+    def logits(self, hidden: tuple[Any, ...]) -> tf.Tensor:
+        """The combined logits of the members' hidden states, float32 [..., vocab]."""
+        members = zip(self.models, hidden, strict=True)
         return combined_logits([model.logits(own) for model, own in members], self.combination)
 
     def encode(self, source: tf.Tensor) -> tuple[Any, ...]:
@@ -128,7 +126,9 @@ class Ensemble:
         Raises:
             InputError: the members differ in decoder layers or heads.
         """
-        logits, weights = zip(*(model.logits_and_cross_attention(inputs) for model in self.models), strict=True)
+        logits, weights = zip(
+            *(attention_views(model).logits_and_cross_attention(inputs) for model in self.models), strict=True
+        )
         shapes = [(member.shape[1], member.shape[2]) for member in weights]
         if len(set(shapes)) > 1:
             found = "; ".join(f"{layers} layers of {heads} heads" for layers, heads in shapes)
@@ -137,7 +137,9 @@ class Ensemble:
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """The mean of the members' `Transformer.alignment_attention`, float32 [batch, target_len, source_len]."""
-        return tf.add_n([model.alignment_attention(inputs) for model in self.models]) / len(self.models)
+        return tf.add_n([attention_views(model).alignment_attention(inputs) for model in self.models]) / len(
+            self.models
+        )
 
 
 def _joined(caches: Sequence[Cache]) -> Cache:

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.forced import target_log_probs
+from t2t_keras.models.contract import SearchedModel, attention_views
 
 _WORD_START = "▁"
 _END = "</s>"  # as an entry of the vocabulary; text that looks like it is cut into others
@@ -144,11 +144,11 @@ def word_starts(pieces: Sequence[str]) -> list[int]:
     return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(_WORD_START)]
 
 
-def explanation_function(model: Any) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, tf.Tensor]]:
+def explanation_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, tf.Tensor]]:
     """A compiled function that gives each target token's log-probability, and the attention.
 
     Args:
-        model: has `Transformer.logits_and_cross_attention`.
+        model: what predicts; offers its attention.
 
     Returns:
         A function of source ids, int32 [batch, source_len], and target ids, int32 [batch, target_len], both padded
@@ -158,18 +158,18 @@ def explanation_function(model: Any) -> Callable[[np.ndarray, np.ndarray], tuple
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
     def explained(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        logits, attention = model.logits_and_cross_attention({"source": source, "target": target})
+        logits, attention = attention_views(model).logits_and_cross_attention({"source": source, "target": target})
         return target_log_probs(logits, target), attention
 
     return explained
 
 
-def alignment_function(model: Any) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
+def alignment_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
     """`Transformer.alignment_attention` of source ids and target ids, both int32 and padded with 0, compiled."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
     def attention(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        return model.alignment_attention({"source": source, "target": target})
+        return attention_views(model).alignment_attention({"source": source, "target": target})
 
     return attention
 

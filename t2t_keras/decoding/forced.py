@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +9,7 @@ import tensorflow as tf
 from t2t_keras.config import PAD_ID
 from t2t_keras.decoding.batches import Progress, length_batches, padded
 from t2t_keras.errors import InputError
+from t2t_keras.models.contract import ScoringModel
 
 # Most tokens, end symbol included, of a side that is scored: it cannot be cut in parts as a source can.
 MAX_SCORED_LENGTH = 1024
@@ -35,7 +35,7 @@ class ForcedScore:
     token_log_probs: tuple[float, ...]
 
 
-def token_log_probs_function(model: Any) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
+def token_log_probs_function(model: ScoringModel) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
     """A compiled function that gives the log-probability of each target token.
 
     Args:
@@ -52,13 +52,11 @@ def token_log_probs_function(model: Any) -> Callable[[np.ndarray, np.ndarray], t
     return compiled
 
 
-def token_log_probs(model: Any, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     """The log-probability of each target token, computed some hundred tokens at a time.
 
     Args:
-        model: has `states({"source": ids, "target": ids}, training=False)`, a nest of float
-            [batch, target_len, ...], and `logits`, which gives float [tokens, vocab] for a nest of some of their
-            positions, [tokens, ...]. The logits at a position predict the token there.
+        model: what predicts.
         source: int32 [batch, source_len], padded with 0.
         target: int32 [batch, target_len], padded with 0.
 
@@ -66,13 +64,13 @@ def token_log_probs(model: Any, source: tf.Tensor, target: tf.Tensor) -> tf.Tens
         float32 [batch, target_len]: natural logarithms, 0 where there is padding.
     """
     places = tf.where(target != PAD_ID)  # --> [tokens, 2]
-    states = model.states({"source": source, "target": target}, training=False)
-    states = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), states)  # --> [tokens, ...]
+    hidden = model.states({"source": source, "target": target}, training=False).hidden
+    hidden = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)  # --> [tokens, d_model]
     ids = tf.gather_nd(target, places)
 
     def add_chunk(start: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         end = start + _CHUNK_TOKENS
-        logits = tf.cast(model.logits(tf.nest.map_structure(lambda values: values[start:end], states)), tf.float32)
+        logits = tf.cast(model.logits(tf.nest.map_structure(lambda values: values[start:end], hidden)), tf.float32)
         return end, tf.concat([found, _log_probs(logits, ids[start:end])], axis=0)
 
     _, found = tf.while_loop(

@@ -15,7 +15,12 @@ from t2t_keras.decoding import loading
 from t2t_keras.decoding.batches import Progress, padded
 from t2t_keras.decoding.beam_search import SearchResult
 from t2t_keras.decoding.ensemble import Combination
-from t2t_keras.decoding.explain import Explanation, WordAlignment, alignment_function, explanation_function
+from t2t_keras.decoding.explain import (
+    Explanation,
+    WordAlignment,
+    alignment_function,
+    explanation_function,
+)
 from t2t_keras.decoding.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.decoding.request import (
     EncodedRequest,
@@ -30,7 +35,7 @@ from t2t_keras.decoding.scoring import normalised_score
 from t2t_keras.decoding.searches import Searches
 from t2t_keras.decoding.translation import Translation, found_translations, joined_lists
 from t2t_keras.errors import InputError
-from t2t_keras.models.contract import ATTENTION, StepModel
+from t2t_keras.models.contract import SearchedModel, attention_views
 from t2t_keras.streams import side_by_side
 
 
@@ -62,7 +67,7 @@ class Translator:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        model: StepModel,
+        model: SearchedModel,
         config: DecodeConfig | None = None,
         lowercase: bool = False,
         max_source_length: int = 256,
@@ -275,8 +280,8 @@ class Translator:
             on_progress: called after each batch with how many lines are done, and how many there are.
 
         Raises:
-            InputError: as of `score`; or an ensemble whose members differ in layers or heads.
-            ValueError: the model does not give its attention out.
+            InputError: as of `score`; the model does not give its attention out; or an ensemble whose members
+                differ in layers or heads.
         """
         return self.explain_tokens(self._encoded(lines), self._encoded(translations), on_progress)
 
@@ -292,9 +297,8 @@ class Translator:
 
         Raises:
             InputError: as of `explain`.
-            ValueError: as of `explain`.
         """
-        self._check_attention()
+        attention_views(self.model)  # raises if it has none
         check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
@@ -315,9 +319,8 @@ class Translator:
 
         Raises:
             InputError: as of `score`.
-            ValueError: the model does not give its attention out.
         """
-        self._check_attention()
+        attention_views(self.model)  # raises if it has none
         check_pairs(sources, targets)
         aligned: dict[int, WordAlignment] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
@@ -325,10 +328,6 @@ class Translator:
                 source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
                 aligned[row] = WordAlignment.of(source_pieces, target_pieces, weights)
         return [aligned[row] for row in range(len(sources))]
-
-    def _check_attention(self) -> None:
-        if ATTENTION not in self.model.offers:
-            raise ValueError(f"model must offer its attention, {type(self.model).__name__} does not")
 
     def _encoded(self, lines: Sequence[str]) -> list[Ids]:
         """The token ids of one side of given translations, end symbols included."""

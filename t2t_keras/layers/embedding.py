@@ -38,6 +38,7 @@ class TiedEmbedding(keras.layers.Layer):
                 raise ValueError(f"`{name}` must be at least 1, got {value}")
         self.vocab_size = vocab_size
         self.d_model = d_model
+        self.bias = None  # of the logits
 
     def build(self, input_shape: tuple | None = None) -> None:
         self.table = self.add_weight(

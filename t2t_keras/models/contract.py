@@ -1,13 +1,15 @@
-"""What search, ensembles and the programs know of a model: nothing else of it may be used.
+"""What training, search, ensembles and export know of a model: nothing else of it may be used.
 
 A search asks a model for a step function and the cache that it starts from. It reorders and leaves out what the cache
 says may be reordered and left out, and hands it back at each step, without knowing what is in it.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from keras import ops
+
+from t2t_keras.errors import InputError
 
 Tensor = Any
 Nest = Any  # of tensors: tuples and named tuples
@@ -97,3 +99,108 @@ class StepModel(Protocol):
             wanted: what the steps shall do of what the model offers: `COVERAGE`, `BFLOAT16`.
         """
         ...
+
+
+class States(NamedTuple):
+    """What a model makes of whole targets, before the projection to the vocabulary.
+
+    Attributes:
+        hidden: float [batch, target_len, d_model]; of an ensemble one such tensor for each member.
+        auxiliary_loss: float32 scalar that training adds to the sum of the token losses; 0 for most models.
+    """
+
+    hidden: Nest
+    auxiliary_loss: Tensor
+
+
+class OutputHead(Protocol):
+    """The projection to the vocabulary, whose weights a fused loss takes.
+
+    Attributes:
+        table: a trainable variable, float32 [vocab, d_model].
+        bias: likewise, float32 [vocab]; None if the head has none.
+    """
+
+    table: Any
+    bias: Any | None
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """float [..., d_model] to hidden times the table transposed, plus the bias: float32 [..., vocab]."""
+        ...
+
+
+class ScoringModel(Protocol):
+    """What forced decoding needs of a model."""
+
+    def states(
+        self,
+        inputs: dict[str, Tensor],
+        *,
+        seed: Tensor | None = None,
+        training: bool = False,
+        skip_padding: bool = False,
+    ) -> States:
+        """The states of whole targets; those at a position predict the token there.
+
+        Args:
+            inputs: "source", int [batch, source_len], and "target", int [batch, target_len], padded with 0.
+            seed: int32 [2], of all dropout within.
+            training: whether dropout is active.
+            skip_padding: whether rows of padding may be left out of the computation, which makes shapes depend on
+                the data.
+        """
+        ...
+
+    def logits(self, hidden: Nest) -> Tensor:
+        """Logits, float32 [..., vocab], of some positions of `States.hidden`, [..., d_model]."""
+        ...
+
+
+class SearchedModel(StepModel, ScoringModel, Protocol):
+    """What a translator needs of a model, and an ensemble of its members."""
+
+
+class AttentionViews(Protocol):
+    """What a model that offers `ATTENTION` has."""
+
+    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits, float32 [batch, target_len, vocab], and attention to the source, float32 [batch, layers, heads,
+        target_len, source_len]; the inputs are those of `ScoringModel.states`.
+        """
+        ...
+
+    def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
+        """The attention that says best which source token each target token comes from: float32 [batch, target_len,
+        source_len].
+        """
+        ...
+
+
+def attention_views(model: StepModel) -> AttentionViews:
+    """The model as one whose attention can be seen.
+
+    Raises:
+        InputError: it does not offer that.
+    """
+    if ATTENTION not in model.offers:
+        raise InputError(f"the model ({type(model).__name__}) has no attention to show or to align words by")
+    return cast(AttentionViews, model)
+
+
+class SequenceModel(SearchedModel, Protocol):
+    """What a family of models is: a `keras.Model` that can be trained, searched, exported and planned.
+
+    Its call gives the logits of `states`. All its weights are trainable and are there after `build()`.
+
+    Attributes:
+        config: its settings; see `t2t_keras.config.ModelConfig`.
+        output_head: what turns `States.hidden` into logits.
+    """
+
+    config: Any
+
+    @property
+    def output_head(self) -> OutputHead: ...
+
+    @property
+    def trainable_variables(self) -> list[Any]: ...

@@ -20,23 +20,35 @@ _CPU_CHUNK_ELEMENTS = 2**22
 _ACCELERATOR_CHUNK_ELEMENTS = 2**25
 
 
+class Head(NamedTuple):
+    """The weights of an output head, or their gradients.
+
+    Attributes:
+        table: float32 [vocab, d_model], the pre-softmax matrix.
+        bias: float32 [vocab], added to the logits; None where the head has none.
+    """
+
+    table: Tensor
+    bias: Tensor | None = None
+
+
 class FusedLoss(NamedTuple):
     """A loss and the gradients of `scale` times that loss.
 
     Attributes:
         loss_sum: float32 scalar, the sum of the losses of all tokens that are not padding, not scaled.
         d_states: [batch, target_len, d_model], of the states' dtype.
-        d_table: float32 [vocab, d_model].
+        d_head: of the head's weights.
     """
 
     loss_sum: Tensor
     d_states: Tensor
-    d_table: Tensor
+    d_head: Head
 
 
 def fused_loss(
     states: Tensor,
-    table: Tensor,
+    head: Head,
     targets: Tensor,
     label_smoothing: float,
     *,
@@ -48,7 +60,7 @@ def fused_loss(
 
     Args:
         states: float [batch, target_len, d_model], the decoder's output.
-        table: float32 [vocab, d_model], the pre-softmax matrix.
+        head: the projection to the vocabulary.
         targets: int32 [batch, target_len]; id 0 is padding and weighs nothing.
         label_smoothing: epsilon, in [0, 1).
         scale: float32 scalar that the gradients are multiplied by.
@@ -56,76 +68,111 @@ def fused_loss(
             static, as XLA needs.
         for_cpu: take chunks that stay near a CPU's caches; False takes large ones without a branch.
     """
-    table = tf.convert_to_tensor(table)
-    rows = tf.reshape(states, [-1, table.shape[1]])  # --> [batch * target_len, d_model]
+    head = Head(tf.convert_to_tensor(head.table), head.bias)
+    chunks = _Chunks(head, label_smoothing, tf.cast(scale, states.dtype), for_cpu)
+    rows = tf.reshape(states, [-1, head.table.shape[1]])  # --> [batch * target_len, d_model]
     labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
     if skip_padding:
         kept = tf.where(labels != 0)  # --> [tokens, 1]
-        real_rows, real_labels = tf.gather_nd(rows, kept), tf.gather_nd(labels, kept)
-        loss_sum, d_rows, d_table = _loss_and_gradients(
-            real_rows, table, real_labels, None, label_smoothing, scale, for_cpu=for_cpu
-        )
+        loss_sum, d_rows, d_head = chunks.loss(tf.gather_nd(rows, kept), tf.gather_nd(labels, kept))
         d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
     else:
-        weights = tf.cast(labels != 0, tf.float32)
-        loss_sum, d_rows, d_table = _loss_and_gradients(
-            rows, table, labels, weights, label_smoothing, scale, for_cpu=for_cpu
-        )
-    return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(states)), d_table)
+        loss_sum, d_rows, d_head = chunks.weighted_loss(rows, labels, tf.cast(labels != 0, tf.float32))
+    return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(states)), d_head)
 
 
-def _loss_and_gradients(
-    rows: Tensor,
-    table: Tensor,
-    labels: Tensor,
-    weights: Tensor | None,
-    label_smoothing: float,
-    scale: Tensor | float,
-    *,
-    for_cpu: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss's sum and its scaled gradients.
+class _Chunks:
+    """Takes losses and gradients chunk by chunk.
 
     Args:
-        rows: float [rows, d_model].
-        table: float32 [vocab, d_model].
-        labels: int32 [rows].
-        weights: float32 [rows], or None for ones.
+        head: the weights.
         label_smoothing: epsilon.
-        scale: float32 scalar.
+        scale: scalar of the rows' dtype.
         for_cpu: as in `fused_loss`.
-
-    Returns:
-        float32 scalar, [rows, d_model] of the rows' dtype, float32 [vocab, d_model].
     """
-    vocab_size, d_model = table.shape
-    gold = 1.0 - label_smoothing
-    scale = tf.cast(scale, rows.dtype)
-    if weights is not None:
-        rows = rows * tf.cast(weights, rows.dtype)[:, None]  # a row of zeros adds nothing to the matrix's gradient
-    matrix = tf.cast(table, rows.dtype)
-    mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
-    chunk_elements = _CPU_CHUNK_ELEMENTS if for_cpu else _ACCELERATOR_CHUNK_ELEMENTS
-    chunk_rows = max(chunk_elements // vocab_size, 64)
-    # XLA wants every chunk of one size that it knows beforehand; elsewhere the last may be shorter.
-    count = rows.shape[0] if rows.shape[0] is not None and weights is not None else tf.shape(rows)[0]
-    num_chunks = tf.maximum((count + chunk_rows - 1) // chunk_rows, 1)  # no rows have gradients too: zeros
-    if weights is not None:
-        missing = num_chunks * chunk_rows - count
-        rows, labels = tf.pad(rows, [[0, missing], [0, 0]]), tf.pad(labels, [[0, missing]])
 
-    def chunk(index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The losses of some rows but for the uniform part, and what they add to both gradients."""
-        begin = index * chunk_rows
-        if weights is None:
-            h, y = rows[begin : begin + chunk_rows], labels[begin : begin + chunk_rows]
-        else:
-            h, y = tf.slice(rows, [begin, 0], [chunk_rows, d_model]), tf.slice(labels, [begin], [chunk_rows])
-        # h --> [chunk, d_model], y --> [chunk]
-        logits = tf.cast(tf.matmul(h, matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
+    def __init__(self, head: Head, label_smoothing: float, scale: Tensor, for_cpu: bool) -> None:
+        self._head, self._smoothing, self._scale, self._for_cpu = head, label_smoothing, scale, for_cpu
+        self._matrix = tf.cast(head.table, scale.dtype)
+        elements = _CPU_CHUNK_ELEMENTS if for_cpu else _ACCELERATOR_CHUNK_ELEMENTS
+        self._chunk_rows = max(elements // head.table.shape[0], 64)
+
+    def loss(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Head]:
+        """The loss's sum and its scaled gradients.
+
+        Args:
+            rows: float [rows, d_model].
+            labels: int32 [rows].
+
+        Returns:
+            float32 scalar, [rows, d_model] of the rows' dtype, and the head's.
+        """
+        num_chunks = self._number_of(tf.shape(rows)[0])
+        found = self._all(rows, labels, None, num_chunks)
+        losses, d_rows, d_head = self._smoothed(rows, *found, tf.cast(tf.size(labels), tf.float32))
+        return tf.reduce_sum(losses), d_rows, d_head
+
+    def weighted_loss(self, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Head]:
+        """As `loss`, each row with a weight, float32 [rows], and every chunk of one size that XLA knows beforehand."""
+        rows = rows * tf.cast(weights, rows.dtype)[:, None]  # a row of zeros adds nothing to the matrix's gradient
+        count = rows.shape[0] if rows.shape[0] is not None else tf.shape(rows)[0]
+        num_chunks = self._number_of(count)
+        missing = num_chunks * self._chunk_rows - count
+        padded = tf.pad(rows, [[0, missing], [0, 0]])
+        padded_labels, padded_weights = (tf.pad(values, [[0, missing]]) for values in (labels, weights))
+        losses, d_rows, d_head = self._all(padded, padded_labels, padded_weights, num_chunks)
+        total = tf.reduce_sum(weights)
+        losses, d_rows, d_head = self._smoothed(rows, losses[:count], d_rows[:count], d_head, total)
+        return tf.reduce_sum(losses * weights), d_rows * tf.cast(weights, d_rows.dtype)[:, None], d_head
+
+    def _number_of(self, count: Tensor | int) -> Tensor:
+        """Chunks of so many rows; no rows have gradients too: zeros."""
+        return tf.maximum((count + self._chunk_rows - 1) // self._chunk_rows, 1)
+
+    def _all(
+        self, rows: Tensor, labels: Tensor, weights: Tensor | None, num_chunks: Tensor
+    ) -> tuple[Tensor, Tensor, Head]:
+        """The losses of all rows but for the uniform part, float32 [rows], and both gradients."""
+
+        def chunk(index: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+            begin, size = index * self._chunk_rows, self._chunk_rows
+            if weights is None:  # the last one may be shorter
+                return self._chunk(rows[begin : begin + size], labels[begin : begin + size], None)
+            parts = (tf.slice(values, [begin], [size]) for values in (labels, weights))
+            return self._chunk(tf.slice(rows, [begin, 0], [size, rows.shape[1]]), *parts)
+
+        def add_chunk(index: Tensor, losses: Any, d_rows: Any, d_head: list[Tensor]) -> tuple:
+            chunk_losses, chunk_d_rows, chunk_d_head = chunk(index)
+            d_head = [before + more for before, more in zip(d_head, chunk_d_head, strict=True)]
+            return index + 1, losses.write(index, chunk_losses), d_rows.write(index, chunk_d_rows), d_head
+
+        losses, d_rows = (
+            tf.TensorArray(dtype, num_chunks, element_shape=shape, infer_shape=False)
+            for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, rows.shape[1]]))
+        )
+        # The first chunk's share of the matrix's gradient is what the others' are added to.
+        first_losses, first_d_rows, d_head = chunk(tf.constant(0))
+        start = (tf.constant(1), losses.write(0, first_losses), d_rows.write(0, first_d_rows), d_head)
+        _, losses, d_rows, d_head = tf.while_loop(
+            lambda index, *_: index < num_chunks, add_chunk, start, parallel_iterations=1
+        )
+        return losses.concat(), d_rows.concat(), Head(*d_head)
+
+    def _chunk(self, h: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The losses of some rows but for the uniform part, and what they add to both gradients.
+
+        Args:
+            h: float [chunk, d_model].
+            y: int32 [chunk], their labels.
+            weights: float32 [chunk], or None for ones.
+        """
+        gold = 1.0 - self._smoothing
+        logits = tf.cast(tf.matmul(h, self._matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
+        if self._head.bias is not None:
+            logits += self._head.bias
         probabilities = tf.nn.softmax(logits)
         label_logits = tf.gather(logits, y, batch_dims=1)  # --> [chunk]
-        if for_cpu:
+        if self._for_cpu:
             normalisers = _log_normalisers(logits, probabilities, label_logits, y)  # --> [chunk]
         else:
             normalisers = tf.reduce_logsumexp(logits, -1)  # --> [chunk]
@@ -133,33 +180,33 @@ def _loss_and_gradients(
         with tf.control_dependencies([losses]):  # once nothing else reads the probabilities they change in place
             places = tf.stack([tf.range(tf.size(y)), y], axis=1)  # --> [chunk, 2]
             errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
-        errors = tf.cast(errors, rows.dtype)
-        d_table = tf.cast(tf.matmul(errors, h * scale, transpose_a=True), tf.float32)  # --> [vocab, d_model]
-        return losses, d_table, tf.matmul(errors, matrix)
+        d_bias = []
+        if self._head.bias is not None:
+            weights = tf.ones_like(losses) if weights is None else weights
+            scales = weights * tf.cast(self._scale, tf.float32)  # --> [chunk]
+            d_bias = [tf.linalg.matvec(errors, scales, transpose_a=True)]  # --> [vocab]
+        errors = tf.cast(errors, h.dtype)
+        d_table = tf.cast(tf.matmul(errors, h * self._scale, transpose_a=True), tf.float32)  # --> [vocab, d_model]
+        return losses, tf.matmul(errors, self._matrix), [d_table, *d_bias]
 
-    def add_chunk(index: Tensor, losses: Any, d_table: Tensor, d_rows: Any) -> tuple:
-        chunk_losses, chunk_d_table, chunk_d_rows = chunk(index)
-        return index + 1, losses.write(index, chunk_losses), d_table + chunk_d_table, d_rows.write(index, chunk_d_rows)
-
-    losses, d_rows = (
-        tf.TensorArray(dtype, num_chunks, element_shape=shape, infer_shape=False)
-        for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, d_model]))
-    )
-    # The first chunk's share of the matrix's gradient is what the others' are added to.
-    first_losses, d_table, first_d_rows = chunk(tf.constant(0))
-    start = (tf.constant(1), losses.write(0, first_losses), d_table, d_rows.write(0, first_d_rows))
-    _, losses, d_table, d_rows = tf.while_loop(
-        lambda index, *_: index < num_chunks, add_chunk, start, parallel_iterations=1
-    )
-    real_rows = tf.cast(rows[:count], tf.float32)
-    losses = losses.concat()[:count] - label_smoothing * tf.linalg.matvec(real_rows, mean_row)  # --> [rows]
-    # The uniform part of the target, the same for all rows.
-    d_rows = (d_rows.concat()[:count] - tf.cast(label_smoothing * mean_row, rows.dtype)) * scale
-    d_table -= (label_smoothing / vocab_size) * tf.cast(scale, tf.float32) * tf.reduce_sum(real_rows, 0)
-    if weights is not None:
-        losses *= weights
-        d_rows *= tf.cast(weights, d_rows.dtype)[:, None]
-    return tf.reduce_sum(losses), d_rows, d_table
+    def _smoothed(
+        self, rows: Tensor, losses: Tensor, d_rows: Tensor, d_head: Head, total: Tensor
+    ) -> tuple[Tensor, Tensor, Head]:
+        """Adds the uniform part of the target, which is the same for all rows; `total` is the sum of their weights."""
+        table, bias = self._head
+        mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
+        real_rows, scale = tf.cast(rows, tf.float32), tf.cast(self._scale, tf.float32)
+        losses -= self._smoothing * tf.linalg.matvec(real_rows, mean_row)  # --> [rows]
+        d_rows = (d_rows - tf.cast(self._smoothing * mean_row, rows.dtype)) * self._scale
+        share = self._smoothing / table.shape[0]
+        d_table = d_head.table - share * scale * tf.reduce_sum(real_rows, 0)
+        if bias is None:
+            return losses, d_rows, Head(d_table)
+        return (
+            losses - self._smoothing * tf.reduce_mean(bias),
+            d_rows,
+            Head(d_table, d_head.bias - share * scale * total),
+        )
 
 
 def _log_normalisers(logits: Tensor, probabilities: Tensor, label_logits: Tensor, labels: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from t2t_keras.model import Transformer
-from t2t_keras.training.fused_loss import FusedLoss, fused_loss
+from t2t_keras.models.contract import SequenceModel, States
+from t2t_keras.training.fused_loss import FusedLoss, Head, fused_loss
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.traced import TracedFunction
 
@@ -37,7 +37,7 @@ class RowFunctions:
 
     def __init__(
         self,
-        model: Transformer,
+        model: SequenceModel,
         layout: Layout,
         label_smoothing: float,
         *,
@@ -50,7 +50,12 @@ class RowFunctions:
         self._skip_padding, self._for_cpu = skip_padding, for_cpu
         self._jit_compile, self._copied = jit_compile, copied
         self._variables = model.trainable_variables
-        self._table_index = [v is model.output_embedding.table for v in self._variables].index(True)
+        head = model.output_head
+        self._table_index = self._index_of(head.table)
+        self._bias_index = None if head.bias is None else self._index_of(head.bias)
+
+    def _index_of(self, weight: Any) -> int:
+        return [variable is weight for variable in self._variables].index(True)
 
     @functools.cached_property
     def gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
@@ -64,7 +69,8 @@ class RowFunctions:
             seed: int32 [2], of all dropout.
 
         Returns:
-            The scaled sum of the rows' token losses, float32 scalar, and its gradients, matrices as of the weights.
+            The scaled sum of the rows' token losses and auxiliary loss, float32 scalar, and its gradients, matrices as
+            of the weights.
         """
         return self._trace(self._loss_and_gradients, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int32))
 
@@ -98,33 +104,34 @@ class RowFunctions:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
             states = self._states(weights, source, target, seed=seed, training=True)
-        loss = self._fused_loss(states, weights, target, self._label_smoothing, scale=scale)
-        gradients = tape.gradient(states, weights, output_gradients=loss.d_states)
+        loss = self._fused_loss(states.hidden, weights, target, self._label_smoothing, scale=scale)
+        gradients = tape.gradient(tuple(states), weights, output_gradients=(loss.d_states, scale))
+        of_head = {self._table_index: loss.d_head.table, self._bias_index: loss.d_head.bias}
         dense = [
-            _dense(gradient, weight, loss.d_table if index == self._table_index else None)
+            _dense(gradient, weight, of_head.get(index))
             for index, (gradient, weight) in enumerate(zip(gradients, weights, strict=True))
         ]
-        return loss.loss_sum * scale, self._layout.join(dense)
+        return (loss.loss_sum + states.auxiliary_loss) * scale, self._layout.join(dense)
 
     def _plain_loss(self, *arguments: Tensor) -> Tensor:
         *matrices, source, target = arguments
         weights = self._layout.split(matrices)
         states = self._states(weights, source, target, seed=None, training=False)
-        return self._fused_loss(states, weights, target, 0.0, scale=1.0).loss_sum
+        return self._fused_loss(states.hidden, weights, target, 0.0, scale=1.0).loss_sum
 
     def _states(
         self, weights: list[Tensor], source: Tensor, target: Tensor, *, seed: Tensor | None, training: bool
-    ) -> Tensor:
+    ) -> States:
         with keras.StatelessScope(zip(self._variables, weights, strict=True)):
             batch = {"source": source, "target": target}
             return self._model.states(batch, seed=seed, training=training, skip_padding=self._skip_padding)
 
     def _fused_loss(
-        self, states: Tensor, weights: list[Tensor], target: Tensor, label_smoothing: float, *, scale: Tensor | float
+        self, hidden: Tensor, weights: list[Tensor], target: Tensor, label_smoothing: float, *, scale: Tensor | float
     ) -> FusedLoss:
         return fused_loss(
-            states,
-            weights[self._table_index],
+            hidden,
+            Head(weights[self._table_index], None if self._bias_index is None else weights[self._bias_index]),
             target,
             label_smoothing,
             scale=scale,
@@ -139,7 +146,7 @@ def _dense(gradient: Tensor | None, weight: Tensor, dense_part: Tensor | None) -
     Args:
         gradient: of the network below the loss.
         weight: whose gradient it is.
-        dense_part: of the loss itself, if the weight is its matrix.
+        dense_part: of the loss itself, if the weight is the output head's.
     """
     if dense_part is None:
         return tf.zeros_like(weight) if gradient is None else tf.convert_to_tensor(gradient)

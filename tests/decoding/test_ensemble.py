@@ -32,7 +32,7 @@ SOURCE = padded([[5, 6, 7, 8, EOS_ID], [9, 300, EOS_ID]])
 
 
 def logits_of(model, inputs: dict) -> tf.Tensor:
-    return model.logits(model.states(inputs))
+    return model.logits(model.states(inputs).hidden)
 
 
 def make_model(seed: int, **changes) -> Transformer:

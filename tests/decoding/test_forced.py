@@ -64,11 +64,12 @@ def test_logits_of_a_batch_never_lie_in_memory_together(monkeypatch):
 
     class Watched:
         def states(self, inputs, training):
-            return {"states": tiny.transformer().states(inputs, training=training)}
+            states = tiny.transformer().states(inputs, training=training)
+            return states._replace(hidden=(states.hidden,))
 
-        def logits(self, states):
-            tf.numpy_function(lambda size: sizes.append(int(size)), [tf.shape(states["states"])[0]], [])
-            return tiny.transformer().logits(states["states"])
+        def logits(self, hidden):
+            tf.numpy_function(lambda size: sizes.append(int(size)), [tf.shape(hidden[0])[0]], [])
+            return tiny.transformer().logits(hidden[0])
 
     sizes: list[int] = []
     monkeypatch.setattr(forced, "_CHUNK_TOKENS", 7)

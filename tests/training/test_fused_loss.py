@@ -6,41 +6,49 @@ import tensorflow as tf
 
 from t2t_keras import losses
 from t2t_keras.training import fused_loss as module
-from t2t_keras.training.fused_loss import fused_loss
+from t2t_keras.training.fused_loss import Head, fused_loss
 
 D_MODEL = 8
 VOCAB = 50
 
 
-def make_inputs(batch: int = 3, target_len: int = 7, scale: float = 1.0, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """States, a matrix, and targets of which each row but the first ends in padding."""
+def make_inputs(
+    batch: int = 3, target_len: int = 7, scale: float = 1.0, seed: int = 0, *, has_bias: bool = False
+) -> tuple[np.ndarray, ...]:
+    """States, a matrix, perhaps a bias, and targets of which each row but the first ends in padding."""
     random = np.random.default_rng(seed)
     states = random.normal(size=(batch, target_len, D_MODEL)).astype(np.float32) * scale
     table = random.normal(size=(VOCAB, D_MODEL)).astype(np.float32) * scale
     targets = random.integers(1, VOCAB, (batch, target_len)).astype(np.int32)
     for row in range(batch):
         targets[row, target_len - row % target_len :] = 0
-    return states, table, targets
+    bias = random.normal(size=VOCAB).astype(np.float32)
+    return (states, table, bias, targets) if has_bias else (states, table, targets)
 
 
 def plain(epsilon: float, *inputs: np.ndarray) -> list[np.ndarray]:
-    """The formula, and its gradients with respect to the states and the matrix (times 3, as from an outer formula)."""
-    states, table, targets = map(tf.constant, inputs)
+    """The formula, and its gradients with respect to the states and the head (times 3, as from an outer formula)."""
+    states, *head, targets = map(tf.constant, inputs)
     with tf.GradientTape() as tape:
-        tape.watch([states, table])
-        logits = tf.matmul(tf.cast(states, tf.float32), table, transpose_b=True)
+        tape.watch([states, *head])
+        logits = tf.matmul(tf.cast(states, tf.float32), head[0], transpose_b=True)
+        logits = tf.add_n([logits, *(bias + 0 * logits for bias in head[1:])])
         real = tf.cast(targets != 0, tf.float32)
         loss = tf.reduce_sum(losses.token_losses(targets, logits, epsilon) * real)
         tripled = 3.0 * loss
-    return [tensor.numpy() for tensor in (loss, *tape.gradient(tripled, [states, table]))]
+    return [tensor.numpy() for tensor in (loss, *tape.gradient(tripled, [states, *head]))]
 
 
 def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, **arguments: bool) -> list[np.ndarray]:
     """The same of the fused loss."""
-    result = tf.function(
-        lambda *tensors: fused_loss(*tensors, epsilon, scale=3.0, skip_padding=skip_padding), **arguments
-    )(*map(tf.constant, inputs))
-    return [tf.cast(tensor, tf.float32).numpy() for tensor in result]
+
+    @tf.function(**arguments)
+    def computed(states: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
+        *head, targets = others
+        result = fused_loss(states, Head(*head), targets, epsilon, scale=3.0, skip_padding=skip_padding)
+        return [result.loss_sum, result.d_states, *result.d_head[: len(head)]]
+
+    return [tf.cast(tensor, tf.float32).numpy() for tensor in computed(*map(tf.constant, inputs))]
 
 
 def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance: float = 1e-5) -> None:
@@ -62,16 +70,26 @@ def test_equals_plain_formula(epsilon, skip_padding):
     logits = states[0, 0].astype(np.float64) @ table.T.astype(np.float64)
     log_probs = logits - np.log(np.exp(logits).sum())
     by_hand = -(1 - epsilon) * log_probs[targets[0, 0]] - epsilon * log_probs.mean()
-    loss = float(fused_loss(states, table, targets, epsilon, skip_padding=skip_padding).loss_sum)
+    loss = float(fused_loss(states, Head(table), targets, epsilon, skip_padding=skip_padding).loss_sum)
     assert loss == pytest.approx(by_hand, rel=1e-5)
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
+def test_a_bias_of_the_head(skip_padding):
+    inputs = make_inputs(has_bias=True)
+    without = plain(0.1, inputs[0], inputs[1], inputs[3])
+    expected = plain(0.1, *inputs)
+    assert abs(expected[0] - without[0]) > 0.1 and expected[-1].shape == (VOCAB,)
+    assert_close(fused(0.1, skip_padding, *inputs), expected)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("skip_padding", [True, False])
 @pytest.mark.parametrize("rows", [63, 64, 65, 128, 200])
-def test_chunks_add_up(monkeypatch, rows, skip_padding):
+def test_chunks_add_up(monkeypatch, rows, skip_padding, has_bias):
     monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 1)  # the fewest rows a chunk
-    inputs = make_inputs(batch=rows, target_len=1, seed=rows)
-    inputs[2][rows // 2 : rows // 2 + 20] = 0  # padding inside, at the edge of a chunk
+    inputs = make_inputs(batch=rows, target_len=1, seed=rows, has_bias=has_bias)
+    inputs[-1][rows // 2 : rows // 2 + 20] = 0  # padding inside, at the edge of a chunk
     assert_close(fused(0.1, skip_padding, *inputs), plain(0.1, *inputs))
 
 
@@ -82,10 +100,11 @@ def test_on_an_accelerator_chunks_are_larger_and_nothing_branches(monkeypatch, s
     inputs = make_inputs(batch=30, target_len=10, scale=scale)
 
     @tf.function
-    def run(*tensors):
-        return fused_loss(*tensors, 0.1, scale=3.0, skip_padding=skip_padding, for_cpu=False)
+    def run(states, table, targets):
+        return fused_loss(states, Head(table), targets, 0.1, scale=3.0, skip_padding=skip_padding, for_cpu=False)
 
-    assert_close([np.array(tensor) for tensor in run(*inputs)], plain(0.1, *inputs))
+    loss, d_states, d_head = run(*inputs)
+    assert_close([np.array(tensor) for tensor in (loss, d_states, d_head.table)], plain(0.1, *inputs))
     definition = run.get_concrete_function(*inputs).graph.as_graph_def()
     nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
     assert not {node.op for node in nodes} & {"If", "StatelessIf"}
@@ -119,10 +138,11 @@ def test_padding_weighs_nothing(skip_padding):
     assert_close(after, before, 1e-6)
 
 
+@pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_compiled(monkeypatch, epsilon):
+def test_compiled(monkeypatch, epsilon, has_bias):
     monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 1)
-    inputs = make_inputs(batch=15, target_len=10)
+    inputs = make_inputs(batch=15, target_len=10, has_bias=has_bias)
     compiled = fused(epsilon, False, *inputs, jit_compile=True)
     assert_close(compiled, plain(epsilon, *inputs))
 
@@ -137,7 +157,7 @@ def test_one_graph_for_all_shapes(skip_padding):
         ]
     )
     def run(states, table, targets):
-        return fused_loss(states, table, targets, 0.1, skip_padding=skip_padding)
+        return fused_loss(states, Head(table), targets, 0.1, skip_padding=skip_padding)
 
     for batch, target_len in ((1, 1), (4, 9), (9, 20)):
         inputs = make_inputs(batch, target_len)
@@ -151,8 +171,13 @@ def test_bfloat16_states(skip_padding):
     expected = plain(0.1, tf.cast(rounded, tf.float32), table, targets)
     actual = fused(0.1, skip_padding, rounded, table, targets)
     assert_close(actual, expected, 3e-2)
-    loss, d_rounded, d_table = fused_loss(rounded, tf.Variable(table), targets, 0.1, skip_padding=skip_padding)
-    assert (loss.dtype, d_rounded.dtype, d_table.dtype) == (tf.float32, tf.bfloat16, tf.float32)
+    found = fused_loss(rounded, Head(tf.Variable(table)), targets, 0.1, skip_padding=skip_padding)
+    dtypes = (found.loss_sum.dtype, found.d_states.dtype, found.d_head.table.dtype)
+    assert dtypes == (
+        tf.float32,
+        tf.bfloat16,
+        tf.float32,
+    )
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +18,7 @@ from t2t_keras.decoding.lite.session import Session, newest_bias
 from t2t_keras.decoding.lite.sessions import Kind, Sessions
 from t2t_keras.decoding.scoring import length_penalty
 from t2t_keras.model import Transformer
-from t2t_keras.models.contract import ATTENTION, COVERAGE, Cache, Search, first_coverage
+from t2t_keras.models.contract import ATTENTION, COVERAGE, Cache, Search, States, first_coverage
 
 
 class LiteModel:
@@ -55,13 +56,13 @@ class LiteModel:
         self._lock = threading.Lock()
         self._penalties: dict[tuple[float, str], FirstEntries] = {}
 
-    def states(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+    def states(self, inputs: dict[str, tf.Tensor], **settings: Any) -> States:
         """As `Transformer.states`."""
-        return self.model.states(inputs, training=training)
+        return self.model.states(inputs, **settings)
 
-    def logits(self, states: tf.Tensor) -> tf.Tensor:
+    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
         """As `Transformer.logits`."""
-        return self.model.logits(states)
+        return self.model.logits(hidden)
 
     def encode(self, source: tf.Tensor) -> tf.Tensor:
         """The embedded source, float32 [batch, source_len, d_model]: the encoder itself runs when a search starts."""
