@@ -30,8 +30,8 @@ from benchmarks.decode_engines import WITH_MKL
 from benchmarks.decode_report import Numbers, agreement, alone, print_table
 from benchmarks.decode_task import model_and_weights, pick_sentences
 from benchmarks.turns import Worker, processor_name, take_turns
-from t2t_keras.config import EOS_ID
 from t2t_keras.data.prepare import PreparedData
+from t2t_keras.symbols import EOS_ID
 
 # Those whose weights are rounded need not find the same.
 ROUNDED = ("ours_bfloat16", "ours_lite_int8", "ctranslate2_int8", "ctranslate2_int8_one_worker")

@@ -19,7 +19,6 @@ from typing import Any
 import sacrebleu.metrics
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID
 from t2t_keras.data.languages import east_asian, written_in
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.data.writing import replacing
@@ -28,6 +27,7 @@ from t2t_keras.decoding.forced import token_log_probs_function
 from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 # A reference's tokens beyond this many are not counted: attention over them would need too much memory.
 MAX_CROSS_ENTROPY_LENGTH = 1024

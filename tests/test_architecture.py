@@ -20,7 +20,7 @@ ABOVE_THE_SEAM = (
     "losses",
     "schedules",
     "config",
-    "config_values",
+    "symbols",
     "presets",
     "errors",
     "describe",
@@ -29,7 +29,7 @@ ABOVE_THE_SEAM = (
 TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
 
 # What each part of the package may import besides itself. A part is the first name below t2t_keras.
-GROUND = {"errors", "streams", "processes", "locking", "notices"}
+GROUND = {"errors", "symbols", "streams", "processes", "locking", "notices"}
 CONFIG = GROUND | {"config"}
 DATA = CONFIG | {"data"}
 MODEL = CONFIG | {"presets", "layers", "model", "models"}
@@ -42,8 +42,8 @@ MAY_IMPORT = {
     "processes": {"errors"},
     "locking": {"errors"},
     "notices": set(),
-    "config_values": {"errors"},
-    "config": GROUND | {"config_values"},
+    "symbols": set(),
+    "config": GROUND,
     "layers": CONFIG,
     "losses": CONFIG,
     "schedules": CONFIG,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from t2t_keras.config import SECTIONS
-from t2t_keras.config_values import parsed
+from t2t_keras.config.values import parsed
 from t2t_keras.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]

@@ -16,9 +16,10 @@ sys.path.append(str(pathlib.Path(__file__).parent / "decoding"))
 import tiny
 
 from t2t_keras import evaluation
-from t2t_keras.config import EOS_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 REFERENCES = ["Ein Mann, der auf einer Leiter steht.", "Zwei Hunde spielen im tiefen Schnee."]
 

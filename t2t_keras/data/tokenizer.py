@@ -16,9 +16,9 @@ from typing import Any
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from t2t_keras.config import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.data.writing import replacing
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 
 # No piece is longer than this many characters, so a text of n characters has
 # at least n / 16 tokens: what is hopelessly long is known without encoding it.

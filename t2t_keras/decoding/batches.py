@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from t2t_keras.config import PAD_ID
+from t2t_keras.symbols import PAD_ID
 
 # Called after each batch with how much is done, and how much there is.
 Progress = Callable[[int, int], None]

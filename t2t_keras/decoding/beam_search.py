@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding import constraints as lexical
 from t2t_keras.decoding import diverse
 from t2t_keras.decoding import state as search_state
@@ -20,6 +19,7 @@ from t2t_keras.decoding.scoring import best_attainable_score, coverage_score, no
 from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState, Tracked
 from t2t_keras.decoding.tracking import first_tracked, restriction_bias, texts_of, tracked_step
 from t2t_keras.models.contract import Cache, StepFunction
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 class SearchResult(NamedTuple):

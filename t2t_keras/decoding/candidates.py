@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding import state as search_state
 from t2t_keras.decoding.state import DEAD, Living
 from t2t_keras.decoding.top_k import top_k
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 class Candidates(NamedTuple):

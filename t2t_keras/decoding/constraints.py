@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.config import PAD_ID
 from t2t_keras.decoding import state as search_state
 from t2t_keras.decoding.candidates import Candidates, number_of_candidates
 from t2t_keras.decoding.state import DEAD
 from t2t_keras.decoding.top_k import top_k
+from t2t_keras.symbols import PAD_ID
 
 # Stands before and behind a text, and for "no token": equal to no id.
 _NOTHING = -1

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import PAD_ID
 from t2t_keras.decoding.batches import Progress, length_batches, padded
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import ScoringModel
+from t2t_keras.symbols import PAD_ID
 
 # Most tokens, end symbol included, of a side that is scored: it cannot be cut in parts as a source can.
 MAX_SCORED_LENGTH = 1024

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding.state import DEAD, any_rows, cache_shapes
 from t2t_keras.decoding.top_k import largest, top_k
 from t2t_keras.models.contract import Cache, StepFunction
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 class GreedyResult(NamedTuple):

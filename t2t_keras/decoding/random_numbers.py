@@ -9,7 +9,7 @@ Reference:
 
 import tensorflow as tf
 
-from t2t_keras.config import PAD_ID
+from t2t_keras.symbols import PAD_ID
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

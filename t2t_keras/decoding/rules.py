@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding.state import DEAD
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 Rule = Callable[[tf.Tensor, int], tf.Tensor]
 

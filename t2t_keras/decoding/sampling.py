@@ -9,7 +9,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding import state as search_state
 from t2t_keras.decoding.beam_search import SearchResult
 from t2t_keras.decoding.options import SearchOptions
@@ -18,6 +17,7 @@ from t2t_keras.decoding.scoring import normalised_score
 from t2t_keras.decoding.state import DEAD, Living, SearchState
 from t2t_keras.decoding.tracking import first_tracked, restriction_bias, tracked_step
 from t2t_keras.models.contract import Cache, StepFunction
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 # A token is drawn as a place in a cube, its coordinates one after the other, each by a number of its own.
 _AXES = 3

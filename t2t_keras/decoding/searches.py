@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import PAD_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
 from t2t_keras.decoding.first_entries import FirstEntries
@@ -18,6 +18,7 @@ from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
 from t2t_keras.decoding.sampling import Sampling, sample
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import BFLOAT16, COVERAGE, StepModel
+from t2t_keras.symbols import PAD_ID
 
 # What a search may be given beside the sources, and the axes of each.
 _RANKS = {"prefix": 2, "constraints": 3, "excluded": 3}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.decoding import loading
 from t2t_keras.decoding.batches import Progress, padded
@@ -37,6 +37,7 @@ from t2t_keras.decoding.translation import Translation, found_translations, join
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SearchedModel, attention_views
 from t2t_keras.streams import side_by_side
+from t2t_keras.symbols import EOS_ID
 
 
 class Translator:

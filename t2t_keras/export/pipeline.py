@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID, PAD_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.forced import token_log_probs
 from t2t_keras.decoding.request import RequestEncoder
 from t2t_keras.decoding.searches import Searches, output_limits
@@ -17,6 +17,7 @@ from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.export.splitting import split_texts
 from t2t_keras.export.text import repaired, stripped
 from t2t_keras.export.weights import Weights
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 # Inputs of the stages: texts, seeds, sentences as ids and lengths.
 _TEXTS = tf.TensorSpec([None], tf.string)

@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 _LINES = ["A man is walking through the snow with two dogs.", "."]
 

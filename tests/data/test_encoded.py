@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from t2t_keras.config import EOS_ID
 from t2t_keras.data import encoded
 from t2t_keras.data.encoded import EncodedCorpus, shard_name, write_encoded
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 PAIRS = [([5, 6], [7]), ([], [300, 4, 5]), ([9], [9]), ([8, 8, 8, 8], [])]
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.config import EOS_ID
 from t2t_keras.data.batching import EpochPlans, Position, plan_in_length_order
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import share_shape, shares, training_dataset, validation_batches
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 PAIRS = 200
 BUDGET = 300

@@ -4,10 +4,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.data.cleaning import lowercased
 from t2t_keras.data.tokenizer import MAX_PIECE_CHARACTERS, Tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 WORDS = "the cat sees a small dog and Bäume über der Straße ½ Tür, 2.5 apples! Öl «gut» isn't naïve"
 TEXT = strategies.text(strategies.characters(exclude_categories=("Cs",)), max_size=40)

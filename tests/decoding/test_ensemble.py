@@ -12,7 +12,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 import tiny
 
 from t2t_keras import evaluation, run
-from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
+from t2t_keras.config import DecodeConfig, ModelConfig
 from t2t_keras.data.tokenizer import train_tokenizer
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import beam_search
@@ -24,6 +24,7 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.model import Transformer
 from t2t_keras.models.contract import COVERAGE
+from t2t_keras.symbols import EOS_ID
 from t2t_keras.training import checkpoints
 
 COMBINATIONS = ["probabilities", "log_probabilities"]

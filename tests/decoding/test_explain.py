@@ -14,7 +14,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 import tiny
 
-from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
+from t2t_keras.config import DecodeConfig, ModelConfig
 from t2t_keras.data.cleaning import repair
 from t2t_keras.decoding import forced
 from t2t_keras.decoding.batches import padded
@@ -23,6 +23,7 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.model import Transformer
+from t2t_keras.symbols import EOS_ID
 
 
 @functools.cache

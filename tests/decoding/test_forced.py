@@ -12,12 +12,13 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 import tiny
 
 from t2t_keras import evaluation
-from t2t_keras.config import EOS_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding import forced
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.forced import token_log_probs_function
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 
 def make(**settings) -> Translator:

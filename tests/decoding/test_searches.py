@@ -12,13 +12,14 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 import tiny
 
-from t2t_keras.config import EOS_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.searches import Searches
 from t2t_keras.decoding.translation import Translation, joined
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 LINES = [*tiny.SENTENCES[:3], "dogs"]
 REQUESTS = [

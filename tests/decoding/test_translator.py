@@ -12,12 +12,13 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 import tiny
 
-from t2t_keras.config import EOS_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.batches import length_batches, padded
 from t2t_keras.decoding.lite import LiteModel
 from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.translator import Translation, Translator
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 
 
 def copier(**arguments) -> Translator:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding.lite.candidates import Candidates, best_candidates
 from t2t_keras.decoding.lite.session import Session, newest_bias
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 _DEAD = np.float32(-np.inf)  # the log-probability and the score of a slot that holds no hypothesis
 

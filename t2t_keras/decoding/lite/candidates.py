@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.config import EOS_ID, PAD_ID
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 _PARTS = 8  # that a row is folded into
 _FOLDED_TWICE = _PARTS**2 * 8  # columns from which on that is worth its while

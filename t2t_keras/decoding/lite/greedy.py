@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from t2t_keras.config import EOS_ID, PAD_ID
 from t2t_keras.decoding.lite.beam_search import Limits
 from t2t_keras.decoding.lite.session import Session
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 def greedy_search(

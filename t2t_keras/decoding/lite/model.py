@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import PAD_ID, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import SearchResult
 from t2t_keras.decoding.first_entries import FirstEntries
 from t2t_keras.decoding.lite.beam_search import BeamSearch, Limits
@@ -19,6 +19,7 @@ from t2t_keras.decoding.lite.sessions import Kind, Sessions
 from t2t_keras.decoding.scoring import length_penalty
 from t2t_keras.model import Transformer
 from t2t_keras.models.contract import ATTENTION, COVERAGE, Cache, Search, States, first_coverage
+from t2t_keras.symbols import PAD_ID
 
 
 class LiteModel:

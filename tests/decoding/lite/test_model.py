@@ -13,7 +13,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 import tiny
 
-from t2t_keras.config import EOS_ID, DecodeConfig, ModelConfig
+from t2t_keras.config import DecodeConfig, ModelConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.lite import LiteModel
@@ -22,6 +22,7 @@ from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.searches import Searches
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.model import Transformer
+from t2t_keras.symbols import EOS_ID
 
 VOCAB = 60
 SHAPES = {

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from t2t_keras.config_values import checked, parsed
+from t2t_keras.config.values import checked, parsed
 from t2t_keras.errors import InputError
 
 COLOUR = Literal["red", "blue"]

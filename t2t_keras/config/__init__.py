@@ -1,0 +1,18 @@
+"""Everything that can be set, as frozen dataclasses that travel as JSON."""
+
+from t2t_keras.config.data_config import DataConfig
+from t2t_keras.config.decode_config import DecodeConfig
+from t2t_keras.config.model_config import ModelConfig
+from t2t_keras.config.run_config import SECTIONS, Config, differences, override
+from t2t_keras.config.train_config import TrainConfig
+
+__all__ = [
+    "SECTIONS",
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "ModelConfig",
+    "TrainConfig",
+    "differences",
+    "override",
+]

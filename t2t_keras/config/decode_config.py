@@ -1,0 +1,90 @@
+"""The settings of a search."""
+
+import dataclasses
+from typing import Literal
+
+from t2t_keras.config.checks import check_not_negative, check_positive
+from t2t_keras.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodeConfig:
+    """Decoding (section 6.1 of the paper).
+
+    Attributes:
+        beam_size: hypotheses kept a sentence; 1 is greedy search.
+        length_penalty: alpha of GNMT's length penalty ((5 + length) / 6) ** alpha; 0 means none.
+        min_length: output tokens before the end symbol is allowed.
+        max_length_offset: output tokens allowed beyond the source's length, end symbols included.
+        max_length_factor: what the source's length counts for in that limit.
+        patience: 0 searches until nothing better can be found; else a sentence also ends when
+            patience * beam_size hypotheses have finished (Kasai et al., 2024).
+        tokens_per_batch: budget of a decoding batch: sentences times source length.
+        length_normalization: what a log-probability is divided by to make a score: "gnmt" (the length penalty),
+            "average" (the length) or "none".
+        coverage_penalty: beta of GNMT's coverage penalty; 0 means none.
+        no_repeat_ngram_size: so many tokens in a row come at most once; 0 means no such rule.
+        num_groups: groups of a diverse beam search (Vijayakumar et al., 2018); 1 means no such search.
+        diversity_strength: what a token's log-probability is lowered by for each hypothesis of an earlier
+            group that took it at the same step.
+        sampling: draw beam_size samples instead of searching.
+        temperature: of sampling: what logits are divided by.
+        top_k: of sampling: only so many of the most probable tokens; 0 means all.
+        top_p: of sampling: the fewest most probable tokens that together have this probability; 1 means all.
+        seed: of sampling; a sentence's samples are a function of it and of the sentence.
+        bfloat16: multiply with the weights in bfloat16 while searching: faster with large models where the
+            processor computes in it, and scores change in their third digit.
+    """
+
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    min_length: int = 0
+    max_length_offset: int = 50
+    max_length_factor: float = 1.0
+    patience: float = 0.0
+    tokens_per_batch: int = 4096
+    length_normalization: Literal["gnmt", "average", "none"] = "gnmt"
+    coverage_penalty: float = 0.0
+    no_repeat_ngram_size: int = 0
+    num_groups: int = 1
+    diversity_strength: float = 0.0
+    sampling: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+    bfloat16: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(self, "beam_size", "max_length_offset", "tokens_per_batch", "num_groups", "temperature", "top_p")
+        check_not_negative(
+            self,
+            "length_penalty",
+            "min_length",
+            "max_length_factor",
+            "patience",
+            "coverage_penalty",
+            "no_repeat_ngram_size",
+            "diversity_strength",
+            "top_k",
+        )
+        if self.length_normalization not in ("gnmt", "average", "none"):
+            valid = "gnmt, average, none"
+            raise InputError(f"decode.length_normalization must be one of {valid}; got {self.length_normalization!r}")
+        if self.top_p > 1:
+            raise InputError(f"decode.top_p must be at most 1, got {self.top_p}")
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        if self.beam_size % self.num_groups:
+            raise InputError(
+                f"decode.beam_size={self.beam_size} must be a multiple of decode.num_groups={self.num_groups}"
+            )
+        if self.diversity_strength and self.num_groups == 1:
+            raise InputError(f"decode.diversity_strength={self.diversity_strength} needs decode.num_groups above 1")
+        for name, off in (("num_groups", 1), ("coverage_penalty", 0), ("patience", 0)):
+            if self.sampling and getattr(self, name) != off:
+                raise InputError(f"decode.{name}={getattr(self, name)} does not go together with decode.sampling=true")
+        for name, off in (("temperature", 1), ("top_k", 0), ("top_p", 1)):
+            if not self.sampling and getattr(self, name) != off:
+                raise InputError(f"decode.{name}={getattr(self, name)} needs decode.sampling=true")

@@ -1,0 +1,89 @@
+"""The settings of a training."""
+
+import dataclasses
+from typing import Literal
+
+from t2t_keras.config.checks import check_not_negative, check_positive, check_rate, check_seed
+from t2t_keras.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """Training (section 5 of the paper); the defaults are the paper's base recipe.
+
+    Attributes:
+        tokens_per_batch: budget of a global batch: rows times the longer padded side stays within it.
+        max_steps: optimizer updates.
+        max_minutes: stop after so many minutes of training in this process; 0 means no limit.
+        seed: of initial weights, batches and dropout.
+        learning_rate_scale: factor on the schedule of 5.3 (T2T uses 2).
+        warmup_steps: of the schedule.
+        adam_beta1: decay of the first moment.
+        adam_beta2: decay of the second moment.
+        adam_epsilon: added to the root of the second moment.
+        label_smoothing: weight of the uniform distribution in the target (5.4).
+        clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
+        accumulation_steps: parts that each replica's share of a batch is run in; does not change the result.
+        steps_per_call: training steps between two returns to Python.
+        mixed_bfloat16: compute in bfloat16, keep weights, loss and optimizer in float32.
+        deterministic: compute the same bits each time on a GPU too, more slowly; a CPU always does.
+        jit_compile: compile forward and backward with XLA; needs static_shapes.
+        static_shapes: pad batches to a fixed set of shapes (needed by XLA and TPUs).
+        ema_decay: of the exponential moving average of the weights that is saved beside them; 0 means none.
+        log_steps: steps between two lines of metrics.
+        checkpoint_steps: steps between two checkpoints.
+        checkpoint_minutes: minutes between two checkpoints; when positive, replaces checkpoint_steps.
+        keep_checkpoints: how many of the newest checkpoints stay on disk.
+        validation_steps: steps between two validations; 0 means at each checkpoint.
+        validation_sentences: how many validation sentences are decoded for BLEU; 0 means none.
+        best_metric: what decides on the best checkpoint, "loss" or "bleu" (which needs validation_sentences).
+        patience: validations without an improvement before training stops; 0 means never.
+    """
+
+    tokens_per_batch: int = 25000
+    max_steps: int = 100000
+    max_minutes: float = 0.0
+    seed: int = 1
+    learning_rate_scale: float = 1.0
+    warmup_steps: int = 4000
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.98
+    adam_epsilon: float = 1e-9
+    label_smoothing: float = 0.1
+    clip_norm: float = 0.0
+    accumulation_steps: int = 1
+    steps_per_call: int = 10
+    mixed_bfloat16: bool = False
+    deterministic: bool = False
+    jit_compile: bool = False
+    static_shapes: bool = False
+    ema_decay: float = 0.0
+    log_steps: int = 100
+    checkpoint_steps: int = 1000
+    checkpoint_minutes: float = 0.0
+    keep_checkpoints: int = 5
+    validation_steps: int = 0
+    validation_sentences: int = 0
+    best_metric: Literal["loss", "bleu"] = "loss"
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        check_positive(
+            self,
+            "tokens_per_batch",
+            "max_steps",
+            "learning_rate_scale",
+            "warmup_steps",
+            "adam_epsilon",
+            "accumulation_steps",
+            "steps_per_call",
+            "log_steps",
+            "checkpoint_steps",
+            "keep_checkpoints",
+        )
+        check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
+        check_seed(self)
+        check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience")
+        check_not_negative(self, "validation_steps", "validation_sentences")
+        if self.best_metric == "bleu" and not self.validation_sentences:
+            raise InputError("train.best_metric=bleu needs train.validation_sentences above 0")
