@@ -4,7 +4,7 @@
 
 The weights are arrays under the names of `t2t_keras.run.weight_names`, with the
 position tables "source_positions/table" and "target_positions/table" whether
-learned or not; MODEL.json holds the fields of `t2t_keras.config.ModelConfig`. Needs NumPy and
+learned or not; MODEL.json holds the fields of `t2t_keras.config.TransformerConfig`. Needs NumPy and
 CTranslate2, and neither this project's package nor TensorFlow.
 """
 

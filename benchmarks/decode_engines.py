@@ -48,7 +48,7 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
     share_out_cores()
     import tensorflow as tf
 
-    from t2t_keras.config import DecodeConfig, ModelConfig
+    from t2t_keras.config import DecodeConfig, TransformerConfig
     from t2t_keras.decoding.batches import padded
     from t2t_keras.decoding.forced import token_log_probs_function
     from t2t_keras.decoding.lite import LiteModel
@@ -56,7 +56,7 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
     from t2t_keras.model import Transformer
     from t2t_keras.run import assign_weights
 
-    model = Transformer(ModelConfig(**task["model"]))
+    model = Transformer(TransformerConfig(**task["model"]))
     model.build()
     assign_weights(model, own_weights(weights, task["model"]))
     config = DecodeConfig(

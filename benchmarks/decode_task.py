@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from t2t_keras import presets
-from t2t_keras.config import ModelConfig
+from t2t_keras.config import TransformerConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 
@@ -46,7 +46,7 @@ def of_about(words: int, word_counts: Sequence[int], count: int) -> list[int]:
 
 def model_and_weights(
     flags: argparse.Namespace, vocab_size: int, rows: int
-) -> tuple[ModelConfig, dict[str, np.ndarray]]:
+) -> tuple[TransformerConfig, dict[str, np.ndarray]]:
     """The model of a run, or of a preset's sizes with random weights; with tables of `rows` positions."""
     from t2t_keras.layers.position import sinusoids
     from t2t_keras.model import Transformer

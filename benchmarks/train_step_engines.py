@@ -33,14 +33,14 @@ def ours(batches: list, sizes: dict) -> tuple:
     """t2t_keras: its trainer's step."""
     import tensorflow as tf
 
-    from t2t_keras.config import ModelConfig, TrainConfig
+    from t2t_keras.config import TrainConfig, TransformerConfig
     from t2t_keras.model import Transformer
     from t2t_keras.training.step import TrainingStep
     from t2t_keras.training.strategy import distributed, make_strategy
 
     strategy = make_strategy("cpu")
     model = Transformer(
-        ModelConfig(
+        TransformerConfig(
             vocab_size=sizes["vocab_size"],
             num_encoder_layers=sizes["num_layers"],
             num_decoder_layers=sizes["num_layers"],

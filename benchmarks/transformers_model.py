@@ -36,7 +36,7 @@ def from_weights(weights: Arrays, model: Mapping[str, Any]) -> transformers.PreT
 
     Args:
         weights: as `benchmarks.ctranslate2_model` takes them.
-        model: fields of `t2t_keras.config.ModelConfig`.
+        model: fields of `t2t_keras.config.TransformerConfig`.
 
     Raises:
         ValueError: a network that neither is.

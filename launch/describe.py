@@ -17,7 +17,7 @@ from t2t_keras.describe import describe
 from t2t_keras.forecast import KINDS, Devices, forecast
 from t2t_keras.run import Run
 
-from . import program
+from . import extensions, program
 
 _PRESET = flags.DEFINE_string("preset", "base", f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "A run's directory, whose model to describe instead.")
@@ -32,6 +32,7 @@ _UTILISATION = flags.DEFINE_float(
 _PEAK_TFLOPS = flags.DEFINE_float("peak_tflops", None, "A device's peak, in TFLOP/s.", lower_bound=0.001)
 _LINK_GBYTES = flags.DEFINE_float("link_gbytes", None, "What a device sends to others, in GB/s.", lower_bound=0.001)
 _PAIRS = flags.DEFINE_integer("pairs", 0, "Pairs of the training data; 0 leaves the data out.", lower_bound=0)
+flags.adopt_module_key_flags(extensions)
 
 
 def main(argv: list[str]) -> None:

@@ -12,6 +12,8 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.run import Run
 from t2t_keras.streams import share_out_cores
 
+from . import extensions
+
 RUN = "; default: the run's own setting."
 
 MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's (required).", required=True)
@@ -34,6 +36,7 @@ _SETTINGS = (
     ),
     flags.DEFINE_integer("tokens_per_batch", None, "Most sentences times source tokens of a batch" + RUN),
 )
+flags.adopt_module_key_flags(extensions)
 
 
 def load_translator(

@@ -27,6 +27,10 @@ PATHS = (
 )
 
 
+# Called when the flags are parsed, before `main`.
+BEFORE_MAIN: list[Callable[[], None]] = []
+
+
 class _VersionFlag(flags.BooleanFlag):
     """Ends the program as soon as it is parsed, before flags that are missing are asked for."""
 
@@ -75,6 +79,8 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
         _fail(f"unexpected argument {argv[1]!r}; every setting is a flag, see --help")
     try:
         _check_paths()
+        for call in BEFORE_MAIN:
+            call()
         gc.freeze()  # what was imported stays: to look through it again and again takes a tenth of a program's start
         main(argv)
     except BrokenPipeError:

@@ -25,6 +25,8 @@ from t2t_keras.training.strategy import NAMES, find_devices, make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
 from t2t_keras.training.workers import Workers
 
+from . import extensions
+
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
 _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
@@ -41,6 +43,7 @@ _FIT_TO_MEMORY = flags.DEFINE_bool(
     "Try, in processes of their own, which power of two of tokens a device can take at once, and run its share of the "
     "global batch (--set train.tokens_per_batch=N) in as many parts as that makes. Noted in the run.",
 )
+flags.adopt_module_key_flags(extensions)
 
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
 

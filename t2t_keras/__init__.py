@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from t2t_keras import layers, losses, presets, schedules
-    from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig
+    from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig, TransformerConfig
     from t2t_keras.data.prepare import PreparedData, prepare
     from t2t_keras.decoding.explain import Explanation
     from t2t_keras.decoding.request import Request
@@ -37,6 +37,7 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "Transformer",
+    "TransformerConfig",
     "Translation",
     "Translator",
     "evaluate",
@@ -55,7 +56,9 @@ __version__ = "0.1.0"
 
 _MODULES = ("layers", "losses", "presets", "schedules")
 _HOMES = {
-    **dict.fromkeys(("Config", "DataConfig", "DecodeConfig", "ModelConfig", "TrainConfig"), "config"),
+    **dict.fromkeys(
+        ("Config", "DataConfig", "DecodeConfig", "ModelConfig", "TrainConfig", "TransformerConfig"), "config"
+    ),
     **dict.fromkeys(("PreparedData", "prepare"), "data.prepare"),
     "Explanation": "decoding.explain",
     "Request": "decoding.request",

@@ -7,7 +7,7 @@ everything else at the rate of the wire or the memory that it goes through.
 import dataclasses
 
 from t2t_keras.config import Config, ModelConfig
-from t2t_keras.describe import parameter_counts, table, training_flops, training_memory
+from t2t_keras.describe import table, training_memory
 
 _FLOAT_BYTES = 4
 _OFFSET_BYTES = 8
@@ -85,8 +85,8 @@ def step(config: Config, devices: Devices, length: int) -> Step:
         length: tokens of a sentence, for the cost of attention.
     """
     tokens = config.train.tokens_per_batch
-    flops = tokens * sum(training_flops(config.model, length).values())
-    gradients = _FLOAT_BYTES * sum(parameter_counts(config.model).values())
+    flops = tokens * sum(config.model.training_flops(length).values())
+    gradients = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     sent = 2 * (devices.count - 1) / devices.count * gradients
     return Step(
         tokens,
@@ -101,25 +101,14 @@ def step(config: Config, devices: Devices, length: int) -> Step:
 def activation_memory(config: Config, length: int) -> int:
     """Bytes that the backward pass needs of the forward pass, for one source token and one target token.
 
-    Of each attention: its inputs, queries, keys, values, weights, the heads' outputs, the dropout's mask and what
-    the normalisation made of the result; of each feed-forward network likewise, with its inner layer. All are of
-    the type that is computed in, but the normalisations', which are float32. What XLA computes anew instead
-    of keeping it is not subtracted.
+    See `ModelConfig.kept_activations`.
 
     Args:
         config: the model, and whether it computes in bfloat16.
         length: tokens of a sentence, on both sides.
     """
-    model = config.model
-    size = 2 if config.train.mixed_bfloat16 else _FLOAT_BYTES
-    attentions = model.num_encoder_layers + 2 * model.num_decoder_layers
-    feed_forwards = model.num_encoder_layers + model.num_decoder_layers
-    of_weights = 3 if model.attention_dropout_rate else 1  # with the mask, and with what it leaves
-    of_inner = 3 if model.relu_dropout_rate else 1
-    attention = 2 * model.d_model + _head_width(model) + of_weights * model.num_heads * length
-    feed_forward = 2 * model.d_model + of_inner * model.d_ff
-    kept = attentions * attention + feed_forwards * feed_forward + 2 * model.d_model  # the embeddings' dropout
-    return size * kept + _FLOAT_BYTES * (attentions + feed_forwards) * model.d_model
+    kept = config.model.kept_activations(length)
+    return (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * kept.computed + _FLOAT_BYTES * kept.float32
 
 
 def pair_bytes(model: ModelConfig, length: int) -> int:
@@ -189,13 +178,6 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
             )
         )
     return table(sections)
-
-
-def _head_width(model: ModelConfig) -> int:
-    """Queries, keys, values and the heads' outputs of a token."""
-    d_head = model.d_model // model.num_heads
-    d_key, d_value = model.d_key or d_head, model.d_value or d_head
-    return model.num_heads * 2 * (d_key + d_value)
 
 
 def _duration(seconds: float) -> str:

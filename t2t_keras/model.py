@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from t2t_keras import presets
-from t2t_keras.config import ModelConfig
+from t2t_keras.config import TransformerConfig
+from t2t_keras.errors import InputError
 from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, kernels, padding_mask, token_rows
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
@@ -27,7 +28,7 @@ class Transformer(keras.Model):
     inside, so the logits at a position predict the target at that position.
 
     Args:
-        config: the sizes and choices; see `ModelConfig`.
+        config: the sizes and choices; see `TransformerConfig`.
 
     Call arguments:
         inputs: a dict of "source", int [batch, source_len], and "target", int
@@ -44,14 +45,14 @@ class Transformer(keras.Model):
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
 
-    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
+    def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = config
-        d_head = config.d_model // config.num_heads
+        d_key, d_value = config.head_widths()
         layer = LayerSettings(
             num_heads=config.num_heads,
-            d_key=config.d_key or d_head,
-            d_value=config.d_value or d_head,
+            d_key=d_key,
+            d_value=d_value,
             d_ff=config.d_ff,
             dropout_rate=config.dropout_rate,
             attention_dropout_rate=config.attention_dropout_rate,
@@ -85,12 +86,15 @@ class Transformer(keras.Model):
 
         Args:
             name: of a preset, for example "base"; see `t2t_keras.presets`.
-            **changes: fields of `ModelConfig` that differ, for example vocab_size=8000.
+            **changes: fields of `TransformerConfig` that differ, for example vocab_size=8000.
 
         Raises:
-            InputError: an unknown name; lists the known ones.
+            InputError: an unknown name, lists the known ones; or a preset of another family.
         """
-        return cls(dataclasses.replace(presets.preset(name).model, **changes))
+        config = presets.preset(name).model
+        if not isinstance(config, TransformerConfig):
+            raise InputError(f"the preset {name!r} is of the family {config.family}, no Transformer")
+        return cls(dataclasses.replace(config, **changes))
 
     def build(self, input_shape: Any = None) -> None:
         states = (None, None, self.config.d_model)
@@ -283,7 +287,7 @@ class Transformer(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Transformer":
-        return cls(**{**config, "config": ModelConfig(**config["config"])})
+        return cls(**{**config, "config": TransformerConfig(**config["config"])})
 
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from t2t_keras.config import Config, ModelConfig, TrainConfig
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.errors import InputError
 
 
 def _base(model: dict[str, Any] | None = None, train: dict[str, Any] | None = None) -> Config:
     """The paper's base model and recipe with some fields changed."""
-    return Config(model=ModelConfig(**(model or {})), train=TrainConfig(**(train or {})))
+    return Config(model=TransformerConfig(**(model or {})), train=TrainConfig(**(train or {})))
 
 
 _BIG_SIZES = {"d_model": 1024, "d_ff": 4096, "num_heads": 16}

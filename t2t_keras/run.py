@@ -25,7 +25,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.locking import locked
 
 if TYPE_CHECKING:
-    from t2t_keras.model import Transformer
+    from t2t_keras.models.contract import SequenceModel
 
 # What may change between two starts of one run, beside all of decoding: how long and how it is watched, not what it
 # computes.
@@ -226,7 +226,7 @@ def lasting_differences(old: Config, new: Config) -> list[str]:
 
 def load_model(
     model_dir: str | os.PathLike[str], checkpoint: str | None = None
-) -> tuple["Transformer", Config, pathlib.Path]:
+) -> tuple["SequenceModel", Config, pathlib.Path]:
     """A run's model with trained weights, or an exported model.
 
     Args:
@@ -241,13 +241,12 @@ def load_model(
         InputError: no run there, no such checkpoint (lists those there are), or
             weights of another model.
     """
-    from t2t_keras.model import Transformer
+    from t2t_keras.models.families import make_model
     from t2t_keras.training import checkpoints
 
     run = Run(model_dir)
     config = run.config
-    model = Transformer(config.model)
-    model.build()
+    model = make_model(config.model)
     if run.exported:
         if checkpoint is not None:
             raise InputError(f"{run.path} is an exported model: it has no checkpoint {checkpoint!r} to choose")
@@ -259,12 +258,12 @@ def load_model(
     return model, config, run.vocab_path
 
 
-def weight_names(model: "Transformer") -> list[str]:
+def weight_names(model: "SequenceModel") -> list[str]:
     """A stable name for each of a model's weights, in order: its path below the model."""
     return [weight.path.partition("/")[2] for weight in model.trainable_variables]
 
 
-def assign_weights(model: "Transformer", weights: dict) -> None:
+def assign_weights(model: "SequenceModel", weights: dict) -> None:
     """Gives a built model its weights by name.
 
     Args:
@@ -279,7 +278,7 @@ def assign_weights(model: "Transformer", weights: dict) -> None:
         variable.assign(weights[name])
 
 
-def check_weights(model: "Transformer", arrays: dict, part: str = "weights") -> None:
+def check_weights(model: "SequenceModel", arrays: dict, part: str = "weights") -> None:
     """Whether a checkpoint's arrays are of a model's weights.
 
     Args:

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import presets
-from t2t_keras.config import Config, ModelConfig, TrainConfig
-from t2t_keras.describe import describe, parameter_counts, training_flops, training_memory
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.describe import describe, training_memory
 from t2t_keras.model import Transformer
 
-SMALL = ModelConfig(vocab_size=23, num_encoder_layers=2, num_decoder_layers=1, d_model=8, d_ff=12, num_heads=2)
+SMALL = TransformerConfig(vocab_size=23, num_encoder_layers=2, num_decoder_layers=1, d_model=8, d_ff=12, num_heads=2)
 OPTIONS = [
     {},
     {"norm_position": "pre"},
@@ -40,7 +40,7 @@ TABLE_3 = {
 
 def preset_count(name: str, vocab_size: int) -> int:
     model = dataclasses.replace(presets.preset(name).model, vocab_size=vocab_size)
-    return sum(parameter_counts(model).values())
+    return sum(model.parameter_counts().values())
 
 
 @pytest.mark.parametrize("changes", OPTIONS, ids=lambda changes: ",".join(changes) or "base")
@@ -48,7 +48,7 @@ def test_counts_are_those_of_the_model(changes):
     config = dataclasses.replace(SMALL, **changes)
     model = Transformer(config)
     model.build()
-    counts = parameter_counts(config)
+    counts = config.parameter_counts()
     assert counts["encoder"] == model.encoder.count_params()
     assert counts["decoder"] == model.decoder.count_params()
     assert sum(counts.values()) == model.count_params()
@@ -73,7 +73,7 @@ def test_big_is_within_a_million_of_the_papers_213():
 
 @pytest.mark.parametrize("name", presets.PRESETS)
 def test_every_preset_can_be_counted(name):
-    assert all(count > 0 for count in parameter_counts(presets.preset(name).model).values())
+    assert all(count > 0 for count in presets.preset(name).model.parameter_counts().values())
 
 
 @pytest.mark.parametrize("changes", [{}, {"num_heads": 3, "d_key": 2, "d_value": 7}, {"norm_position": "pre"}])
@@ -91,12 +91,12 @@ def test_flops_are_those_of_the_products_in_the_graph(changes):
         left, transposed = product.inputs[0].shape, "transpose_a" if product.type == "MatMul" else "adj_x"
         inner = left[-2] if product.get_attr(transposed) else left[-1]
         forward += 2 * math.prod(product.outputs[0].shape) * inner
-    expected = sum(training_flops(model.config, length).values()) * batch * length
+    expected = sum(model.config.training_flops(length).values()) * batch * length
     assert 3 * forward == expected
 
 
 def test_memory_is_four_bytes_a_number():
-    weights = 4 * sum(parameter_counts(SMALL).values())
+    weights = 4 * sum(SMALL.parameter_counts().values())
     expected = {"weights": weights, "gradients": weights, "Adam": 2 * weights, "model, to validate": weights}
     assert training_memory(Config(model=SMALL)) == expected
     averaging = Config(model=SMALL, train=TrainConfig(ema_decay=0.999))

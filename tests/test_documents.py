@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.config import SECTIONS
+from t2t_keras.config import SECTIONS, Config
 from t2t_keras.config.values import parsed
 from t2t_keras.presets import PRESETS
 
@@ -39,8 +39,8 @@ def table(document: str, heading: str) -> list[list[str]]:
     ],
 )
 def test_tables_of_settings_are_the_dataclasses(section: str, document: str, heading: str) -> None:
-    kind = SECTIONS[section]
-    hints, defaults = typing.get_type_hints(kind), kind()
+    defaults = getattr(Config(), section)
+    hints = typing.get_type_hints(type(defaults))
     documented = {}
     for names, values, description in table(document, heading):
         for name, value in zip(re.findall(r"`(\w+)`", names), values.split(", "), strict=True):
@@ -58,12 +58,12 @@ def test_the_table_of_presets_is_the_presets() -> None:
     documented = {}
     for setting, *values in table("settings.md", "What the presets change"):
         section, _, field = setting.strip("`").partition(".")
-        hint = typing.get_type_hints(SECTIONS[section])[field]
+        hint = typing.get_type_hints(type(getattr(Config(), section)))[field]
         documented[section, field] = [parsed(field, hint, value) for value in values]
     changed = {
         (section, field): [getattr(getattr(PRESETS[name], section), field) for name in names]
-        for section, kind in SECTIONS.items()
-        for field in typing.get_type_hints(kind)
+        for section in SECTIONS
+        for field in dataclasses.asdict(getattr(Config(), section))
     }
     assert documented == {key: values for key, values in changed.items() if any(v != values[0] for v in values)}
 

@@ -9,14 +9,13 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import presets
-from t2t_keras.config import Config, ModelConfig, TrainConfig
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.data.encoded import write_encoded
-from t2t_keras.describe import parameter_counts, training_flops
 from t2t_keras.forecast import KINDS, Devices, activation_memory, forecast, pair_bytes, step
 from t2t_keras.model import Transformer
 from t2t_keras.training.step import TrainingStep
 
-MODEL = ModelConfig(
+MODEL = TransformerConfig(
     vocab_size=23, num_encoder_layers=1, num_decoder_layers=1, d_model=48, d_ff=100, num_heads=3, dropout_rate=0.1
 )
 DEVICES = Devices("made up", 4, flops=1e12, utilisation=0.5, memory=1e9, memory_rate=1e10, link_rate=1e8)
@@ -38,9 +37,9 @@ NOT_ACTIVATIONS = (
 def test_a_step_by_hand():
     config = Config(MODEL, train=TrainConfig(tokens_per_batch=1000))
     found = step(config, DEVICES, 10)
-    parameters = sum(parameter_counts(MODEL).values())
+    parameters = sum(MODEL.parameter_counts().values())
     assert found.tokens == 1000
-    assert found.flops == 1000 * sum(training_flops(MODEL, 10).values())
+    assert found.flops == 1000 * sum(MODEL.training_flops(10).values())
     assert found.products == pytest.approx(found.flops / (4 * 0.5e12))
     assert found.sent == pytest.approx(1.5 * 4 * parameters)  # each of 4 sends 3/4 of the gradients twice
     assert found.all_reduce == pytest.approx(found.sent / 1e8)
@@ -60,7 +59,7 @@ def test_the_papers_models_take_a_part_of_what_the_paper_says():
         assert 0.2 < flops / paper < 0.8
 
 
-def kept_bytes(model: ModelConfig, rows: int, length: int) -> int:
+def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
     """Bytes of the forward pass's results that the backward pass reads, in the graph of one replica."""
     train = TrainConfig(jit_compile=True, static_shapes=True, mixed_bfloat16=True)
     keras.config.set_dtype_policy("mixed_bfloat16")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_keras.config import ModelConfig
+from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers import kernels
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
@@ -17,7 +17,7 @@ from t2t_keras.model import Transformer
 from t2t_keras.models.contract import BFLOAT16, COVERAGE
 from t2t_keras.schedules import PaperSchedule
 
-SMALL = ModelConfig(
+SMALL = TransformerConfig(
     vocab_size=13, num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=24, num_heads=2, dropout_rate=0.2
 )
 OPTIONS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from t2t_keras.config import Config, ModelConfig, TrainConfig, differences
+from t2t_keras.config import Config, TrainConfig, TransformerConfig, differences
 from t2t_keras.errors import InputError
 from t2t_keras.presets import PRESETS, preset
 
@@ -46,7 +46,7 @@ def test_a_row_of_table_3_is_base_with_its_change(name, changes):
 
 def test_base_is_the_papers():
     model, train = preset("base").model, preset("base").train
-    assert model == ModelConfig()
+    assert model == TransformerConfig()
     assert (model.num_encoder_layers, model.num_decoder_layers, model.d_model, model.d_ff) == (6, 6, 512, 2048)
     assert (model.num_heads, model.dropout_rate, model.norm_position) == (8, 0.1, "post")
     assert (model.attention_dropout_rate, model.relu_dropout_rate) == (0.0, 0.0)

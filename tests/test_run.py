@@ -7,14 +7,14 @@ import os
 import numpy as np
 import pytest
 
-from t2t_keras.config import Config, ModelConfig, override
+from t2t_keras.config import Config, TransformerConfig, override
 from t2t_keras.errors import InputError
 from t2t_keras.model import Transformer
 from t2t_keras.run import RESUMABLE, Run, assign_weights, load_model, weight_names
 from t2t_keras.training import checkpoints
 
 CONFIG = Config(
-    model=ModelConfig(vocab_size=11, num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=12, num_heads=2)
+    model=TransformerConfig(vocab_size=11, num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=12, num_heads=2)
 )
 
 

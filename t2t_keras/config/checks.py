@@ -5,33 +5,29 @@ from typing import Any
 from t2t_keras.errors import InputError
 
 
-def _section_of(config: Any) -> str:
-    return type(config).__name__.removesuffix("Config").lower()
-
-
 def check_positive(config: Any, *names: str) -> None:
     """Refuses fields that are not above 0; None passes."""
     for name in names:
         value = getattr(config, name)
         if value is not None and value <= 0:
-            raise InputError(f"{_section_of(config)}.{name} must be positive, got {value}")
+            raise InputError(f"{config.section}.{name} must be positive, got {value}")
 
 
 def check_not_negative(config: Any, *names: str) -> None:
     """Refuses fields below 0."""
     for name in names:
         if getattr(config, name) < 0:
-            raise InputError(f"{_section_of(config)}.{name} must not be negative, got {getattr(config, name)}")
+            raise InputError(f"{config.section}.{name} must not be negative, got {getattr(config, name)}")
 
 
 def check_seed(config: Any) -> None:
     """Refuses a seed that NumPy does not take."""
     if not 0 <= config.seed < 2**32:
-        raise InputError(f"{_section_of(config)}.seed must be in [0, 2 ** 32), got {config.seed}")
+        raise InputError(f"{config.section}.seed must be in [0, 2 ** 32), got {config.seed}")
 
 
 def check_rate(config: Any, *names: str) -> None:
     """Refuses fields outside of [0, 1)."""
     for name in names:
         if not 0 <= getattr(config, name) < 1:
-            raise InputError(f"{_section_of(config)}.{name} must be in [0, 1), got {getattr(config, name)}")
+            raise InputError(f"{config.section}.{name} must be in [0, 1), got {getattr(config, name)}")

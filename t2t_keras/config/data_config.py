@@ -1,6 +1,7 @@
 """The settings of prepared data."""
 
 import dataclasses
+from typing import ClassVar
 
 from t2t_keras.config.checks import check_positive, check_seed
 
@@ -19,6 +20,8 @@ class DataConfig:
         lowercase: whether all text was lowercased before anything else.
         seed: of whatever is drawn at random while preparing.
     """
+
+    section: ClassVar[str] = "data"
 
     corpus: str = "files"
     source_language: str = "en"

@@ -1,7 +1,7 @@
 """The settings of a search."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from t2t_keras.config.checks import check_not_negative, check_positive
 from t2t_keras.errors import InputError
@@ -35,6 +35,8 @@ class DecodeConfig:
         bfloat16: multiply with the weights in bfloat16 while searching: faster with large models where the
             processor computes in it, and scores change in their third digit.
     """
+
+    section: ClassVar[str] = "decode"
 
     beam_size: int = 4
     length_penalty: float = 0.6

@@ -7,13 +7,14 @@ settings with the type of the field.
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from t2t_keras.config.data_config import DataConfig
 from t2t_keras.config.decode_config import DecodeConfig
-from t2t_keras.config.model_config import ModelConfig
+from t2t_keras.config.model_config import ModelConfig, model_config_class
 from t2t_keras.config.train_config import TrainConfig
+from t2t_keras.config.transformer_config import TransformerConfig
 from t2t_keras.config.values import checked, parsed
 from t2t_keras.errors import InputError
 
@@ -22,21 +23,22 @@ from t2t_keras.errors import InputError
 class Config:
     """All of a run: the contents of its `config.json`."""
 
-    model: ModelConfig = ModelConfig()
+    model: ModelConfig = TransformerConfig()
     data: DataConfig = DataConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The configuration as nested plain values, ready for JSON."""
-        return dataclasses.asdict(self)
+        """The configuration as nested plain values, ready for JSON; "family" is the first one of "model"."""
+        values = dataclasses.asdict(self)
+        return {**values, "model": {_FAMILY: self.model.family, **values["model"]}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Mapping[str, Any]]) -> "Config":
-        """The inverse of `to_dict`; a missing field keeps its default.
+        """The inverse of `to_dict`; a missing field keeps its default, and a missing family is the Transformer.
 
         Raises:
-            InputError: an unknown section or field, or a value of the wrong type.
+            InputError: an unknown section, family or field, or a value of the wrong type.
         """
         config = cls()
         for section, fields in values.items():
@@ -44,24 +46,18 @@ class Config:
                 raise InputError(f"unknown section {section!r} in a configuration; valid: {', '.join(SECTIONS)}")
             if not isinstance(fields, Mapping):
                 raise InputError(f"section {section!r} of a configuration must hold settings by name, got {fields!r}")
-            current = getattr(config, section)
-            taken = {
-                name: checked(f"{section}.{name}", _field_type(section, name), value) for name, value in fields.items()
-            }
-            config = dataclasses.replace(config, **{section: dataclasses.replace(current, **taken)})
+            config = _changed(config, section, fields, checked)
         return config
 
 
-SECTIONS: dict[str, type] = {
-    "model": ModelConfig,
-    "data": DataConfig,
-    "train": TrainConfig,
-    "decode": DecodeConfig,
-}
+SECTIONS = tuple(field.name for field in dataclasses.fields(Config))
+_FAMILY = "family"
 
 
 def override(config: Config, settings: Iterable[str]) -> Config:
-    """Applies settings of the form "section.field=value", in order.
+    """Applies settings of the form "section.field=value"; the last one of a field counts.
+
+    With another "model.family", the model's other settings are that family's own, but for the vocabulary's size.
 
     Args:
         config: what the settings change.
@@ -74,32 +70,54 @@ def override(config: Config, settings: Iterable[str]) -> Config:
         InputError: a setting without "=", an unknown section or field, or a
             value that is not of the field's type; names what is valid.
     """
-    changes: dict[str, dict[str, Any]] = {}
+    changes: dict[str, dict[str, str]] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         section, dot, name = key.strip().partition(".")
         if not equals or not dot:
             raise InputError(f"--set {setting!r}: expected section.field=value, for example train.max_steps=8000")
-        changes.setdefault(section, {})[name] = parsed(key.strip(), _field_type(section, name), text.strip())
+        if section not in SECTIONS:
+            raise InputError(f"unknown section {section!r} in {section}.{name}; valid: {', '.join(SECTIONS)}")
+        changes.setdefault(section, {})[name] = text.strip()
     for section, fields in changes.items():
-        config = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **fields)})
+        config = _changed(config, section, fields, parsed)
     return config
+
+
+def _changed(config: Config, section: str, fields: Mapping[str, Any], taken: Callable[[str, Any, Any], Any]) -> Config:
+    """The configuration with other values in one section.
+
+    Args:
+        config: what is changed.
+        section: its name.
+        fields: the values, or their texts, by name.
+        taken: makes a value that fits of a field's name, its type and what is given.
+    """
+    values, current = dict(fields), getattr(config, section)
+    if section == "model" and _FAMILY in values:
+        family = model_config_class(values.pop(_FAMILY))
+        current = current if isinstance(current, family) else family(vocab_size=current.vocab_size)
+    types = _field_types(current)
+    if unknown := [name for name in values if name not in types]:
+        valid = ", ".join(f"{section}.{name}" for name in types)
+        raise InputError(f"unknown setting {section}.{unknown[0]}; valid: {valid}")
+    changes = {name: taken(f"{section}.{name}", types[name], value) for name, value in values.items()}
+    return dataclasses.replace(config, **{section: dataclasses.replace(current, **changes)})
+
+
+def _field_types(section: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(type(section))
+    return {field.name: hints[field.name] for field in dataclasses.fields(section)}
 
 
 def differences(old: Config, new: Config) -> list[str]:
     """The fields in which two configurations differ, as "section.field: old -> new"."""
+    before, after = old.to_dict(), new.to_dict()
+    if old.model.family != new.model.family:  # whose other settings cannot be compared
+        before["model"], after["model"] = ({_FAMILY: config.model.family} for config in (old, new))
     return [
-        f"{section}.{name}: {value!r} -> {new.to_dict()[section][name]!r}"
-        for section, fields in old.to_dict().items()
+        f"{section}.{name}: {value!r} -> {after[section][name]!r}"
+        for section, fields in before.items()
         for name, value in fields.items()
-        if value != new.to_dict()[section][name]
+        if value != after[section][name]
     ]
-
-
-def _field_type(section: str, name: str) -> Any:
-    if section not in SECTIONS:
-        raise InputError(f"unknown section {section!r} in {section}.{name}; valid: {', '.join(SECTIONS)}")
-    hints = typing.get_type_hints(SECTIONS[section])
-    if name not in hints:
-        raise InputError(f"unknown setting {section}.{name}; valid: {', '.join(f'{section}.{h}' for h in hints)}")
-    return hints[name]

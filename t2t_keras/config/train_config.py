@@ -1,7 +1,7 @@
 """The settings of a training."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from t2t_keras.config.checks import check_not_negative, check_positive, check_rate, check_seed
 from t2t_keras.errors import InputError
@@ -39,6 +39,8 @@ class TrainConfig:
         best_metric: what decides on the best checkpoint, "loss" or "bleu" (which needs validation_sentences).
         patience: validations without an improvement before training stops; 0 means never.
     """
+
+    section: ClassVar[str] = "train"
 
     tokens_per_batch: int = 25000
     max_steps: int = 100000

@@ -77,7 +77,7 @@ class Pipeline:
     A stage that several signatures have is one function of the graph, which is traced, stored and read once.
 
     Args:
-        translator: of a `Transformer`.
+        translator: of a `keras.Model`.
         weights: of its model.
         tokenizer: of its vocabulary, of `Tokenizer.graph_tokenizer`.
 

@@ -7,7 +7,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-from t2t_keras.model import Transformer
+from t2t_keras.models.contract import SequenceModel
 from t2t_keras.run import weight_names
 
 Storage = Literal["float32", "bfloat16"]
@@ -29,7 +29,7 @@ class Weights:
         variables: name -> variable.
     """
 
-    def __init__(self, model: Transformer, storage: Storage = "float32") -> None:
+    def __init__(self, model: SequenceModel, storage: Storage = "float32") -> None:
         self._originals = list(zip(weight_names(model), model.trainable_variables, strict=True))
         self.variables = {
             name: tf.Variable(tf.cast(weight.numpy(), storage), trainable=False, name=name)

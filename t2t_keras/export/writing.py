@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, get_args
 
+import keras
 import tensorflow as tf
 
 from t2t_keras.config import Config
@@ -18,7 +19,6 @@ from t2t_keras.export.pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
 from t2t_keras.export.weights import Storage, Weights
-from t2t_keras.model import Transformer
 
 _VOCABULARY = "vocab.model"
 
@@ -37,7 +37,7 @@ def export_translator(
     everything is in it: servers look for such directories.
 
     Args:
-        translator: of one `Transformer`. Its settings are fixed in what is written.
+        translator: of one model. Its settings are fixed in what is written.
         config: of its run; its decoding settings are replaced by the translator's.
         export_dir: of the model; made if missing. Its name is the model's.
         storage: "float32", or "bfloat16" for half the size.
@@ -47,13 +47,13 @@ def export_translator(
         The version's directory.
 
     Raises:
-        ValueError: the translator's model is no `Transformer`, an unknown storage, or a call within the scope of a
-            `tf.distribute.Strategy`, whose variables no server could read.
+        ValueError: the translator's model is an ensemble or one of TensorFlow Lite, the storage is unknown, or the call
+            is within the scope of a `tf.distribute.Strategy`, whose variables no server could read.
         InputError: the package for the warm-up requests is not installed.
         OSError: it cannot be written.
     """
-    if not isinstance(translator.model, Transformer):
-        raise ValueError(f"translator.model must be a Transformer, got {type(translator.model).__name__}")
+    if not isinstance(translator.model, keras.Model):
+        raise ValueError(f"translator.model must be a keras.Model, got {type(translator.model).__name__}")
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from keras import ops
 
+from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
 
 Tensor = Any
@@ -197,10 +198,15 @@ class SequenceModel(SearchedModel, Protocol):
         output_head: what turns `States.hidden` into logits.
     """
 
-    config: Any
+    config: ModelConfig
 
     @property
     def output_head(self) -> OutputHead: ...
 
     @property
     def trainable_variables(self) -> list[Any]: ...
+
+    @property
+    def compute_dtype(self) -> str: ...
+
+    def build(self, input_shape: Any = None) -> None: ...

@@ -210,7 +210,7 @@ def _conditions(config: Config, devices: LocalDevices) -> dict[str, Any]:
     """All that the result depends on, as plain values."""
     train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
     conditions = {name: value for name, value in train.items() if name not in RESUMABLE}
-    return {**conditions, "model": dataclasses.asdict(config.model), "devices": devices._asdict() | {"worker": 0}}
+    return {**conditions, "model": config.to_dict()["model"], "devices": devices._asdict() | {"worker": 0}}
 
 
 def _noted(run: Run, conditions: dict[str, Any]) -> Finding | None:

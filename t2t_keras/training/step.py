@@ -16,7 +16,7 @@ from t2t_keras import schedules
 from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.model import Transformer
+from t2t_keras.models.contract import SequenceModel
 from t2t_keras.run import check_weights, weight_names
 from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
@@ -60,7 +60,7 @@ class TrainingStep:
         InputError: the replicas are of a TPU, and shapes are not static.
     """
 
-    def __init__(self, model: Transformer, config: TrainConfig, strategy: tf.distribute.Strategy) -> None:
+    def __init__(self, model: SequenceModel, config: TrainConfig, strategy: tf.distribute.Strategy) -> None:
         if is_tpu(strategy) and not config.static_shapes:
             raise InputError("a TPU needs --set train.static_shapes=true")
         self.model, self.config, self.strategy = model, config, strategy

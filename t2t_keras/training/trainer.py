@@ -18,7 +18,7 @@ from t2t_keras.data.pipeline import Corpus, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
-from t2t_keras.model import Transformer
+from t2t_keras.models.families import make_model
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
 from t2t_keras.training.background import CheckpointWriter
@@ -86,8 +86,7 @@ class Trainer:
         keras.utils.set_random_seed(config.train.seed)
         keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
         with self.workers.watched():
-            model = Transformer(config.model)
-            model.build()
+            model = make_model(config.model)
             self.training = TrainingStep(model, config.train, strategy)
         self.validator = Validator(
             self.training,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.ctranslate2_model import variables, vocabulary
-from t2t_keras.config import ModelConfig
+from t2t_keras.config import TransformerConfig
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.model import Transformer
 from t2t_keras.run import weight_names
@@ -90,7 +90,7 @@ class Reader:
     ids=["post-norm", "pre-norm", "apart", "learned"],
 )
 def test_what_is_written_is_our_network(changes):
-    config = ModelConfig(**SIZES, **changes)
+    config = TransformerConfig(**SIZES, **changes)
     model, arrays = converted(config)
     reader = Reader(arrays, config)
     memory = reader.stack("encoder", "embeddings_0", SOURCE)
@@ -103,7 +103,7 @@ def test_what_is_written_is_our_network(changes):
 
 def test_heads_of_another_width_are_refused():
     with pytest.raises(ValueError, match="d_model / num_heads = 4"):
-        converted(ModelConfig(**SIZES, d_key=3))
+        converted(TransformerConfig(**SIZES, d_key=3))
 
 
 def test_every_id_has_a_name_of_its_own():

@@ -12,7 +12,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 import tiny
 
 from t2t_keras import evaluation, run
-from t2t_keras.config import DecodeConfig, ModelConfig
+from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.data.tokenizer import train_tokenizer
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import beam_search
@@ -39,7 +39,7 @@ def logits_of(model, inputs: dict) -> tf.Tensor:
 def make_model(seed: int, **changes) -> Transformer:
     """Untrained, but with opinions."""
     tf.keras.utils.set_random_seed(seed)
-    model = Transformer(ModelConfig(vocab_size=tiny.tokenizer().vocab_size, **{**tiny.MODEL, **changes}))
+    model = Transformer(TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **{**tiny.MODEL, **changes}))
     model.build()
     rng = np.random.default_rng(seed)
     for weight in model.trainable_variables:

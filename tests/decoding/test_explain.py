@@ -14,7 +14,7 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 import tiny
 
-from t2t_keras.config import DecodeConfig, ModelConfig
+from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.data.cleaning import repair
 from t2t_keras.decoding import forced
 from t2t_keras.decoding.batches import padded
@@ -42,7 +42,7 @@ def copier() -> Translator:
     lines = [" ".join(rng.choice(words(), rng.integers(1, 9))) for _ in range(2048)]
     tokens = padded([[*ids, EOS_ID] for ids in tiny.tokenizer().encode_batch(lines)])
     sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 32, "d_ff": 64, "num_heads": 2}
-    model = Transformer(ModelConfig(vocab_size=tiny.tokenizer().vocab_size, dropout_rate=0.0, **sizes))
+    model = Transformer(TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, dropout_rate=0.0, **sizes))
     model.compile(keras.optimizers.Adam(3e-3, 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
     model.fit({"source": tokens, "target": tokens}, tokens, batch_size=64, epochs=12, verbose=0)
     return Translator(tiny.tokenizer(), model, DecodeConfig(tokens_per_batch=60))

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras import run
-from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.data.tokenizer import Tokenizer, train_tokenizer
 from t2t_keras.model import Transformer
 from t2t_keras.models.contract import Cache, Search, first_coverage
@@ -34,7 +34,7 @@ def tokenizer() -> Tokenizer:
 def transformer(**changes: Any) -> Transformer:
     """An untrained model."""
     tf.keras.utils.set_random_seed(1)
-    model = Transformer(ModelConfig(vocab_size=tokenizer().vocab_size, **{**MODEL, **changes}))
+    model = Transformer(TransformerConfig(vocab_size=tokenizer().vocab_size, **{**MODEL, **changes}))
     model.build()
     return model
 

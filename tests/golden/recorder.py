@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 import tensorflow as tf
 
 from t2t_keras import run
-from t2t_keras.config import DecodeConfig, ModelConfig
+from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.model import Transformer
@@ -106,7 +106,7 @@ def requests(asked: dict[str, Any]) -> list[Request]:
 
 def weight_shapes(kind: str) -> list[list[Any]]:
     """Names and shapes of a kind of model, in order."""
-    model = Transformer(ModelConfig(**{**SMALL, **KINDS[kind]}))
+    model = Transformer(TransformerConfig(**{**SMALL, **KINDS[kind]}))
     model.build()
     variables = zip(run.weight_names(model), model.trainable_variables, strict=True)
     return [[name, list(variable.shape)] for name, variable in variables]

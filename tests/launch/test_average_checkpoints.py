@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from t2t_keras.config import Config, ModelConfig, TrainConfig
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.run import Run
 from t2t_keras.training import checkpoints
 
@@ -28,7 +28,7 @@ def make_run(tmp_path):
         vocab.write_bytes(vocabulary)
         run = Run(tmp_path / name)
         run.start(
-            Config(model=ModelConfig(**model), train=TrainConfig(**{"checkpoint_steps": 10, **(train or {})})),
+            Config(model=TransformerConfig(**model), train=TrainConfig(**{"checkpoint_steps": 10, **(train or {})})),
             tmp_path,
             vocab,
         )

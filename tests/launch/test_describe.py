@@ -7,7 +7,7 @@ import time
 import pytest
 
 from t2t_keras import presets
-from t2t_keras.config import Config, ModelConfig
+from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.run import Run
 
 
@@ -35,7 +35,7 @@ def test_settings_vocabulary_and_length_count():
 
 def test_a_run_is_described_from_its_directory(tmp_path):
     (tmp_path / "vocab").write_bytes(b"vocabulary")
-    config = Config(model=ModelConfig(vocab_size=1234, d_model=64))
+    config = Config(model=TransformerConfig(vocab_size=1234, d_model=64))
     Run(tmp_path / "run").start(config, tmp_path, tmp_path / "vocab")
     done = describe(f"--model_dir={tmp_path / 'run'}")
     assert done.returncode == 0, done.stderr

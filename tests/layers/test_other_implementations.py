@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_keras.config import ModelConfig
+from t2t_keras.config import TransformerConfig
 from t2t_keras.layers import DecoderLayer, EncoderLayer, SinusoidalPositions, causal_mask
 from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.model import Transformer
@@ -64,7 +64,7 @@ def by_path(variables, values) -> dict[str, np.ndarray]:
 @every_position_of_the_norm
 def test_torchs_transformer_has_the_same_logits_loss_and_gradients(rng, norm_position):
     torch = pytest.importorskip("torch")
-    config = ModelConfig(
+    config = TransformerConfig(
         vocab_size=VOCAB,
         num_encoder_layers=2,
         num_decoder_layers=2,

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from t2t_keras import layers
-from t2t_keras.config import ModelConfig
+from t2t_keras.config import TransformerConfig
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.model import Transformer
 from t2t_keras.schedules import PaperSchedule
@@ -73,7 +73,7 @@ def train_copier(tokens: np.ndarray) -> dict[str, float]:
 def train_transformer(tokens: np.ndarray) -> dict[str, float]:
     """Also decodes with the cache what was decoded at once, and once more with attention out."""
     sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
-    model = Transformer(ModelConfig(vocab_size=VOCAB, **sizes, attention_dropout_rate=0.1, relu_dropout_rate=0.1))
+    model = Transformer(TransformerConfig(vocab_size=VOCAB, **sizes, attention_dropout_rate=0.1, relu_dropout_rate=0.1))
     model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
     inputs = {"source": tokens, "target": tokens}
     losses = model.fit(inputs, tokens, batch_size=64, epochs=4, verbose=0).history["loss"]

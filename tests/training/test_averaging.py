@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checkpoint_arrays import arrays
 
-from t2t_keras.config import Config, ModelConfig, TrainConfig
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.training import averaging, checkpoints
 
@@ -50,10 +50,10 @@ def test_averages_refuse_another_model(tmp_path):
 
 
 def test_averages_refuse_another_configuration(tmp_path):
-    config = Config(model=ModelConfig(num_heads=8))
+    config = Config(model=TransformerConfig(num_heads=8))
     others = {
         2: dataclasses.replace(config, train=TrainConfig(max_steps=7)),  # may differ within a run
-        3: Config(model=ModelConfig(num_heads=4)),  # the same shapes
+        3: Config(model=TransformerConfig(num_heads=4)),  # the same shapes
         4: dataclasses.replace(config, train=TrainConfig(seed=2)),  # other weights to begin with
     }
     first = checkpoints.load(save(tmp_path, 1, config=config.to_dict()))

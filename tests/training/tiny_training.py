@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TrainConfig, TransformerConfig
 from t2t_keras.data import corpora
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.run import Run
@@ -70,7 +70,7 @@ def make_data(
 def make_config(data: PreparedData, model: dict[str, Any] | None = None, **train: Any) -> Config:
     """A tiny configuration with some fields changed."""
     return Config(
-        model=ModelConfig(vocab_size=data.tokenizer.vocab_size, **{**MODEL, **(model or {})}),
+        model=TransformerConfig(vocab_size=data.tokenizer.vocab_size, **{**MODEL, **(model or {})}),
         data=data.config,
         train=TrainConfig(**{**TRAIN, **train}),
         decode=DecodeConfig(beam_size=1, max_length_offset=4),

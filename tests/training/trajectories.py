@@ -21,7 +21,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import ModelConfig, TrainConfig
+from t2t_keras.config import TrainConfig, TransformerConfig
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
@@ -62,7 +62,7 @@ def make_step(train: dict[str, Any], model: dict[str, Any], strategy: tf.distrib
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy("mixed_bfloat16" if config.mixed_bfloat16 else "float32")
     try:
-        network = Transformer(ModelConfig(**{**MODEL, **model}))
+        network = Transformer(TransformerConfig(**{**MODEL, **model}))
         network.build()
         return TrainingStep(network, config, strategy)
     finally:
@@ -98,7 +98,7 @@ def trajectory(
         replicas: logical devices.
         steps: how many.
         train: fields of `TrainConfig` that differ.
-        model: fields of `ModelConfig` that differ.
+        model: fields of `TransformerConfig` that differ.
         check_replicas: whether replicas must have the same metrics in every step, and the same variables at the end.
 
     Returns:

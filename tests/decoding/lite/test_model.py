@@ -13,7 +13,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 import tiny
 
-from t2t_keras.config import DecodeConfig, ModelConfig
+from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.lite import LiteModel
@@ -41,7 +41,7 @@ def make_model(shape: str = "paper", seed: int = 1) -> Transformer:
     """Untrained, but with opinions, that differ from position to position."""
     tf.keras.utils.set_random_seed(seed)
     sizes = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2}
-    model = Transformer(ModelConfig(vocab_size=VOCAB, **{**sizes, **SHAPES[shape]}))
+    model = Transformer(TransformerConfig(vocab_size=VOCAB, **{**sizes, **SHAPES[shape]}))
     model.build()
     random = np.random.default_rng(seed)
     for weight in model.trainable_variables:

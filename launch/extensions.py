@@ -1,0 +1,38 @@
+"""The flag that brings in families of models and presets of one's own; programs adopt it."""
+
+import importlib
+import os
+import sys
+
+from absl import flags
+
+from t2t_keras.errors import InputError
+
+from . import program
+
+_EXTENSION = flags.DEFINE_multi_string(
+    "extension", [], "A Python file, or a module by its name, that registers families of models or presets."
+)
+
+
+def load() -> None:
+    """Imports what the flag names.
+
+    Raises:
+        InputError: there is no such file or module.
+    """
+    for name in _EXTENSION.value:
+        folder, file = os.path.split(os.path.abspath(name))
+        module = name
+        if name.endswith(".py"):
+            if not os.path.isfile(name):
+                raise InputError(f"--extension={name}: no such file")
+            sys.path.insert(0, folder)  # by this path, processes that are started from here find it too
+            module = file.removesuffix(".py")
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise InputError(f"--extension={name}: {error}") from None
+
+
+program.BEFORE_MAIN.append(load)

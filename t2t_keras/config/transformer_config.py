@@ -1,0 +1,162 @@
+"""The settings of a Transformer, and what they say of its size and cost."""
+
+import dataclasses
+from typing import ClassVar, Literal
+
+from t2t_keras.config.checks import check_positive, check_rate
+from t2t_keras.config.model_config import Activations, ModelConfig, register_config
+from t2t_keras.errors import InputError
+
+
+@register_config
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig(ModelConfig):
+    """The Transformer (section 3 of the paper); the defaults are the paper's base model.
+
+    Attributes:
+        num_encoder_layers: N of the encoder.
+        num_decoder_layers: N of the decoder.
+        d_ff: inner width of the feed-forward sub-layers.
+        num_heads: h, attention heads.
+        d_key: width of a head's queries and keys; None means d_model / num_heads.
+        d_value: width of a head's values; None means d_model / num_heads.
+        dropout_rate: dropout on each sub-layer's output and on the embedding sums (5.4).
+        attention_dropout_rate: dropout on the attention weights (T2T; the paper has none).
+        relu_dropout_rate: dropout inside the feed-forward sub-layers (T2T; the paper has none).
+        norm_position: "post": LayerNorm(x + Sublayer(x)), the paper; "pre": x + Sublayer(LayerNorm(x)), T2T.
+        position_encoding: "sinusoidal" (interleaved, 3.5), "sinusoidal_halves" (T2T), "learned" (Table 3, E).
+        max_positions: rows of the learned position table; sinusoids have no limit.
+        tie_embeddings: one matrix for source, target and the pre-softmax projection (3.4).
+        use_attention_bias: whether the attention projections have biases.
+        layer_norm_epsilon: added to the variance in layer normalisation.
+    """
+
+    family: ClassVar[str] = "transformer"
+
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    d_ff: int = 2048
+    num_heads: int = 8
+    d_key: int | None = None
+    d_value: int | None = None
+    dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.0
+    relu_dropout_rate: float = 0.0
+    norm_position: Literal["post", "pre"] = "post"
+    position_encoding: Literal["sinusoidal", "sinusoidal_halves", "learned"] = "sinusoidal"
+    max_positions: int = 1024
+    tie_embeddings: bool = True
+    use_attention_bias: bool = True
+    layer_norm_epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(
+            self,
+            "num_encoder_layers",
+            "num_decoder_layers",
+            "d_ff",
+            "num_heads",
+            "d_key",
+            "d_value",
+            "max_positions",
+            "layer_norm_epsilon",
+        )
+        check_rate(self, "dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
+        if self.d_model % 2:
+            raise InputError(f"model.d_model must be even (sine and cosine pairs), got {self.d_model}")
+        if (self.d_key is None or self.d_value is None) and self.d_model % self.num_heads:
+            raise InputError(
+                f"model.num_heads={self.num_heads} does not divide model.d_model={self.d_model}; "
+                "set model.d_key and model.d_value"
+            )
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Those of "embedding" (token matrices, pre-softmax projection, learned positions), "encoder" and "decoder"."""
+        norm = 2 * self.d_model
+        final_norm = norm if self.norm_position == "pre" else 0
+        attention = self._attention_matrices() + self._attention_biases()
+        feed_forward = self._feed_forward_matrices() + self.d_ff + self.d_model
+        encoder_layer = attention + feed_forward + 2 * norm
+        decoder_layer = 2 * attention + feed_forward + 3 * norm
+        token_matrices = 1 if self.tie_embeddings else 3
+        positions = 2 * self.max_positions if self.position_encoding == "learned" else 0
+        return {
+            "embedding": (token_matrices * self.vocab_size + positions) * self.d_model,
+            "encoder": self.num_encoder_layers * encoder_layer + final_norm,
+            "decoder": self.num_decoder_layers * decoder_layer + final_norm,
+        }
+
+    def training_flops(self, length: int) -> dict[str, int]:
+        """Those of "matrices" and of "attention".
+
+        A query's products with `length` keys and values are 2 x length x heads x (d_key + d_value) forward, three
+        times that with the backward pass, in each of the encoder's attentions and both of the decoder's; the causal
+        mask saves nothing.
+        """
+        attentions, feed_forwards = self._numbers_of_sublayers()
+        matrices = attentions * self._attention_matrices() + feed_forwards * self._feed_forward_matrices()
+        d_key, d_value = self.head_widths()
+        return {
+            "matrices": 6 * (matrices + self.vocab_size * self.d_model),
+            "attention": 6 * attentions * length * self.num_heads * (d_key + d_value),
+        }
+
+    def kept_activations(self, length: int) -> Activations:
+        """Those that the backward pass needs.
+
+        Of each attention: its inputs, queries, keys, values, weights, the heads' outputs, the dropout's mask and what
+        the normalisation made of the result; of each feed-forward network likewise, with its inner layer.
+        """
+        attentions, feed_forwards = self._numbers_of_sublayers()
+        of_weights = 3 if self.attention_dropout_rate else 1  # with the mask, and with what it leaves
+        of_inner = 3 if self.relu_dropout_rate else 1
+        heads = self.num_heads * 2 * sum(self.head_widths())
+        attention = 2 * self.d_model + heads + of_weights * self.num_heads * length
+        feed_forward = 2 * self.d_model + of_inner * self.d_ff
+        return Activations(
+            computed=attentions * attention + feed_forwards * feed_forward + 2 * self.d_model,  # embeddings' dropout
+            float32=(attentions + feed_forwards) * self.d_model,
+        )
+
+    def sizes(self) -> dict[str, str]:
+        """What the paper's Table 3 lists of a model, and what else changes its parameters."""
+        d_key, d_value = self.head_widths()
+        return {
+            "vocab_size": f"{self.vocab_size:,}",
+            "layers (encoder + decoder)": f"{self.num_encoder_layers} + {self.num_decoder_layers}",
+            "d_model": f"{self.d_model:,}",
+            "d_ff": f"{self.d_ff:,}",
+            "num_heads": str(self.num_heads),
+            "d_key, d_value": f"{d_key}, {d_value}",
+            "norm_position": self.norm_position,
+            "position_encoding": self.position_encoding,
+            "embeddings": "tied" if self.tie_embeddings else "separate",
+            "attention biases": "yes" if self.use_attention_bias else "no",
+            "dropout (residual, attention, ReLU)": (
+                f"{self.dropout_rate}, {self.attention_dropout_rate}, {self.relu_dropout_rate}"
+            ),
+        }
+
+    def head_widths(self) -> tuple[int, int]:
+        """d_key and d_value."""
+        d_head = self.d_model // self.num_heads
+        return self.d_key or d_head, self.d_value or d_head
+
+    def _numbers_of_sublayers(self) -> tuple[int, int]:
+        """Attentions and feed-forward networks, of both stacks."""
+        layers = self.num_encoder_layers + self.num_decoder_layers
+        return layers + self.num_decoder_layers, layers
+
+    def _attention_matrices(self) -> int:
+        """W^Q and W^K, then W^V and W^O, of all heads."""
+        return 2 * self.d_model * self.num_heads * sum(self.head_widths())
+
+    def _attention_biases(self) -> int:
+        if not self.use_attention_bias:
+            return 0
+        d_key, d_value = self.head_widths()
+        return self.num_heads * (2 * d_key + d_value) + self.d_model
+
+    def _feed_forward_matrices(self) -> int:
+        return 2 * self.d_model * self.d_ff

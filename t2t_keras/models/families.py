@@ -1,0 +1,43 @@
+"""The families of models by name: which class makes a model of which settings."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, cast
+
+from t2t_keras.config.model_config import ModelConfig, model_config_class, register_config
+from t2t_keras.models.contract import SequenceModel
+
+# Where the classes are that make a model of its settings, as "module:class"; imported when a model is made.
+_MODELS: dict[str, str | Callable[[Any], SequenceModel]] = {
+    "transformer": "t2t_keras.model:Transformer",
+}
+
+
+def register(config_class: type[ModelConfig], model: Callable[[Any], SequenceModel]) -> None:
+    """Makes a family known: its runs can be trained, searched, exported, served and described.
+
+    Args:
+        config_class: its settings, a frozen dataclass with its name in `family`.
+        model: makes a model of them: a `keras.Model` that keeps the contract of `SequenceModel`.
+
+    Raises:
+        ValueError: another family has that name.
+    """
+    register_config(config_class)
+    _MODELS[config_class.family] = model
+
+
+def make_model(config: ModelConfig) -> SequenceModel:
+    """A freshly initialised model of any family, built.
+
+    Raises:
+        InputError: its family is not registered.
+    """
+    model_config_class(config.family)
+    model = _MODELS[config.family]
+    if isinstance(model, str):
+        module, _, name = model.partition(":")
+        model = cast(Callable[[Any], SequenceModel], getattr(importlib.import_module(module), name))
+    made = model(config)
+    made.build()
+    return made

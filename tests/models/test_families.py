@@ -1,0 +1,99 @@
+"""Families of models by name: their settings, and what makes a model of them."""
+
+import dataclasses
+from typing import ClassVar
+
+import pytest
+
+from t2t_keras.config import Config, ModelConfig, TransformerConfig, differences, override
+from t2t_keras.config import model_config as registry
+from t2t_keras.errors import InputError
+from t2t_keras.model import Transformer
+from t2t_keras.models import families
+
+
+@dataclasses.dataclass(frozen=True)
+class WideConfig(ModelConfig):
+    """A family of this test's own."""
+
+    family: ClassVar[str] = "wide"
+
+    width: int = 3
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """The family is known as long as the test runs; a model of it is the settings that it was made of."""
+
+    class Wide:
+        def __init__(self, config):
+            self.config, self.built = config, False
+
+        def build(self):
+            self.built = True
+
+    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
+    monkeypatch.setattr(families, "_MODELS", dict(families._MODELS))
+    families.register(WideConfig, Wide)
+    return Wide
+
+
+def test_what_says_no_family_is_a_transformer():
+    assert Config.from_dict({"model": {"d_ff": 64}}).model == TransformerConfig(d_ff=64)
+    assert Config().to_dict()["model"]["family"] == "transformer"
+
+
+def test_a_family_of_ones_own(wide):
+    config = Config(model=WideConfig(vocab_size=9, width=4))
+    assert config.to_dict()["model"] == {"family": "wide", "vocab_size": 9, "d_model": 512, "width": 4}
+    assert Config.from_dict(config.to_dict()) == config
+    made = families.make_model(config.model)
+    assert isinstance(made, wide) and made.built and made.config == config.model
+    assert config.model.sizes() == {"vocab_size": "9", "d_model": "512", "width": "4"}
+
+
+@pytest.mark.parametrize("settings", [["model.family=wide", "model.width=7"], ["model.width=7", "model.family=wide"]])
+def test_another_family_keeps_the_vocabulary_alone(wide, settings):
+    before = Config(model=TransformerConfig(vocab_size=11, d_model=8, num_heads=2))
+    after = override(before, settings)
+    assert after.model == WideConfig(vocab_size=11, width=7)
+    assert differences(before, after) == ["model.family: 'transformer' -> 'wide'"]
+    assert override(after, ["model.family=wide", "model.d_model=6"]).model == WideConfig(11, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("model.family=deep", "unknown model.family 'deep'; valid: transformer, wide, and what"),
+        ("model.num_heads=2", "unknown setting model.num_heads; valid: model.vocab_size, model.d_model, model.width"),
+        ("model.width=x", "model.width must be of type int, got 'x'"),
+        ("model.d_model=0", "model.d_model must be positive, got 0"),
+    ],
+)
+def test_bad_settings_are_named(wide, setting, complaint):
+    with pytest.raises(InputError) as error:
+        override(Config(model=WideConfig()), [setting])
+    assert str(error.value).startswith(complaint)
+
+
+def test_a_name_is_taken_once(wide):
+    families.register(WideConfig, wide)  # a module that is imported again
+
+    @dataclasses.dataclass(frozen=True)
+    class OtherConfig(ModelConfig):
+        family: ClassVar[str] = "wide"
+
+    with pytest.raises(ValueError, match="'wide' is registered already, by .*test_families"):
+        families.register(OtherConfig, wide)
+
+
+def test_a_model_whose_family_nobody_registered():
+    with pytest.raises(InputError, match=r"unknown model\.family 'wide'; valid: transformer, and what the modules"):
+        families.make_model(WideConfig())
+
+
+def test_the_transformer_is_made_of_its_settings():
+    config = TransformerConfig(vocab_size=9, num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=8, num_heads=2)
+    model = families.make_model(config)
+    assert isinstance(model, Transformer) and model.count_params() == sum(config.parameter_counts().values())
+    assert model.output_head.table is model.target_embedding.table and model.output_head.bias is None
