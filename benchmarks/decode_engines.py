@@ -51,7 +51,7 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
     from t2t_keras.config import DecodeConfig, TransformerConfig
     from t2t_keras.decoding.batches import padded
     from t2t_keras.decoding.forced import token_log_probs_function
-    from t2t_keras.decoding.lite import LiteModel
+    from t2t_keras.decoding.lite import LiteEngine, LiteModel
     from t2t_keras.decoding.searches import Searches
     from t2t_keras.model import Transformer
     from t2t_keras.run import assign_weights
@@ -67,8 +67,12 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
         max_length_offset=task["output_tokens"] or task["max_tokens"],
         bfloat16=bfloat16,
     )
-    searched = model if engine == "tensorflow" else LiteModel(model, int8=engine == "lite_int8")
-    searches = Searches(searched, config)  # what is measured begins and ends with ids
+    # What is measured begins and ends with ids.
+    if engine == "tensorflow":
+        searches = Searches(model, config)
+    else:
+        lite = LiteModel(model, int8=engine == "lite_int8")
+        searches = Searches(lite, config, engine=LiteEngine([lite]))
     token_log_probs = token_log_probs_function(model)
 
     def search(batch: Ids) -> Ids:

@@ -7,14 +7,13 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from t2t_keras.decoding.loading import Engine, Member
+from t2t_keras.config import DecodeConfig
+from t2t_keras.decoding.loading import EngineName, Member
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.run import Run
 from t2t_keras.streams import share_out_cores
 
-from . import extensions
-
-RUN = "; default: the run's own setting."
+from . import extensions, setting_flags
 
 MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's (required).", required=True)
 CHECKPOINT = flags.DEFINE_string(
@@ -26,21 +25,12 @@ ENSEMBLE = flags.DEFINE_multi_string(
 ENSEMBLE_MEAN = flags.DEFINE_enum(
     "ensemble_mean", "probabilities", ["probabilities", "log_probabilities"], "What is averaged over an ensemble."
 )
-_SETTINGS = (
-    flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty; 0 means none" + RUN),
-    flags.DEFINE_enum(
-        "length_normalization",
-        None,
-        ["gnmt", "average", "none"],
-        "What scores are divided by: length penalty, length, nothing" + RUN,
-    ),
-    flags.DEFINE_integer("tokens_per_batch", None, "Most sentences times source tokens of a batch" + RUN),
-)
+_SETTINGS = setting_flags.define(DecodeConfig, "length_penalty", "length_normalization", "tokens_per_batch")
 flags.adopt_module_key_flags(extensions)
 
 
 def load_translator(
-    settings: Mapping[str, Any] | None = None, excluded: Sequence[str] = (), engine: Engine = "tensorflow"
+    settings: Mapping[str, Any] | None = None, excluded: Sequence[str] = (), engine: EngineName = "tensorflow"
 ) -> Translator:
     """The translator of the run, or of the ensemble with it, with the settings of the flags.
 
@@ -54,13 +44,10 @@ def load_translator(
     """
     if not tf.config.list_physical_devices("GPU"):
         share_out_cores()
-    config = dataclasses.replace(Run(MODEL_DIR.value).config.decode, **given(_SETTINGS), **(settings or {}))
+    config = dataclasses.replace(
+        Run(MODEL_DIR.value).config.decode, **setting_flags.given(_SETTINGS), **(settings or {})
+    )
     if not ENSEMBLE.value:
         return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine)
     members = [Member(MODEL_DIR.value, CHECKPOINT.value), *map(Member.parse, ENSEMBLE.value)]
     return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded, engine)
-
-
-def given(settings: Sequence[flags.FlagHolder]) -> dict[str, Any]:
-    """The values of those flags that have one, by name."""
-    return {flag.name: flag.value for flag in settings if flag.value is not None}

@@ -14,7 +14,7 @@ from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Cache, Search, States, first_coverage
 
 Tensor = Any
 
@@ -43,7 +43,7 @@ class Transformer(keras.Model):
         Vaswani et al., "Attention Is All You Need", 2017.
     """
 
-    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
+    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16, LITE})
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)

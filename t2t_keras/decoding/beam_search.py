@@ -13,9 +13,9 @@ from t2t_keras.decoding import constraints as lexical
 from t2t_keras.decoding import diverse
 from t2t_keras.decoding import state as search_state
 from t2t_keras.decoding.candidates import Candidates, best_candidates, biased_candidates, first_live_on, live_on
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.greedy import greedy_search
-from t2t_keras.decoding.options import SearchOptions
-from t2t_keras.decoding.scoring import best_attainable_score, coverage_score, normalised_score
+from t2t_keras.decoding.scoring import best_attainable_score, coverage_score
 from t2t_keras.decoding.state import DEAD, Finished, Living, SearchState, Tracked
 from t2t_keras.decoding.tracking import first_tracked, restriction_bias, texts_of, tracked_step
 from t2t_keras.models.contract import Cache, StepFunction
@@ -41,35 +41,7 @@ class SearchResult(NamedTuple):
     lengths: tf.Tensor
 
 
-class _Settings(NamedTuple):
-    """What stays the same throughout a search; see `beam_search`."""
-
-    max_lengths: tf.Tensor
-    min_lengths: tf.Tensor
-    length_penalty: float
-    patience: float
-    num_best: int
-    options: SearchOptions
-
-    def score(self, log_probs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        return normalised_score(log_probs, lengths, self.length_penalty, self.options.length_normalization)
-
-    def bound(self, log_probs: tf.Tensor, max_lengths: tf.Tensor) -> tf.Tensor:
-        return best_attainable_score(log_probs, max_lengths, self.length_penalty, self.options.length_normalization)
-
-
-def beam_search(
-    step_fn: StepFunction,
-    cache: Cache,
-    max_lengths: tf.Tensor,
-    beam_size: int,
-    length_penalty: float,
-    min_lengths: tf.Tensor | int = 0,
-    patience: float = 0.0,
-    options: SearchOptions | None = None,
-    num_best: int | None = None,
-    scored: bool = True,
-) -> SearchResult:
+def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
     """Searches for the outputs with the best length-normalised log-probability (section 6.1).
 
     Each step extends every living hypothesis by every token and looks at the
@@ -91,106 +63,82 @@ def beam_search(
     Args:
         step_fn: the model.
         cache: what it starts from.
-        max_lengths: [batch] int32, most tokens of an output, the end symbol
-            counted; 0 leaves a sentence out (an empty result with score 0).
-        beam_size: hypotheses kept a sentence; may exceed the vocabulary.
-        length_penalty: alpha of `scoring.length_penalty`.
-        min_lengths: int32 [batch] or scalar, tokens of an output before its end symbol.
-            Where that is not below the largest length, no hypothesis finishes.
-        patience: when positive, a sentence is also done once patience * beam_size
-            hypotheses have finished, the worst of which may have been dropped.
-        options: rules, prefixes, constraints, groups and other ways of scoring; None asks for none of them.
-        num_best: hypotheses that are returned; a sentence is done as soon as these are settled. None means all.
-        scored: whether scores and log-probabilities are wanted. Without them a search with a beam of one and no
-            options is faster, and they are NaN; any other search needs them.
+        goal: what is to be found; its beam may exceed the vocabulary.
 
     Returns:
         The finished hypotheses of each sentence, best first.
 
     Raises:
-        ValueError: `beam_size` below 1 or no multiple of the groups, `num_best` not between 1 and `beam_size`,
-            a negative `length_penalty` or `patience`, or a coverage penalty on a cache without coverage.
+        ValueError: a coverage penalty on a cache without coverage.
 
     Reference:
         Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
         Kasai et al. 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops", for patience.
+        Vijayakumar et al. 2018, "Diverse Beam Search", for groups.
     """
-    if beam_size < 1:
-        raise ValueError(f"beam_size must be positive, got {beam_size}")
-    if length_penalty < 0:
-        raise ValueError(f"length_penalty must not be negative, got {length_penalty}")
-    if patience < 0:
-        raise ValueError(f"patience must not be negative, got {patience}")
-    options = options or SearchOptions()
-    if beam_size % options.num_groups:
-        raise ValueError(f"beam_size={beam_size} is no multiple of num_groups={options.num_groups}")
-    num_best = beam_size if num_best is None else num_best
-    if not 1 <= num_best <= beam_size:
-        raise ValueError(f"num_best must be between 1 and beam_size={beam_size}, got {num_best}")
-    max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
-    min_lengths = tf.broadcast_to(tf.cast(min_lengths, tf.int32), tf.shape(max_lengths))
-    settings = _Settings(max_lengths, min_lengths, length_penalty, patience, num_best, options)
-
-    if beam_size == 1 and not options.restricts and not options.coverage_penalty:
-        return _greedy(step_fn, cache, settings, scored)
+    goal = goal.with_tensors()
+    if goal.settings.beam_size == 1 and not goal.restricts and not goal.settings.coverage_penalty:
+        return _greedy(step_fn, cache, goal)
 
     def step(*state: Any) -> SearchState:
-        return _advance(step_fn, SearchState(*state), settings)
+        return _advance(step_fn, SearchState(*state), goal)
 
-    start = _start(cache, settings, beam_size)
+    start = _start(cache, goal)
     shapes = search_state.state_shapes(start)
     end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
-    token_ids, *others = _result(SearchState(*end), settings)
+    token_ids, *others = _result(SearchState(*end), goal)
+    num_best = goal.num_returned
     return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in others))
 
 
-def _greedy(step_fn: StepFunction, cache: Cache, settings: _Settings, scored: bool) -> SearchResult:
+def _greedy(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
     """The search with a beam of one."""
-    found = greedy_search(step_fn, cache, settings.max_lengths, settings.min_lengths, scored)
-    scores = settings.score(found.log_probs, found.lengths)
+    found = greedy_search(step_fn, cache, goal.max_lengths, goal.min_lengths, goal.scored)
+    scores = goal.score(found.log_probs, found.lengths)
     return SearchResult(*(values[:, tf.newaxis] for values in (found.token_ids, scores, *found[1:])))
 
 
-def _start(cache: Cache, settings: _Settings, beam_size: int) -> SearchState:
+def _start(cache: Cache, goal: Goal) -> SearchState:
     """The state before the first step; each group of a diverse search stands where else a sentence does."""
-    options, batch = settings.options, tf.shape(settings.max_lengths)[0]
-    limits = _per_group(settings.max_lengths, options.num_groups)
-    tracked = first_tracked(options, batch, beam_size)
-    start = search_state.start_state(cache, tracked, limits, beam_size // options.num_groups, start_id=PAD_ID)
-    if options.num_groups > 1:
+    settings, batch = goal.settings, tf.shape(goal.max_lengths)[0]
+    limits = _per_group(goal.max_lengths, settings.num_groups)
+    tracked = first_tracked(goal, batch)
+    beam_size = settings.beam_size // settings.num_groups
+    start = search_state.start_state(cache, tracked, limits, beam_size, start_id=PAD_ID)
+    if settings.num_groups > 1:
         start = start._replace(open_sentences=tf.range(batch))
-    if options.coverage_penalty:
+    if settings.coverage_penalty:
         if cache.coverage.shape[2] == 0:
-            raise ValueError(f"coverage_penalty={options.coverage_penalty} needs a cache with coverage")
+            raise ValueError(f"coverage_penalty={settings.coverage_penalty} needs a cache with coverage")
         start = start._replace(coverage_scores=(tf.zeros_like(start.living.log_probs),))
     return start
 
 
-def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> SearchState:
+def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchState:
     """One step: extend, sort out what ends, let the rest live on, see who is done."""
-    options, length = settings.options, state.length + 1
-    candidates, coverage, cache, tracked = _extend(step_fn, state, settings)
+    num_groups, length = goal.settings.num_groups, state.length + 1
+    candidates, coverage, cache, tracked = _extend(step_fn, state, goal)
     # A DEAD candidate stands for none, whatever its token.
     ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
     new_ends = ends & ~state.done[:, tf.newaxis]
-    scores = settings.score(candidates.log_probs, length)
+    scores = goal.score(candidates.log_probs, length)
     if coverage:
         scores += search_state.gather_slots(coverage[0], candidates.parents)
     finished = _finish(state.finished, candidates, new_ends, scores, length)
     num_finished = state.num_finished + tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
-    living, parents = _living_of(candidates, ends, options)
+    living, parents = _living_of(candidates, ends, goal)
     history = search_state.remember(state.history, state.length, living.token_ids, parents)
     # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
     log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
     if coverage:
         moved = search_state.gather_slots(coverage[0], parents)
         coverage = (tf.where(state.done[:, tf.newaxis], state.coverage_scores[0], moved),)
-    best = tf.reduce_max(log_probs, axis=1) if options.num_groups > 1 else log_probs[:, 0]
-    limits = _per_group(settings.max_lengths, options.num_groups)
-    last = finished.scores[:, min(settings.num_best, finished.scores.shape[1]) - 1]
-    done = state.done | (length >= limits) | (last >= settings.bound(best, limits))
-    if settings.patience:
-        done |= tf.cast(num_finished, tf.float32) >= settings.patience * log_probs.shape[1]
+    best = tf.reduce_max(log_probs, axis=1) if num_groups > 1 else log_probs[:, 0]
+    limits = _per_group(goal.max_lengths, num_groups)
+    last = finished.scores[:, min(goal.num_returned, finished.scores.shape[1]) - 1]
+    done = state.done | (length >= limits) | (last >= _bound(best, limits, goal))
+    if goal.settings.patience:
+        done |= tf.cast(num_finished, tf.float32) >= goal.settings.patience * log_probs.shape[1]
     stepped = SearchState(
         length=length,
         done=done,
@@ -203,7 +151,14 @@ def _advance(step_fn: StepFunction, state: SearchState, settings: _Settings) -> 
         tracked=tracked,
         coverage_scores=coverage,
     )
-    return _move(stepped, parents, options.num_groups)
+    return _move(stepped, parents, num_groups)
+
+
+def _bound(log_probs: tf.Tensor, max_lengths: tf.Tensor, goal: Goal) -> tf.Tensor:
+    """The scores that living hypotheses cannot exceed."""
+    return best_attainable_score(
+        log_probs, max_lengths, goal.settings.length_penalty, goal.settings.length_normalization
+    )
 
 
 def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchState:
@@ -216,7 +171,7 @@ def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchStat
 
 
 def _extend(
-    step_fn: StepFunction, state: SearchState, settings: _Settings
+    step_fn: StepFunction, state: SearchState, goal: Goal
 ) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache, Tracked]:
     """One step of the open sentences.
 
@@ -225,29 +180,27 @@ def _extend(
         continue, this step's attention included, if they are asked for; the step function's cache; and what is
         tracked.
     """
-    options = settings.options
-    living = Living(
-        *(tf.gather(diverse.together(values, options.num_groups), state.open_sentences) for values in state.living)
-    )
+    num_groups = goal.settings.num_groups
+    living = Living(*(tf.gather(diverse.together(values, num_groups), state.open_sentences) for values in state.living))
     logits, cache, tracked = tracked_step(step_fn, state, living.token_ids)  # --> [N, vocab]
-    may_end = state.length >= tf.gather(settings.min_lengths, state.open_sentences)  # --> [open]
-    if options.restricts:
-        found = _restricted_candidates(logits, living.log_probs, may_end, state, tracked, settings)
+    may_end = state.length >= tf.gather(goal.min_lengths, state.open_sentences)  # --> [open]
+    if goal.restricts:
+        found = _restricted_candidates(logits, living.log_probs, may_end, state, tracked, goal)
     else:
         found = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
     sentences = state.open_sentences
-    if options.num_groups > 1:
-        firsts = options.num_groups * sentences[:, tf.newaxis]
-        sentences = tf.reshape(firsts + tf.range(options.num_groups), [-1])  # --> [open * groups]
+    if num_groups > 1:
+        firsts = num_groups * sentences[:, tf.newaxis]
+        sentences = tf.reshape(firsts + tf.range(num_groups), [-1])  # --> [open * groups]
     defaults = Candidates(DEAD, PAD_ID, 0)
     spread = (
         search_state.spread(values, sentences, state.done, default)
         for values, default in zip(found, defaults, strict=True)
     )
     coverage: tuple[tf.Tensor, ...] = ()
-    if options.coverage_penalty:
-        scores = coverage_score(cache.coverage, options.coverage_penalty)  # --> [open, beam]
-        scores = diverse.apart(tf.ensure_shape(scores, living.log_probs.shape), options.num_groups)
+    if goal.settings.coverage_penalty:
+        scores = coverage_score(cache.coverage, goal.settings.coverage_penalty)  # --> [open, beam]
+        scores = diverse.apart(tf.ensure_shape(scores, living.log_probs.shape), num_groups)
         coverage = (search_state.spread(scores, sentences, state.done, 0.0),)
     return Candidates(*spread), coverage, cache, tracked  # --> [batch, candidates]
 
@@ -258,25 +211,25 @@ def _restricted_candidates(
     may_end: tf.Tensor,
     state: SearchState,
     tracked: Tracked,
-    settings: _Settings,
+    goal: Goal,
 ) -> Candidates:
     """The continuations where rules, prefixes, constraints or groups have a say, [open, candidates]."""
-    options, beam, vocab = settings.options, living_log_probs.shape[1], logits.shape[-1]
+    settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]
     log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
     log_probs = tf.reshape(log_probs, [-1, beam, vocab])
     may_end = may_end[:, tf.newaxis]
     found = None
-    if options.constraints is not None:
+    if goal.constraints is not None:
         found = lexical.progress(texts_of(tracked), tracked.constraints[0])
         may_end &= lexical.may_end(found)
-    bias = restriction_bias(tracked, may_end, state.length, vocab, options)
+    bias = restriction_bias(tracked, may_end, state.length, vocab, goal)
     if found is not None:
-        room = tf.gather(settings.max_lengths, state.open_sentences) - state.length - 1
+        room = tf.gather(goal.max_lengths, state.open_sentences) - state.length - 1
         return lexical.constrained_candidates(log_probs, living_log_probs, bias, found, room)
-    if options.num_groups > 1:
-        done = tf.gather(tf.reshape(state.done, [-1, options.num_groups]), state.open_sentences)
+    if settings.num_groups > 1:
+        done = tf.gather(tf.reshape(state.done, [-1, settings.num_groups]), state.open_sentences)
         return diverse.diverse_candidates(
-            log_probs, living_log_probs, bias, done, options.diversity_strength, end_id=EOS_ID
+            log_probs, living_log_probs, bias, done, settings.diversity_strength, end_id=EOS_ID
         )
     return biased_candidates(log_probs, living_log_probs, bias)
 
@@ -294,12 +247,12 @@ def _finish(
     return Finished(scores, *search_state.gather_slots(others, places))
 
 
-def _living_of(candidates: Candidates, ends: tf.Tensor, options: SearchOptions) -> tuple[Living, tf.Tensor]:
+def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
     """The candidates that live on, and the slots that they come from."""
-    if not options.has_own_order:
+    if not goal.has_own_order:
         return live_on(candidates, ends)
     first = first_live_on(candidates, ends)
-    if options.constraints is not None:
+    if goal.constraints is not None:
         log_probs, places = tf.math.top_k(first.log_probs, first.log_probs.shape[1])
         first = Candidates(log_probs, *search_state.gather_slots(tuple(first[1:]), places))
     return Living(first.token_ids, first.log_probs), first.parents
@@ -310,13 +263,13 @@ def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
     return values if num_groups == 1 else tf.repeat(values, num_groups)
 
 
-def _result(state: SearchState, settings: _Settings) -> SearchResult:
+def _result(state: SearchState, goal: Goal) -> SearchResult:
     """The finished hypotheses, or the living ones where nothing finished, as texts."""
-    finished, living, num_groups = state.finished, state.living, settings.options.num_groups
+    finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
     ended = diverse.one_ended(finished, num_groups)  # --> [batch, 1]
-    limits = _per_group(settings.max_lengths, num_groups)
+    limits = _per_group(goal.max_lengths, num_groups)
     living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
-    living_scores = settings.score(living.log_probs, living_lengths)
+    living_scores = goal.score(living.log_probs, living_lengths)
     if state.coverage_scores:
         living_scores += state.coverage_scores[0]
     lengths = tf.where(ended, finished.lengths, living_lengths)

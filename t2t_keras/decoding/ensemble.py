@@ -1,7 +1,6 @@
 """Several models that decode as one: what they predict is averaged at every token."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -104,15 +103,6 @@ class Ensemble:
                 search.end()
 
         return Search(step, _joined([search.cache for search in searches]), end)
-
-    @contextlib.contextmanager
-    def searching(self) -> Iterator[None]:
-        """What a search runs in, for every member that wants to know; see `LiteModel.searching`."""
-        with contextlib.ExitStack() as stack:
-            for model in self.models:
-                if hasattr(model, "searching"):
-                    stack.enter_context(model.searching())
-            yield
 
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         """The call's result, and the mean of the members' attention.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.decoding.leaving import is_time_to_leave
 from t2t_keras.decoding.state import DEAD, any_rows, cache_shapes
 from t2t_keras.decoding.top_k import largest, top_k
 from t2t_keras.models.contract import Cache, StepFunction
@@ -108,10 +109,10 @@ def greedy_search(
 
 
 def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool) -> _Open:
-    """Steps until a quarter of the open sentences is done."""
+    """Steps until it is time for sentences to leave."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
-        return 4 * tf.math.count_nonzero(done, dtype=tf.int32) < tf.size(done)
+        return ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
 
     def step(*values: Any) -> _Open:
         state = _Open(*values)

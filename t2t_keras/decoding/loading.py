@@ -3,17 +3,19 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from t2t_keras import run
 from t2t_keras.config import Config
 from t2t_keras.data.tokenizer import Tokenizer
+from t2t_keras.decoding.engines import Engine, TensorFlowEngine
 from t2t_keras.decoding.ensemble import Combination, Ensemble
-from t2t_keras.decoding.lite import LiteModel
+from t2t_keras.decoding.lite import LiteEngine, LiteModel
 from t2t_keras.errors import InputError
+from t2t_keras.models.contract import LITE, AttentionStacks, SearchedModel
 from t2t_keras.streams import threads_per_stream
 
-Engine = Literal["tensorflow", "lite", "lite_int8"]
+EngineName = Literal["tensorflow", "lite", "lite_int8"]
 
 
 class Member(NamedTuple):
@@ -48,19 +50,23 @@ class Loaded:
     """What a `Translator` is made of.
 
     Attributes:
-        model: with weights; has `Transformer`'s decoding methods.
+        model: with weights.
+        engine: what runs its searches.
         tokenizer: of its vocabulary.
         config: of its run.
         excluded: words or phrases that no translation may contain, from an export.
     """
 
-    model: Any
+    model: SearchedModel
+    engine: Engine
     tokenizer: Tokenizer
     config: Config
     excluded: tuple[str, ...] = ()
 
 
-def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None, engine: Engine = "tensorflow") -> Loaded:
+def load_run(
+    model_dir: str | os.PathLike[str], checkpoint: str | None = None, engine: EngineName = "tensorflow"
+) -> Loaded:
     """The model of one run, or of an export.
 
     Args:
@@ -69,7 +75,8 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None, e
         engine: what computes the model; see `Translator.load`.
 
     Raises:
-        InputError: no run there, no such checkpoint, or a vocabulary that does not fit.
+        InputError: no run there, no such checkpoint, a vocabulary that does not fit, or an engine that does not run
+            such models.
     """
     model, config, vocab_path = run.load_model(model_dir, checkpoint)
     tokenizer = Tokenizer.load(vocab_path)
@@ -78,13 +85,17 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None, e
             f"{vocab_path} has {tokenizer.vocab_size} entries, the model of {model_dir} expects "
             f"{config.model.vocab_size}"
         )
-    if engine != "tensorflow":
-        model = LiteModel(model, int8=engine == "lite_int8", threads=threads_per_stream())
-    return Loaded(model, tokenizer, config, run.Run(model_dir).excluded)
+    excluded = run.Run(model_dir).excluded
+    if engine == "tensorflow":
+        return Loaded(model, TensorFlowEngine(), tokenizer, config, excluded)
+    if LITE not in model.offers:
+        raise InputError(f"the engine {engine} does not run models of the family {config.model.family}")
+    lite = LiteModel(cast(AttentionStacks, model), int8=engine == "lite_int8", threads=threads_per_stream())
+    return Loaded(lite, LiteEngine([lite]), tokenizer, config, excluded)
 
 
 def load_ensemble(
-    members: Sequence[Member], combination: Combination = "probabilities", engine: Engine = "tensorflow"
+    members: Sequence[Member], combination: Combination = "probabilities", engine: EngineName = "tensorflow"
 ) -> Loaded:
     """The models of several runs, or of several checkpoints, as one.
 
@@ -104,6 +115,8 @@ def load_ensemble(
     """
     loaded = [load_run(*member, engine) for member in members]
     ensemble = Ensemble([member.model for member in loaded], combination)
+    models = ensemble.models
+    runs = TensorFlowEngine() if engine == "tensorflow" else LiteEngine([cast(LiteModel, model) for model in models])
     names = [os.fspath(member[0]) for member in members]
     for name, member in zip(names, loaded, strict=True):
         if difference := _vocabulary_difference(loaded[0].tokenizer, member.tokenizer):
@@ -113,7 +126,7 @@ def load_ensemble(
     max_length = min(member.config.data.max_length for member in loaded)
     config = loaded[0].config
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, max_length=max_length))
-    return Loaded(ensemble, loaded[0].tokenizer, config, loaded[0].excluded)
+    return Loaded(ensemble, runs, loaded[0].tokenizer, config, loaded[0].excluded)
 
 
 def _vocabulary_difference(one: Tokenizer, other: Tokenizer) -> str:

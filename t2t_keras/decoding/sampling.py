@@ -4,16 +4,15 @@ The contract is that of `beam_search`: the samples of a sentence take the place 
 beam, and each continues itself, so that nothing is ever reordered.
 """
 
-import dataclasses
 from typing import Any
 
 import tensorflow as tf
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding import state as search_state
 from t2t_keras.decoding.beam_search import SearchResult
-from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.random_numbers import uniform
-from t2t_keras.decoding.scoring import normalised_score
 from t2t_keras.decoding.state import DEAD, Living, SearchState
 from t2t_keras.decoding.tracking import first_tracked, restriction_bias, tracked_step
 from t2t_keras.models.contract import Cache, StepFunction
@@ -26,50 +25,7 @@ _AXES = 3
 _ALMOST_ONE = 1.0 - 2.0**-20
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampling:
-    """What is drawn from, at each step.
-
-    Attributes:
-        num_samples: samples a sentence.
-        temperature: what logits are divided by; below 1 favours probable tokens.
-        top_k: only so many of the most probable tokens; 0 means all.
-        top_p: after that, the fewest most probable tokens that together reach this
-            share of what is left; 1 means all.
-
-    Raises:
-        ValueError: a value that is out of range.
-
-    Reference:
-        Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
-    """
-
-    num_samples: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise ValueError(f"num_samples must be positive, got {self.num_samples}")
-        if self.temperature <= 0:
-            raise ValueError(f"temperature must be positive, got {self.temperature}")
-        if self.top_k < 0:
-            raise ValueError(f"top_k must not be negative, got {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be above 0 and at most 1, got {self.top_p}")
-
-
-def sample(
-    step_fn: StepFunction,
-    cache: Cache,
-    max_lengths: tf.Tensor,
-    keys: tf.Tensor,
-    sampling: Sampling,
-    length_penalty: float = 0.0,
-    min_lengths: tf.Tensor | int = 0,
-    options: SearchOptions | None = None,
-) -> SearchResult:
+def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> SearchResult:
     """Draws outputs, token by token.
 
     Rules and prefixes bar tokens before anything else; what is left is divided by the
@@ -78,13 +34,9 @@ def sample(
 
     Args:
         step_fn: the model; see `beam_search`.
-        cache: what it starts from, with `sampling.num_samples` in place of the beam.
-        max_lengths: [batch] int32, most tokens of an output, the end symbol counted; 0 leaves a sentence out.
+        cache: what it starts from, with samples in place of the beam.
+        goal: what is drawn, `goal.settings.beam_size` samples a sentence.
         keys: int32 [batch, 2], for example of `random_numbers.sentence_keys`.
-        sampling: what is drawn from.
-        length_penalty: alpha of the scores.
-        min_lengths: int32 [batch] or scalar, tokens of an output before its end symbol.
-        options: rules, prefixes and the length normalisation of the scores.
 
     Returns:
         The samples in the order of their numbers, not by score. Log-probabilities are the model's own, at
@@ -92,34 +44,37 @@ def sample(
         token at some step is an unused slot.
 
     Raises:
-        ValueError: an option that is not for samples.
+        ValueError: `goal.settings.sampling` is off.
+
+    Reference:
+        Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
     """
-    options = options or SearchOptions()
-    _check(options)
-    max_lengths = tf.cast(tf.convert_to_tensor(max_lengths), tf.int32)
-    min_lengths = tf.broadcast_to(tf.cast(min_lengths, tf.int32), tf.shape(max_lengths))
+    settings, goal = goal.settings, goal.with_tensors()
+    if not settings.sampling:
+        raise ValueError(f"goal.settings.sampling must be true for samples, got {settings.sampling}")
+    max_lengths, min_lengths, num_samples = goal.max_lengths, goal.min_lengths, settings.beam_size
     keys = tf.reshape(tf.cast(keys, tf.int32), [-1, 2])
-    draws = uniform(keys, tf.maximum(tf.reduce_max(max_lengths), 0), sampling.num_samples * _AXES)
-    draws = tf.reshape(draws, [tf.shape(draws)[0], -1, sampling.num_samples, _AXES])  # --> [steps, batch, samples, 3]
+    draws = uniform(keys, tf.maximum(tf.reduce_max(max_lengths), 0), num_samples * _AXES)
+    draws = tf.reshape(draws, [tf.shape(draws)[0], -1, num_samples, _AXES])  # --> [steps, batch, samples, 3]
 
     def step(*values: Any) -> SearchState:
         state = SearchState(*values)
         open_sentences = state.open_sentences
         living = Living(*(tf.gather(part, open_sentences) for part in state.living))
         logits, step_cache, tracked = tracked_step(step_fn, state, living.token_ids)
-        logits = tf.reshape(logits, [-1, sampling.num_samples, logits.shape[-1]])  # --> [open, samples, vocab]
+        logits = tf.reshape(logits, [-1, num_samples, logits.shape[-1]])  # --> [open, samples, vocab]
         may_end = (state.length >= tf.gather(min_lengths, open_sentences))[:, tf.newaxis]
-        bias = restriction_bias(tracked, may_end, state.length, logits.shape[-1], options)
-        token_ids = draw(logits + bias, tf.gather(draws[state.length], open_sentences), sampling)
+        bias = restriction_bias(tracked, may_end, state.length, logits.shape[-1], goal)
+        token_ids = draw(logits + bias, tf.gather(draws[state.length], open_sentences), settings)
         own = tf.gather(logits, token_ids, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
         own = tf.where(token_ids == PAD_ID, DEAD, own)  # --> [open, samples]
         return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, own, max_lengths)
 
     start = search_state.start_state(
         cache,
-        first_tracked(options, tf.shape(max_lengths)[0], sampling.num_samples),
+        first_tracked(goal, tf.shape(max_lengths)[0]),
         max_lengths,
-        sampling.num_samples,
+        num_samples,
         start_id=PAD_ID,
     )
     start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
@@ -131,11 +86,10 @@ def sample(
     lengths = tf.where(log_probs > DEAD, lengths, 0)
     token_ids = search_state.steps_last(state.history.token_ids[: state.length])  # --> [batch, samples, length]
     token_ids = tf.where(tf.range(state.length) < lengths[:, :, tf.newaxis], token_ids, PAD_ID)
-    scores = normalised_score(log_probs, lengths, length_penalty, options.length_normalization)
-    return SearchResult(token_ids, scores, log_probs, lengths)
+    return SearchResult(token_ids, goal.score(log_probs, lengths), log_probs, lengths)
 
 
-def draw(logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling) -> tf.Tensor:
+def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.Tensor:
     """Draws a token of each row, by the inverse of the distribution function.
 
     Rounding, which differs with the batch that a row is computed in, moves every border between two tokens, and a
@@ -147,20 +101,20 @@ def draw(logits: tf.Tensor, uniforms: tf.Tensor, sampling: Sampling) -> tf.Tenso
     Args:
         logits: float32 [..., vocab]; -inf for what may not come.
         uniforms: float32 [..., 3], in [0, 1).
-        sampling: what is drawn from.
+        settings: of sampling.
 
     Returns:
         int32 [...]; 0 in a row where nothing may come, or whose logits are no numbers.
     """
     token_ids = None
-    if sampling.top_k or sampling.top_p < 1:
-        kept = min(sampling.top_k or logits.shape[-1], logits.shape[-1])
+    if settings.top_k or settings.top_p < 1:
+        kept = min(settings.top_k or logits.shape[-1], logits.shape[-1])
         logits, token_ids = tf.math.top_k(logits, kept)  # --> [..., kept]
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    masses = tf.exp((logits - largest) / sampling.temperature)
-    if sampling.top_p < 1:
+    masses = tf.exp((logits - largest) / settings.temperature)
+    if settings.top_p < 1:
         below = tf.cumsum(masses, axis=-1)
-        masses = tf.where(below - masses < sampling.top_p * below[..., -1:], masses, 0.0)
+        masses = tf.where(below - masses < settings.top_p * below[..., -1:], masses, 0.0)
     drawn, places = _place_in_cube(masses, uniforms)
     chosen = places if token_ids is None else tf.gather(token_ids, places, batch_dims=token_ids.shape.rank - 1)
     return tf.where(drawn, chosen, PAD_ID)
@@ -209,15 +163,3 @@ def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max
         history=state.history._replace(token_ids=history),
     )
     return search_state.leave_out_done(stepped)
-
-
-def _check(options: SearchOptions) -> None:
-    """Refuses what only a beam can do."""
-    if options.constraints is not None:
-        raise ValueError("constraints do not go together with sampling: only a beam search can keep them")
-    if options.num_groups > 1:
-        raise ValueError(f"num_groups={options.num_groups} does not go together with sampling: samples are no beam")
-    if options.coverage_penalty:
-        raise ValueError(
-            f"coverage_penalty={options.coverage_penalty} does not go together with sampling: it ranks hypotheses"
-        )

@@ -1,6 +1,5 @@
 """A model's searches: the plain one, and one for each kind of request."""
 
-import contextlib
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +10,12 @@ import tensorflow as tf
 from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.decoding.engines import Engine, TensorFlowEngine
 from t2t_keras.decoding.first_entries import FirstEntries
-from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.random_numbers import sentence_keys
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
-from t2t_keras.decoding.sampling import Sampling, sample
+from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import BFLOAT16, COVERAGE, StepModel
 from t2t_keras.symbols import PAD_ID
@@ -55,14 +55,20 @@ class Searches:
         model: what predicts.
         config: what is searched for, and how.
         excluded: token sequences that no output contains.
+        engine: what runs them.
 
     Raises:
         InputError: the configuration asks for what the model does not offer.
     """
 
-    def __init__(self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]] = ()) -> None:
-        self._model = model
-        self._config = config
+    def __init__(
+        self,
+        model: StepModel,
+        config: DecodeConfig,
+        excluded: Sequence[Sequence[int]] = (),
+        engine: Engine | None = None,
+    ) -> None:
+        self._model, self._config, self._engine = model, config, engine or TensorFlowEngine()
         self._wanted = wanted(config)
         if missing := self._wanted - model.offers:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
@@ -91,22 +97,24 @@ class Searches:
             only_best: whether one hypothesis a sentence is enough: the search then ends as soon as it is settled.
             scored: whether scores are wanted; else those of a greedy search without options are NaN, and it is faster.
             asked: any of "prefix", int32 [batch, prefix_len], "constraints" and "excluded", int32 [batch,
-                phrases, phrase_len]; see `SearchOptions`.
+                phrases, phrase_len]; see `Goal`.
 
         Returns:
             One or `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
         """
-        config = self._config
-        num_best = 1 if only_best else config.beam_size
         is_plain = not asked and not self._has_options
-        if is_plain and hasattr(self._model, "plain_search"):
-            source_ids = np.asarray(source_ids)
-            limits = self._limits(source_ids.shape[1] + 1)[np.count_nonzero(source_ids != PAD_ID, axis=1)]
-            return self._model.plain_search(source_ids, limits, config, num_best, scored)
-        always_scored = config.beam_size > 1 or not is_plain  # and not traced twice
-        compiled = self._compiled[frozenset(asked), scored or always_scored, only_best and not config.sampling]
-        with self._model.searching() if hasattr(self._model, "searching") else contextlib.nullcontext():
-            return compiled(source_ids, *(asked[name] for name in _RANKS if name in asked))
+        always_scored = self._config.beam_size > 1 or not is_plain  # and not traced twice
+        kind = frozenset(asked), scored or always_scored, only_best and not self._config.sampling
+
+        def in_graph() -> SearchResult:
+            return self._compiled[kind](source_ids, *(asked[name] for name in _RANKS if name in asked))
+
+        if not is_plain:
+            return self._engine.search(in_graph)
+        source_ids = np.asarray(source_ids)
+        limits = self._limits(source_ids.shape[1] + 1)[np.count_nonzero(source_ids != PAD_ID, axis=1)]
+        goal = Goal(self._config, limits, num_best=1 if only_best else None, scored=scored)
+        return self._engine.plain_search(source_ids, goal, in_graph)
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
         """Draws samples with a seed for each sentence, not compiled: for a graph that somebody else traces.
@@ -145,35 +153,20 @@ class Searches:
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:
         config = self._config
-        max_lengths = output_limits(tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32), config)
-        options = SearchOptions(
-            length_normalization=config.length_normalization,
-            coverage_penalty=config.coverage_penalty,
+        goal = Goal(
+            config,
+            output_limits(tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32), config),
             rules=tuple(self._rules),
-            num_groups=config.num_groups,
-            diversity_strength=config.diversity_strength,
+            num_best=1 if only_best else None,
+            scored=scored,
             **asked,
         )
-        memory = self._model.encode(source_ids)
-        search = self._model.begin(source_ids, memory, config.beam_size, wanted=self._wanted)
+        search = self._model.begin(source_ids, self._model.encode(source_ids), config.beam_size, wanted=self._wanted)
         if config.sampling:
-            sampling = Sampling(config.beam_size, config.temperature, config.top_k, config.top_p)
             keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
-            limits = (config.length_penalty, config.min_length)
-            found = sample(search.step, search.cache, max_lengths, keys, sampling, *limits, options)
+            found = sample(search.step, search.cache, goal, keys)
         else:
-            found = beam_search(
-                search.step,
-                search.cache,
-                max_lengths,
-                config.beam_size,
-                config.length_penalty,
-                config.min_length,
-                config.patience,
-                options,
-                1 if only_best else config.beam_size,
-                scored,
-            )
+            found = beam_search(search.step, search.cache, goal)
         with tf.control_dependencies(found):
             search.end()
         return found

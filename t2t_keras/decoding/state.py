@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.decoding.leaving import is_time_to_leave
 from t2t_keras.models.contract import Cache
 
 DEAD = -float("inf")  # the log-probability and the score of a slot that holds no hypothesis
@@ -59,7 +60,7 @@ class Tracked(NamedTuple):
 
     Attributes:
         texts: int32 [open, beam, length], the living hypotheses' tokens behind the start symbol.
-        prefixes: int32 [open, prefix_len]; see `SearchOptions`.
+        prefixes: int32 [open, prefix_len]; see `Goal`.
         constraints: int32 [open, phrases, phrase_len].
         excluded: int32 [open, phrases, phrase_len].
     """
@@ -213,9 +214,10 @@ def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
 
 
 def leave_out_done(state: SearchState) -> SearchState:
-    """Leaves sentences that are done out of the caches; as that copies all that is kept, not before a quarter is."""
+    """Leaves sentences that are done out of the caches, when it is time for that."""
     is_open = ~tf.gather(state.done, state.open_sentences)
-    shrink = 4 * tf.reduce_sum(tf.cast(is_open, tf.int32)) <= 3 * tf.size(is_open)
+    num_open = tf.size(is_open)
+    shrink = is_time_to_leave(num_open - tf.reduce_sum(tf.cast(is_open, tf.int32)), num_open)
     kept = (state.open_sentences, state.cache._replace(position=()), state.tracked)
     flat = tf.nest.flatten(kept)
 

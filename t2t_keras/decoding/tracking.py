@@ -1,4 +1,4 @@
-"""What a search keeps beside the model's own cache when options ask for it: texts, and what each sentence asks for.
+"""What a search keeps beside the model's own cache when its goal asks for it: texts, and what each sentence asks for.
 
 They follow their hypothesis and leave with their sentence as all else in a search's state does.
 """
@@ -8,23 +8,22 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.decoding import rules as restrictions
-from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.state import SearchState, Tracked
 from t2t_keras.models.contract import Cache, StepFunction
 
 _RANKS = {"prefixes": 2, "constraints": 3, "excluded": 3}
 
 
-def first_tracked(options: SearchOptions, batch: tf.Tensor, beam_size: int) -> Tracked:
-    """What the options need before the first step.
+def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
+    """What a goal needs before the first step.
 
     Args:
-        options: of the search.
+        goal: of the search.
         batch: int32 scalar, sentences.
-        beam_size: hypotheses a sentence.
     """
-    texts = (tf.zeros([batch, beam_size, 0], tf.int32),) if options.needs_texts else ()
-    wanted = {name: getattr(options, name) for name in _RANKS}
+    texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
+    wanted = {name: getattr(goal, name) for name in _RANKS}
     return Tracked(
         texts,
         **{name: (_token_ids(value, name),) for name, value in wanted.items() if value is not None},
@@ -54,7 +53,7 @@ def texts_of(tracked: Tracked) -> tf.Tensor:
 
 
 def restriction_bias(
-    tracked: Tracked, may_end: tf.Tensor, position: tf.Tensor, vocab_size: int, options: SearchOptions
+    tracked: Tracked, may_end: tf.Tensor, position: tf.Tensor, vocab_size: int, goal: Goal
 ) -> tf.Tensor:
     """-inf for every token that may not come next, 0 for the others.
 
@@ -63,13 +62,13 @@ def restriction_bias(
         may_end: bool [open, beam] or [open, 1], whether the end symbol may come.
         position: int32 scalar, tokens of the texts so far.
         vocab_size: entries of the vocabulary.
-        options: of the search.
+        goal: of the search.
 
     Returns:
         float32 [open, beam or 1, vocab].
     """
     bias = restrictions.ending_bias(may_end, vocab_size)
-    for rule in options.rules:
+    for rule in goal.rules:
         bias += rule(texts_of(tracked), vocab_size)
     for excluded in tracked.excluded:
         bias += restrictions.excluded_bias(texts_of(tracked), excluded, vocab_size)

@@ -14,6 +14,7 @@ from t2t_keras.data.tokenizer import Tokenizer
 from t2t_keras.decoding import loading
 from t2t_keras.decoding.batches import Progress, padded
 from t2t_keras.decoding.beam_search import SearchResult
+from t2t_keras.decoding.engines import Engine
 from t2t_keras.decoding.ensemble import Combination
 from t2t_keras.decoding.explain import (
     Explanation,
@@ -59,6 +60,7 @@ class Translator:
         lowercase: whether lines are lowercased first, as the training data were.
         max_source_length: most tokens, end symbol included, of what is translated in one piece.
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
+        engine: what runs the searches; None means TensorFlow.
 
     Raises:
         InputError: a beam larger than the vocabulary, or an excluded phrase that is blank or cannot be spelled.
@@ -73,6 +75,7 @@ class Translator:
         lowercase: bool = False,
         max_source_length: int = 256,
         excluded: Sequence[str] = (),
+        engine: Engine | None = None,
     ) -> None:
         if max_source_length < 2:
             raise ValueError(f"max_source_length must be at least 2 (a token and the end), got {max_source_length}")
@@ -87,7 +90,7 @@ class Translator:
         self.max_source_length = max_source_length
         self.excluded = tuple(excluded)
         self._encoder = RequestEncoder(tokenizer, self.config, lowercase, max_source_length, self.excluded)
-        self._searches = Searches(model, self.config, self._encoder.excluded)
+        self._searches = Searches(model, self.config, self._encoder.excluded, engine)
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
@@ -99,7 +102,7 @@ class Translator:
         checkpoint: str | None = None,
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
-        engine: loading.Engine = "tensorflow",
+        engine: loading.EngineName = "tensorflow",
     ) -> "Translator":
         """The translator of a run, or of an exported model.
 
@@ -126,7 +129,7 @@ class Translator:
         combination: Combination = "probabilities",
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
-        engine: loading.Engine = "tensorflow",
+        engine: loading.EngineName = "tensorflow",
     ) -> "Translator":
         """The translator of several runs, or of several checkpoints, whose predictions are averaged.
 
@@ -146,13 +149,14 @@ class Translator:
 
     @classmethod
     def _of(
-        cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str], engine: loading.Engine
+        cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str], engine: loading.EngineName
     ) -> "Translator":
         data, config = loaded.config.data, config or loaded.config.decode
         if config.bfloat16 and engine != "tensorflow":
             raise InputError(f"decode.bfloat16=true does not go together with the engine {engine}")
         settings = (config, data.lowercase, max(2, data.max_length))
-        return cls(loaded.tokenizer, loaded.model, *settings, tuple(dict.fromkeys((*loaded.excluded, *excluded))))
+        excluded = tuple(dict.fromkeys((*loaded.excluded, *excluded)))
+        return cls(loaded.tokenizer, loaded.model, *settings, excluded, loaded.engine)
 
     def translate(
         self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True

@@ -18,6 +18,7 @@ Nest = Any  # of tensors: tuples and named tuples
 ATTENTION = "attention"  # has `AttentionViews`
 COVERAGE = "coverage"  # its steps add up the attention to the source
 BFLOAT16 = "bfloat16"  # its steps can compute products in bfloat16
+LITE = "lite"  # is of `AttentionStacks`, which TensorFlow Lite can compute
 
 
 class Cache(NamedTuple):
@@ -80,7 +81,7 @@ class StepModel(Protocol):
     """What a search needs of a model.
 
     Attributes:
-        offers: what else it can do: `ATTENTION`, `COVERAGE`, `BFLOAT16`. Asked for before it is used.
+        offers: what else it can do: `ATTENTION`, `COVERAGE`, `BFLOAT16`, `LITE`. Asked for before it is used.
     """
 
     @property
@@ -175,6 +176,34 @@ class AttentionViews(Protocol):
         source_len].
         """
         ...
+
+
+class AttentionStacks(SearchedModel, Protocol):
+    """What a model that offers `LITE` is made of.
+
+    Attributes:
+        source_embedding: `layers.TiedEmbedding` of source tokens.
+        target_embedding: of target tokens.
+        source_positions: the layer that adds positions to sources.
+        target_positions: that of targets.
+        encoder: `layers.Encoder`.
+        decoder: `layers.Decoder`.
+        output_head: `layers.TiedEmbedding`.
+    """
+
+    config: ModelConfig
+    source_embedding: Any
+    target_embedding: Any
+    source_positions: Any
+    target_positions: Any
+    encoder: Any
+    decoder: Any
+
+    @property
+    def output_head(self) -> Any: ...
+
+    @property
+    def compute_dtype(self) -> str: ...
 
 
 def attention_views(model: StepModel) -> AttentionViews:

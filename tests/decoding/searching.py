@@ -7,8 +7,9 @@ import tensorflow as tf
 from reference_search import EOS, Options
 from scripted import NUM_CODES, ScriptedModel
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
-from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram
 
 # What is fixed when a search is traced; the rest differs from sentence to sentence.
@@ -38,19 +39,25 @@ def compiled(beam: int, vocab: int, traced: tuple, with_prefixes: bool, with_con
 
     @tf.function(input_signature=[tf.TensorSpec([None, NUM_CODES, vocab]), *ids], autograph=False)
     def run(tables, limits, min_lengths, prefixes, constraints):
-        options = SearchOptions(
+        settings = DecodeConfig(
+            beam_size=beam,
+            length_penalty=values["alpha"],
+            patience=values["patience"],
             length_normalization=values["normalization"],
             coverage_penalty=values["coverage_penalty"],
-            rules=rules_of(values["no_repeat"], values["excluded"]),
-            prefixes=prefixes if with_prefixes else None,
-            constraints=constraints if with_constraints else None,
             num_groups=values["num_groups"],
             diversity_strength=values["strength"],
         )
-        cache = ScriptedModel.cache_of(tables, beam, coverage=values["coverage_penalty"] > 0)
-        return beam_search(
-            ScriptedModel.step, cache, limits, beam, values["alpha"], min_lengths, values["patience"], options
+        goal = Goal(
+            settings,
+            limits,
+            min_lengths,
+            rules=rules_of(values["no_repeat"], values["excluded"]),
+            prefixes=prefixes if with_prefixes else None,
+            constraints=constraints if with_constraints else None,
         )
+        cache = ScriptedModel.cache_of(tables, beam, coverage=values["coverage_penalty"] > 0)
+        return beam_search(ScriptedModel.step, cache, goal)
 
     return run
 

@@ -14,7 +14,9 @@ import reference_search
 from scripted import NUM_CODES, ScriptedModel
 from searching import assert_same, hypotheses
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
+from t2t_keras.decoding.goal import Goal
 
 EOS = reference_search.EOS
 
@@ -25,9 +27,9 @@ def compiled(beam: int, alpha: float, vocab: int, patience: float = 0.0):
 
     @tf.function(input_signature=signature)
     def run(tables: tf.Tensor, limits: tf.Tensor, min_lengths: tf.Tensor) -> SearchResult:
-        return beam_search(
-            ScriptedModel.step, ScriptedModel.cache_of(tables, beam), limits, beam, alpha, min_lengths, patience
-        )
+        settings = DecodeConfig(beam_size=beam, length_penalty=alpha, patience=patience)
+        cache = ScriptedModel.cache_of(tables, beam)
+        return beam_search(ScriptedModel.step, cache, Goal(settings, limits, min_lengths))
 
     return run
 
@@ -226,7 +228,7 @@ def test_one_trace_serves_every_batch_size_and_limit():
 
 def test_same_result_without_tracing():
     model = ScriptedModel.random(12, batch=3, vocab=6)
-    eager = beam_search(model.step, model.start_cache(beam=2), tf.constant([5, 3, 6]), 2, 0.6)
+    eager = beam_search(model.step, model.start_cache(beam=2), Goal(DecodeConfig(beam_size=2), [5, 3, 6]))
     traced = search(model, [5, 3, 6], 2)
     np.testing.assert_array_equal(eager.token_ids, traced.token_ids)
     np.testing.assert_allclose(eager.scores, traced.scores, rtol=1e-6)
@@ -239,17 +241,8 @@ def test_scores_are_float32_whatever_the_logits():
         logits, cache = model.step(token_ids, cache)
         return tf.cast(logits, tf.bfloat16), cache
 
-    result = beam_search(half_step, model.start_cache(beam=2), tf.constant([4, 4]), 2, 0.6)
+    result = beam_search(half_step, model.start_cache(beam=2), Goal(DecodeConfig(beam_size=2), [4, 4]))
     assert result.scores.dtype == result.log_probs.dtype == tf.float32
-
-
-@pytest.mark.parametrize(("beam", "alpha", "name"), [(0, 0.6, "beam_size"), (2, -0.1, "length_penalty")])
-def test_misuse_names_the_argument(beam, alpha, name):
-    model = ScriptedModel.random(1, batch=1, vocab=5)
-    with pytest.raises(ValueError, match=name):
-        beam_search(model.step, model.start_cache(1), tf.constant([3]), beam, alpha)
-    with pytest.raises(ValueError, match="patience must not be negative, got -1"):
-        beam_search(model.step, model.start_cache(1), tf.constant([3]), 1, 0.6, patience=-1)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -264,7 +257,7 @@ def test_sentences_that_are_done_leave_the_computation(beam):
         rows.append(len(token_ids) // beam)
         return model.step(token_ids, cache)
 
-    result = beam_search(watched_step, model.start_cache(beam), tf.constant(limits), beam, 0.6)
+    result = beam_search(watched_step, model.start_cache(beam), Goal(DecodeConfig(beam_size=beam), limits))
     assert rows == [8, 8, 3, 3, 3, 3, 2, 2, 2]
     for sentence, limit in enumerate(limits):
         expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, alpha=0.6)
@@ -290,7 +283,7 @@ def test_fewer_results_are_the_same_ones_sooner(num_best):
         model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=end_bias)
         everything = search(model, limits, 5)
         cache = ScriptedModel.cache_of(tf.constant(model.tables), 5)
-        found = beam_search(ScriptedModel.step, cache, limits, 5, 0.6, num_best=num_best)
+        found = beam_search(ScriptedModel.step, cache, Goal(DecodeConfig(beam_size=5), limits, num_best=num_best))
         found = SearchResult(*(part.numpy() for part in found))
         steps = found.token_ids.shape[2]
         assert found.scores.shape == (6, num_best)
@@ -304,4 +297,4 @@ def test_fewer_results_are_the_same_ones_sooner(num_best):
 @pytest.mark.parametrize("num_best", [0, 3])
 def test_more_results_than_hypotheses_are_refused(num_best):
     with pytest.raises(ValueError, match=f"num_best must be between 1 and beam_size=2, got {num_best}"):
-        beam_search(ScriptedModel.step, ScriptedModel.random(1, 1, 5).start_cache(2), [3], 2, 0.6, num_best=num_best)
+        Goal(DecodeConfig(beam_size=2), [3], num_best=num_best)

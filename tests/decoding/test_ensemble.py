@@ -18,8 +18,8 @@ from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.ensemble import Ensemble, combined_logits
 from t2t_keras.decoding.forced import token_log_probs_function
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.loading import Member
-from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.model import Transformer
@@ -134,8 +134,8 @@ def test_coverage_is_the_members_mean(models):
 
     def search(model, penalty: float):
         begun = model.begin(SOURCE, model.encode(SOURCE), 3, wanted=frozenset({COVERAGE}))
-        options = SearchOptions(coverage_penalty=penalty)
-        return beam_search(begun.step, begun.cache, tf.constant([9, 7]), 3, 0.6, options=options)
+        goal = Goal(DecodeConfig(beam_size=3, coverage_penalty=penalty), [9, 7])
+        return beam_search(begun.step, begun.cache, goal)
 
     expected, found = (search(model, 0.4) for model in (models[0], Ensemble(models[:1] * 2)))
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)

@@ -11,8 +11,9 @@ sys.path.append(str(pathlib.Path(__file__).parent))
 
 from scripted import ScriptedModel
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.goal import Goal
 
 LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
 
@@ -23,11 +24,11 @@ LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
 def test_equals_the_general_search(seed, end_bias, min_length):
     model = ScriptedModel.random(seed, batch=len(LIMITS), vocab=7, end_bias=end_bias)
     model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
-    minima = [min_length] * len(LIMITS)
-    free = SearchOptions(prefixes=tf.zeros([len(LIMITS), 1], tf.int32))  # restricts nothing, but is not greedy_search
+    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but is not greedy_search
+    settings = DecodeConfig(beam_size=1, min_length=min_length)
     found, expected = (
-        beam_search(ScriptedModel.step, model.start_cache(1), LIMITS, 1, 0.6, minima, options=options)
-        for options in (None, free)
+        beam_search(ScriptedModel.step, model.start_cache(1), Goal(settings, LIMITS, prefixes=prefixes))
+        for prefixes in (None, free)
     )
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
     np.testing.assert_array_equal(found.lengths, expected.lengths)
@@ -37,7 +38,7 @@ def test_equals_the_general_search(seed, end_bias, min_length):
 
 def test_nothing_left_to_choose_is_an_empty_output():
     model = ScriptedModel.random(1, batch=2, vocab=2)
-    result = beam_search(ScriptedModel.step, model.start_cache(1), [4, 4], 1, 0.6, [4, 0])
+    result = beam_search(ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [4, 4], [4, 0]))
     assert result.lengths[0, 0] == 0
     assert np.isneginf(result.scores[0, 0])
     assert result.token_ids[1, 0, 0] == 1
@@ -46,16 +47,19 @@ def test_nothing_left_to_choose_is_an_empty_output():
 def test_an_empty_batch():
     model = ScriptedModel.random(1, batch=1, vocab=5)
     model = ScriptedModel(model.tables[:0])
-    result = beam_search(ScriptedModel.step, model.start_cache(1), tf.zeros([0], tf.int32), 1, 0.6)
+    result = beam_search(
+        ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), tf.zeros([0], tf.int32))
+    )
     assert result.token_ids.shape == (0, 1, 0)
 
 
 @pytest.mark.parametrize("scored", [True, False])
 def test_logits_that_are_no_numbers_give_no_output(scored):
     model = ScriptedModel.random(2, batch=3, vocab=7, end_bias=2.0)
-    wanted = beam_search(ScriptedModel.step, model.start_cache(1), [6] * 3, 1, 0.6, scored=scored)
+    goal = Goal(DecodeConfig(beam_size=1), [6] * 3, scored=scored)
+    wanted = beam_search(ScriptedModel.step, model.start_cache(1), goal)
     model.tables[1, :, 4] = np.nan
-    found = beam_search(ScriptedModel.step, model.start_cache(1), [6] * 3, 1, 0.6, scored=scored)
+    found = beam_search(ScriptedModel.step, model.start_cache(1), goal)
     assert found.lengths[1, 0] == 0 and np.isneginf(found.scores[1, 0]) and not found.token_ids[1].numpy().any()
     for row in (0, 2):
         length = int(wanted.lengths[row, 0])

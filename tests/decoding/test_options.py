@@ -17,8 +17,9 @@ from reference_search import EOS, Options, contains
 from scripted import NUM_CODES, ScriptedModel
 from searching import assert_same, compiled, hypotheses, search
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.options import SearchOptions
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram
 
 LIMITS = [6, 1, 5, 6, 3, 4]
@@ -266,14 +267,12 @@ def test_options_that_are_off_add_no_op():
     model = ScriptedModel.random(1, batch=1, vocab=7)
 
     def number_of_ops(**options) -> int:
-        function = tf.function(
-            lambda: beam_search(model.step, model.start_cache(2), tf.constant([5]), 2, 0.6, **options)
-        )
+        goal = Goal(DecodeConfig(beam_size=2), [5], **options)
+        function = tf.function(lambda: beam_search(model.step, model.start_cache(2), goal))
         graph = function.get_concrete_function().graph
         return sum(len(g.get_operations()) for g in [graph, *_inner(graph)])
 
-    assert number_of_ops() == number_of_ops(options=SearchOptions())
-    assert number_of_ops() < number_of_ops(options=SearchOptions(rules=(NoRepeatNgram(2),)))
+    assert number_of_ops() < number_of_ops(rules=(NoRepeatNgram(2),))
 
 
 def _inner(graph) -> list:
@@ -283,25 +282,21 @@ def _inner(graph) -> list:
 
 
 MISUSE = [
-    (lambda: SearchOptions(length_normalization="wu"), "length_normalization must be one of .* got 'wu'"),
-    (lambda: SearchOptions(coverage_penalty=-1.0), "coverage_penalty must not be negative, got -1"),
-    (lambda: SearchOptions(num_groups=0), "num_groups must be positive, got 0"),
-    (lambda: SearchOptions(diversity_strength=0.5), "diversity_strength=0.5 needs num_groups above 1"),
-    (lambda: SearchOptions(num_groups=2, constraints=[[[2]]]), "constraints .* num_groups=2"),
+    (lambda: Goal(DecodeConfig(num_groups=2), [3], constraints=[[[2]]]), "constraints .* num_groups=2"),
     (lambda: NoRepeatNgram(0), "n must be positive, got 0"),
     (lambda: ExcludedPhrases([[]]), "phrases must be"),
     (lambda: ExcludedPhrases([[3, 0]]), r"phrases must be .* got \(3, 0\)"),
     (lambda: run_with(rules=(ExcludedPhrases([[9]]),)), "phrases have the id 9, the vocabulary ends at 4"),
-    (lambda: run_with(num_groups=3), "beam_size=2 is no multiple of num_groups=3"),
     (lambda: run_with(prefixes=[3]), r"prefixes must have 2 axes, got shape \(1,\)"),
     (lambda: run_with(constraints=[[3]]), r"constraints must have 3 axes"),
     (lambda: run_with(coverage_penalty=0.2), "coverage_penalty=0.2 needs"),
 ]
 
 
-def run_with(**options):
+def run_with(coverage_penalty=0.0, **asked):
     model = ScriptedModel.random(1, batch=1, vocab=5)
-    return beam_search(model.step, model.start_cache(2), tf.constant([3]), 2, 0.6, options=SearchOptions(**options))
+    settings = DecodeConfig(beam_size=2, coverage_penalty=coverage_penalty)
+    return beam_search(model.step, model.start_cache(2), Goal(settings, [3], **asked))
 
 
 @pytest.mark.parametrize(("misuse", "message"), MISUSE)

@@ -26,8 +26,3 @@ def test_no_continuation_exceeds_the_bound(alpha):
             scores = normalised_score(later.astype(np.float32), np.arange(length + 1, limit + 1), alpha)
             bound = best_attainable_score(np.float32(log_prob), limit, alpha)
             assert np.max(scores) <= bound
-
-
-def test_negative_alpha_is_refused():
-    with pytest.raises(ValueError, match="alpha"):
-        length_penalty(np.array([1]), -0.5)

@@ -14,7 +14,7 @@ import tiny
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.batches import length_batches, padded
-from t2t_keras.decoding.lite import LiteModel
+from t2t_keras.decoding.lite import LiteEngine, LiteModel
 from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.translator import Translation, Translator
 from t2t_keras.errors import InputError
@@ -151,7 +151,10 @@ def test_stream_equals_translate():
 def test_without_scores_it_finds_the_same(beam, engine):
     model = tiny.transformer()
     config = DecodeConfig(beam_size=beam, max_length_offset=8)
-    translator = Translator(tiny.tokenizer(), model if engine == "tensorflow" else LiteModel(model), config)
+    if engine == "lite":
+        model = LiteModel(model)
+    runs = LiteEngine([model]) if engine == "lite" else None
+    translator = Translator(tiny.tokenizer(), model, config, engine=runs)
     lines = [*tiny.SENTENCES, "", Request(tiny.SENTENCES[0], prefix="Ein")]
     found, scored = (translator.translate(lines, scored=scored) for scored in (False, True))
     assert [(t.text, t.token_ids, t.exists) for t in found] == [(t.text, t.token_ids, t.exists) for t in scored]

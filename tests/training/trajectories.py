@@ -26,6 +26,7 @@ from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
 from t2t_keras.model import Transformer
+from t2t_keras.models.contract import States
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.strategy import distributed, make_strategy, next_shares
 
@@ -147,10 +148,11 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
     training = make_step(train, {}, strategy)
     seen: list[np.ndarray] = []
 
-    def states(inputs: dict[str, tf.Tensor], seed: tf.Tensor, **settings: bool) -> tf.Tensor:
+    def states(inputs: dict[str, tf.Tensor], *, seed: tf.Tensor, **settings: bool) -> States:
         del settings
         tf.numpy_function(lambda value: seen.append(value.copy()), [seed], [])
-        return network.target_embedding(inputs["target"])  # in place of a network, which takes long to trace
+        # In place of a network, which takes long to trace.
+        return States(network.target_embedding(inputs["target"]), tf.constant(0.0))
 
     network = training.model
     network.states = states

@@ -8,6 +8,7 @@ A search with options stays the TensorFlow graph that it is: a `LiteModel` only 
 asks for the logits of each step. Searches without options, greedy and beam, are loops in NumPy here.
 """
 
+from t2t_keras.decoding.lite.engine import LiteEngine
 from t2t_keras.decoding.lite.model import LiteModel
 
-__all__ = ["LiteModel"]
+__all__ = ["LiteEngine", "LiteModel"]

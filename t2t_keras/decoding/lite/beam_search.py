@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from t2t_keras.decoding.leaving import is_time_to_leave
 from t2t_keras.decoding.lite.candidates import Candidates, best_candidates
 from t2t_keras.decoding.lite.session import Session, newest_bias
 from t2t_keras.symbols import EOS_ID, PAD_ID
@@ -178,7 +179,7 @@ class BeamSearch:
         return done
 
     def _settle(self, done: np.ndarray) -> None:
-        """Writes down the results of sentences that are now done, and leaves sentences out once a quarter is done."""
+        """Writes down the results of sentences that are now done, and lets them leave when it is time for that."""
         now, limits = self._open, self._limits
         rows = np.flatnonzero(done & ~now.done) if done.any() else ()
         if not len(rows):
@@ -193,7 +194,7 @@ class BeamSearch:
             result[sentences] = np.where(has_ended[:, np.newaxis], ended, other)[:, : limits.num_best]
         self._has_ended[sentences] = has_ended
         now.done[rows] = True
-        if 4 * np.count_nonzero(now.done) >= len(now.done):  # leaving copies all that is kept
+        if is_time_to_leave(np.count_nonzero(now.done), len(now.done)):
             now.leave_out_done()
 
     def _texts(self) -> np.ndarray:

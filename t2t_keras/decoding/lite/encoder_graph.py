@@ -8,18 +8,19 @@ import tensorflow as tf
 from t2t_keras.decoding.lite.names import MEMORY_KEYS, MEMORY_VALUES
 from t2t_keras.layers.kernels import plain
 from t2t_keras.layers.stepping import SelfAttentionStep
+from t2t_keras.models.contract import AttentionStacks
 
 Tensor = Any
 
 
-def encoder_graph(model: Any) -> tf.types.experimental.PolymorphicFunction:
+def encoder_graph(model: AttentionStacks) -> tf.types.experimental.PolymorphicFunction:
     """The left half of Figure 1, and the keys and values of every layer's attention to it.
 
     In TensorFlow Lite a reshape may leave one size to be found out, and here two are open: the number of sentences and
     their length. So nothing is ever reshaped: heads are parts of the last axis, multiplied one after the other.
 
     Args:
-        model: a `Transformer` that computes in float32.
+        model: computes in float32.
 
     Returns:
         A function of "inputs", float32 [batch, source_len, d_model], embedded tokens with positions, and "bias",

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from t2t_keras.decoding.leaving import is_time_to_leave
 from t2t_keras.decoding.lite.beam_search import Limits
 from t2t_keras.decoding.lite.session import Session
 from t2t_keras.symbols import EOS_ID, PAD_ID
@@ -36,7 +37,7 @@ def greedy_search(
         log_probs[sentences] += np.where(done, 0.0, gained)
         length += 1
         done |= (tokens <= EOS_ID) | (length >= max_lengths[sentences])
-        if 4 * np.count_nonzero(done) >= len(sentences):  # leaving copies all that is kept
+        if is_time_to_leave(np.count_nonzero(done), len(sentences)):
             sentences, tokens, done = sentences[~done], tokens[~done], done[~done]
     lengths = np.count_nonzero(texts, axis=1).astype(np.int32)
     impossible = ~np.isfinite(log_probs)

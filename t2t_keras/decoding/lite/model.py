@@ -1,4 +1,4 @@
-"""A Transformer whose steps TensorFlow Lite computes."""
+"""A model whose steps TensorFlow Lite computes."""
 
 import contextlib
 import itertools
@@ -9,21 +9,23 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import DecodeConfig
-from t2t_keras.decoding.beam_search import SearchResult
-from t2t_keras.decoding.first_entries import FirstEntries
-from t2t_keras.decoding.lite.beam_search import BeamSearch, Limits
-from t2t_keras.decoding.lite.greedy import greedy_search
 from t2t_keras.decoding.lite.session import Session, newest_bias
 from t2t_keras.decoding.lite.sessions import Kind, Sessions
-from t2t_keras.decoding.scoring import length_penalty
-from t2t_keras.model import Transformer
-from t2t_keras.models.contract import ATTENTION, COVERAGE, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import (
+    ATTENTION,
+    COVERAGE,
+    AttentionStacks,
+    Cache,
+    Search,
+    States,
+    attention_views,
+    first_coverage,
+)
 from t2t_keras.symbols import PAD_ID
 
 
 class LiteModel:
-    """A `Transformer` whose searches are faster on a CPU, as a `StepModel`.
+    """A model that is faster on a CPU, as a `SearchedModel`; `LiteEngine` runs its searches.
 
     The model's weights must not change once it has searched: they are converted when the first search of a kind
     begins, which takes three seconds for `tiny` and twenty for `base`. Scores of given translations and explanations
@@ -32,7 +34,7 @@ class LiteModel:
     Searches run where Python runs: not on a GPU, not in an export.
 
     Args:
-        model: what is searched; its compute dtype is float32.
+        model: what is searched; it offers `LITE`, and its compute dtype is float32.
         int8: whether the steps' products are computed with weights and activations of 8 bits: faster again, and some
             outputs differ.
         threads: of each operation; 1 where several batches are translated side by side.
@@ -46,7 +48,7 @@ class LiteModel:
 
     offers = frozenset({ATTENTION, COVERAGE})
 
-    def __init__(self, model: Transformer, int8: bool = False, threads: int = 1) -> None:
+    def __init__(self, model: AttentionStacks, int8: bool = False, threads: int = 1) -> None:
         if model.compute_dtype != "float32":
             raise ValueError(f"model must compute in float32, got {model.compute_dtype}")
         self.model = model
@@ -55,14 +57,13 @@ class LiteModel:
         self._numbers = itertools.count()
         self._searches = 0
         self._lock = threading.Lock()
-        self._penalties: dict[tuple[float, str], FirstEntries] = {}
 
     def states(self, inputs: dict[str, tf.Tensor], **settings: Any) -> States:
-        """As `Transformer.states`."""
+        """As of `ScoringModel`."""
         return self.model.states(inputs, **settings)
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:
-        """As `Transformer.logits`."""
+        """As of `ScoringModel`."""
         return self.model.logits(hidden)
 
     def encode(self, source: tf.Tensor) -> tf.Tensor:
@@ -70,12 +71,12 @@ class LiteModel:
         return self.model.source_positions(self.model.source_embedding(source))
 
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Transformer.logits_and_cross_attention`."""
-        return self.model.logits_and_cross_attention(inputs)
+        """As of `AttentionViews`."""
+        return attention_views(self.model).logits_and_cross_attention(inputs)
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """As `Transformer.alignment_attention`."""
-        return self.model.alignment_attention(inputs)
+        """As of `AttentionViews`."""
+        return attention_views(self.model).alignment_attention(inputs)
 
     def begin(
         self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
@@ -129,34 +130,6 @@ class LiteModel:
             bias = tf.concat([bias, newest], axis=2)
         cache = Cache(cache.position + 1, bias, cache.per_sentence, cache.source, coverage)
         return tf.ensure_shape(logits, [None, self.model.config.vocab_size]), cache
-
-    def plain_search(
-        self, source: np.ndarray, max_lengths: np.ndarray, config: DecodeConfig, num_best: int, scored: bool
-    ) -> SearchResult:
-        """What `t2t_keras.decoding.beam_search.beam_search` finds without options, faster; not for a graph.
-
-        Args:
-            source: int [batch, source_len].
-            max_lengths: int32 [batch], most tokens of an output.
-            config: of the search.
-            num_best: hypotheses that are returned.
-            scored: as of `beam_search`.
-
-        """
-        kind = Kind(config.beam_size, log_totals=scored or config.beam_size > 1)
-        self.sessions.convert(kind)
-        tables, steps = self.sessions.tables, max(max_lengths.max(initial=0), 0)
-        minima = np.full_like(max_lengths, config.min_length)
-        settings = (config.length_penalty, config.length_normalization)
-        if settings not in self._penalties:
-            self._penalties[settings] = FirstEntries(lambda count: length_penalty(np.arange(count), *settings).numpy())
-        limits = Limits(max_lengths, minima, self._penalties[settings](steps + 1), config.patience, num_best)
-        inputs = tables.source[source] + tables.source_positions(source.shape[1])
-        session = self.sessions.start(kind, inputs, source == PAD_ID)
-        given = session, tables.target, tables.target_positions(steps), limits
-        found = BeamSearch(*given).run() if config.beam_size > 1 else greedy_search(*given, scored)
-        self.sessions.let_go(kind, session)
-        return SearchResult(*map(tf.constant, found))
 
     @contextlib.contextmanager
     def searching(self) -> Iterator[None]:

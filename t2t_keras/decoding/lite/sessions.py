@@ -1,7 +1,7 @@
 """The converted graphs of a model, and the sessions that run them."""
 
 import threading
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from t2t_keras.decoding.lite.interpreter import converted
 from t2t_keras.decoding.lite.session import Session
 from t2t_keras.decoding.lite.step_graph import StepGraph
 from t2t_keras.decoding.lite.tables import Tables
+from t2t_keras.models.contract import AttentionStacks
 
 
 class Kind(NamedTuple):
@@ -28,12 +29,12 @@ class Sessions:
     """Converts a model once, and lends every search a session that no other has.
 
     Args:
-        model: a `Transformer` that computes in float32.
+        model: computes in float32.
         int8: as of `converted`.
         threads: of each operation.
     """
 
-    def __init__(self, model: Any, int8: bool, threads: int) -> None:
+    def __init__(self, model: AttentionStacks, int8: bool, threads: int) -> None:
         self._model, self._int8, self._threads = model, int8, threads
         self._lock = threading.Lock()
         self._encoder: bytes | None = None

@@ -7,6 +7,7 @@ import tensorflow as tf
 from t2t_keras.decoding.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
 from t2t_keras.layers import kernels
 from t2t_keras.layers.stepping import DecoderStep, KeysAndValues
+from t2t_keras.models.contract import AttentionStacks
 
 Tensor = Any
 
@@ -24,12 +25,12 @@ class StepGraph:
     asked for "log_totals" [batch * beam], the logarithms of the sums of exponentials of the logits.
 
     Args:
-        model: a `Transformer` that computes in float32.
+        model: computes in float32.
         beam_size: hypotheses a sentence.
         log_totals: whether they are asked for.
     """
 
-    def __init__(self, model: Any, beam_size: int, log_totals: bool) -> None:
+    def __init__(self, model: AttentionStacks, beam_size: int, log_totals: bool) -> None:
         self._model = model
         self._beam_size = beam_size
         self._log_totals = log_totals
@@ -65,7 +66,7 @@ class StepGraph:
             outputs |= {f"{KEYS}{index}": written.keys, f"{VALUES}{index}": written.values}
         x = self._model.decoder.normalised(x)
         outputs["attention"] = tf.reduce_mean(attention, axis=1)  # --> [batch, beam, source_len]
-        outputs["logits"] = kernels.linear(x, self._model.output_embedding.output_matrix("float32"), None)
+        outputs["logits"] = kernels.linear(x, self._model.output_head.output_matrix("float32"), None)
         if self._log_totals:
             largest = tf.reduce_max(outputs["logits"], axis=1)  # --> [batch * beam]
             rest = tf.exp(outputs["logits"] - largest[:, tf.newaxis])

@@ -1,18 +1,18 @@
 """What searches outside of a graph look up instead of computing it."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from t2t_keras.decoding.first_entries import FirstEntries
+from t2t_keras.models.contract import AttentionStacks
 
 
 class Tables:
     """What the first layers of both sides do with tokens.
 
     Args:
-        model: a `Transformer` that computes in float32.
+        model: computes in float32.
 
     Attributes:
         source: float32 [vocab, d_model], every source token embedded.
@@ -21,7 +21,7 @@ class Tables:
         target_positions: the same of target tokens.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: AttentionStacks) -> None:
         tokens = tf.range(model.config.vocab_size)
         self.target = model.target_embedding(tokens).numpy()
         shared = model.source_embedding is model.target_embedding

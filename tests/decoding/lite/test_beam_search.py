@@ -12,9 +12,10 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))
 from scripted import ScriptedModel
 from scripted_session import ScriptedSession
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import beam_search as in_tensorflow
+from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.lite.beam_search import BeamSearch, Limits
-from t2t_keras.decoding.options import SearchOptions
 from t2t_keras.decoding.scoring import length_penalty
 
 LIMITS = np.array([6, 1, 5, 12, 0, 8, 3, 12, 9], np.int32)
@@ -28,11 +29,11 @@ def assert_same(model, beam_size, min_length=0, alpha=0.6, normalization="gnmt",
     penalties = length_penalty(np.arange(LIMITS.max() + 1), alpha, normalization).numpy()
     limits = Limits(LIMITS, minima, penalties, patience, num_best)
     found = BeamSearch(ScriptedSession(model, beam_size), table, positions, limits).run()
-    options = SearchOptions(length_normalization=normalization)
-    start = model.start_cache(beam_size)
-    wanted = in_tensorflow(
-        ScriptedModel.step, start, LIMITS, beam_size, alpha, minima, patience, options, num_best=num_best
+    settings = DecodeConfig(
+        beam_size=beam_size, length_penalty=alpha, length_normalization=normalization, patience=patience
     )
+    goal = Goal(settings, LIMITS, minima, num_best=num_best)
+    wanted = in_tensorflow(ScriptedModel.step, model.start_cache(beam_size), goal)
     token_ids, scores, log_probs, lengths = found
     np.testing.assert_array_equal(lengths, wanted.lengths)
     np.testing.assert_array_equal(token_ids, wanted.token_ids)

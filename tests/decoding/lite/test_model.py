@@ -16,7 +16,7 @@ import tiny
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.lite import LiteModel
+from t2t_keras.decoding.lite import LiteEngine, LiteModel
 from t2t_keras.decoding.lite.interpreter import converted
 from t2t_keras.decoding.request import Request
 from t2t_keras.decoding.searches import Searches
@@ -54,6 +54,12 @@ def lite(shape: str = "paper", seed: int = 1) -> LiteModel:
     return LiteModel(make_model(shape, seed))
 
 
+def searches_of(model, config: DecodeConfig) -> Searches:
+    """As a translator makes them."""
+    members = [m for m in getattr(model, "models", [model]) if isinstance(m, LiteModel)]
+    return Searches(model, config, engine=LiteEngine(members) if members else None)
+
+
 def num_idle() -> int:
     """Sessions of `lite()` that wait for a search."""
     return sum(map(len, lite().sessions._idle.values()))
@@ -73,7 +79,7 @@ def assert_same(found, wanted) -> None:
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_finds_what_tensorflow_finds(shape, beam_size):
     config = settings(beam_size, max_length_offset=10)
-    found, wanted = (Searches(model(shape), config)(padded(SOURCES)) for model in (lite, make_model))
+    found, wanted = (searches_of(model(shape), config)(padded(SOURCES)) for model in (lite, make_model))
     assert found.token_ids.shape[2] > 16  # more steps than there is room for at first
     assert len(set(wanted.lengths[:, 0].numpy())) > 3
     assert_same(found, wanted)
@@ -92,7 +98,7 @@ def test_finds_what_tensorflow_finds(shape, beam_size):
 )
 def test_with_every_kind_of_search(changes):
     config = settings(4, **changes)
-    assert_same(*(Searches(model(), config)(padded(SOURCES)) for model in (lite, make_model)))
+    assert_same(*(searches_of(model(), config)(padded(SOURCES)) for model in (lite, make_model)))
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])
@@ -103,14 +109,15 @@ def test_with_prefixes_constraints_and_excluded_phrases(beam_size):
         "excluded": np.array([[[0]], [[40]], [[0]], [[5]], [[0]], [[0]], [[0]], [[0]]], np.int32),
     }
     config = settings(beam_size)
-    assert_same(*(Searches(model(), config)(padded(SOURCES), **asked) for model in (lite, make_model)))
+    assert_same(*(searches_of(model(), config)(padded(SOURCES), **asked) for model in (lite, make_model)))
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_an_ensemble(beam_size):
     config = settings(beam_size)
     found, wanted = (
-        Searches(Ensemble([model(), model("odd_widths", 2)]), config)(padded(SOURCES)) for model in (lite, make_model)
+        searches_of(Ensemble([model(), model("odd_widths", 2)]), config)(padded(SOURCES))
+        for model in (lite, make_model)
     )
     assert_same(found, wanted)
     assert not lite()._running and not lite("odd_widths", 2)._running
@@ -118,7 +125,7 @@ def test_an_ensemble(beam_size):
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_sentence_does_not_depend_on_its_batch(beam_size):
-    searches = Searches(lite(), settings(beam_size))
+    searches = searches_of(lite(), settings(beam_size))
     together = searches(padded(SOURCES))
     for row, source in enumerate(SOURCES):
         alone = searches(padded([source]))
@@ -132,7 +139,7 @@ def test_a_sentence_does_not_depend_on_its_batch(beam_size):
 @pytest.mark.parametrize("changes", [{}, {"no_repeat_ngram_size": 9}], ids=["in_numpy", "in_a_graph"])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_searches_side_by_side_do_not_meet(beam_size, changes):
-    searches = Searches(lite(), settings(beam_size, **changes))
+    searches = searches_of(lite(), settings(beam_size, **changes))
     batches = [padded(SOURCES[start : start + 3]) for start in range(6)]
     wanted = [searches(batch) for batch in batches]
     before = num_idle()
@@ -151,9 +158,9 @@ def test_searches_side_by_side_do_not_meet(beam_size, changes):
 
 @pytest.mark.parametrize("beam_size", [1, 2])
 def test_an_empty_batch_and_one_without_room(beam_size):
-    searches = Searches(lite(), settings(beam_size))
+    searches = searches_of(lite(), settings(beam_size))
     assert searches(np.zeros([0, 3], np.int32)).token_ids.shape[:2] == (0, beam_size)
-    result = Searches(lite(), settings(beam_size, max_length_factor=0, max_length_offset=1, min_length=0))(
+    result = searches_of(lite(), settings(beam_size, max_length_factor=0, max_length_offset=1, min_length=0))(
         padded(SOURCES)
     )
     assert result.token_ids.shape[2] == 1
@@ -164,7 +171,7 @@ def test_eight_bits_change_scores_a_little_and_take_less_than_three_tenths_of_th
     model = Transformer.from_preset("tiny", vocab_size=500)
     model.build()
     models = [LiteModel(model, int8=True), LiteModel(model)]
-    found, wanted = (Searches(lite_model, settings(2))(padded(SOURCES)) for lite_model in models)
+    found, wanted = (searches_of(lite_model, settings(2))(padded(SOURCES)) for lite_model in models)
     difference = np.abs(found.scores[:, 0] - wanted.scores[:, 0])
     assert difference.max() > 1e-4
     assert np.median(difference) < 0.1
@@ -177,8 +184,8 @@ def test_eight_bits_change_scores_a_little_and_take_less_than_three_tenths_of_th
 @pytest.mark.parametrize("scored", [True, False])
 def test_eight_bits_greedily(scored):
     model = LiteModel(make_model(), int8=True)
-    found = Searches(model, settings(1))(padded(SOURCES), scored=scored)
-    wanted = Searches(make_model(), settings(1))(padded(SOURCES))
+    found = searches_of(model, settings(1))(padded(SOURCES), scored=scored)
+    wanted = searches_of(make_model(), settings(1))(padded(SOURCES))
     assert np.isnan(found.scores).all() != scored
     same = np.mean(found.token_ids.numpy()[:, 0, :5] == wanted.token_ids.numpy()[:, 0, :5])
     assert same >= 0.9  # choices between equals may fall otherwise on another processor
@@ -191,24 +198,24 @@ def test_many_threads_at_once_convert_once(monkeypatch):
         lambda function, int8: conversions.append(function) or converted(function, int8),
     )
     model = LiteModel(make_model())
-    searches = [Searches(model, settings(beam_size)) for beam_size in (1, 3)]
+    searches = [searches_of(model, settings(beam_size)) for beam_size in (1, 3)]
     with concurrent.futures.ThreadPoolExecutor(6) as executor:
         found = list(executor.map(lambda number: searches[number % 2](padded(SOURCES)), range(12)))
     assert len(conversions) == 3  # an encoder, and a step for each beam
     for number, result in enumerate(found):
-        assert_same(result, Searches(make_model(), settings((1, 3)[number % 2]))(padded(SOURCES)))
+        assert_same(result, searches_of(make_model(), settings((1, 3)[number % 2]))(padded(SOURCES)))
 
 
 def test_a_conversion_that_is_interrupted_is_made_again(monkeypatch):
     def interrupt(model):
         raise KeyboardInterrupt
 
-    searches = Searches(LiteModel(make_model()), settings(2))
+    searches = searches_of(LiteModel(make_model()), settings(2))
     with monkeypatch.context() as patch:
         patch.setattr("t2t_keras.decoding.lite.sessions.Tables", interrupt)
         with pytest.raises(KeyboardInterrupt):
             searches(padded(SOURCES))
-    assert_same(searches(padded(SOURCES)), Searches(make_model(), settings(2))(padded(SOURCES)))
+    assert_same(searches(padded(SOURCES)), searches_of(make_model(), settings(2))(padded(SOURCES)))
 
 
 def test_scores_and_explanations_are_the_models_own():
@@ -222,10 +229,9 @@ def test_scores_and_explanations_are_the_models_own():
 def test_requests_of_a_translator():
     lines = [*tiny.SENTENCES, Request(tiny.SENTENCES[0], prefix="Ein"), Request(tiny.SENTENCES[1], excluded=("dog",))]
     config = DecodeConfig(beam_size=2, max_length_offset=6)
-    found, wanted = (
-        Translator(tiny.tokenizer(), model, config).translate(lines)
-        for model in (LiteModel(tiny.transformer()), tiny.transformer())
-    )
+    lite_model = LiteModel(tiny.transformer())
+    found = Translator(tiny.tokenizer(), lite_model, config, engine=LiteEngine([lite_model])).translate(lines)
+    wanted = Translator(tiny.tokenizer(), tiny.transformer(), config).translate(lines)
     assert [translation.text for translation in found] == [translation.text for translation in wanted]
     assert found[5].text.startswith("Ein")
 
@@ -240,7 +246,7 @@ def test_a_search_that_fails_leaves_nothing_behind(beam_size, changes, error, mo
     def fail(*arguments):
         raise MemoryError("no room")
 
-    searches = Searches(lite(), settings(beam_size, **changes))
+    searches = searches_of(lite(), settings(beam_size, **changes))
     wanted = searches(padded(SOURCES))
     before = num_idle()
     with monkeypatch.context() as patch:
@@ -254,7 +260,7 @@ def test_a_search_that_fails_leaves_nothing_behind(beam_size, changes, error, mo
 def test_what_it_cannot_do():
     model = lite()
     with pytest.raises(ValueError, match="bfloat16"):
-        Searches(model, DecodeConfig(bfloat16=True))(padded(SOURCES))
+        searches_of(model, DecodeConfig(bfloat16=True))(padded(SOURCES))
     tf.keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         mixed = Transformer.from_preset("tiny", vocab_size=50)
@@ -267,7 +273,7 @@ def test_what_it_cannot_do():
 def test_another_members_failure_leaves_nothing_behind(monkeypatch):
     """In an ensemble the others' searches end with the one that fails."""
     models = [LiteModel(make_model()), LiteModel(make_model(seed=2))]
-    searches = Searches(Ensemble(models), settings(2))
+    searches = searches_of(Ensemble(models), settings(2))
     searches(padded(SOURCES[:2]))
 
     def fail(*arguments):

@@ -1,0 +1,44 @@
+"""Flags that are made from the fields of settings: their names, types and descriptions are those of the fields."""
+
+import dataclasses
+import re
+import typing
+from typing import Any, Literal
+
+from absl import flags
+
+flags.disclaim_key_flags()  # they belong to the module that calls
+
+DEFAULT = "; default: the run's own setting."
+_DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float}
+
+
+def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
+    """Defines a flag for each of some fields; a flag that is not given is None.
+
+    Args:
+        settings: a dataclass whose docstring describes its fields.
+        *names: of the fields.
+    """
+    hints, helps = typing.get_type_hints(settings), descriptions(settings)
+    holders = []
+    for name in names:
+        text = helps[name][0].upper() + helps[name][1:] + DEFAULT
+        if typing.get_origin(hints[name]) is Literal:
+            holders.append(flags.DEFINE_enum(name, None, typing.get_args(hints[name]), text))
+        else:
+            holders.append(_DEFINE[hints[name]](name, None, text))
+    return tuple(holders)
+
+
+def descriptions(settings: type) -> dict[str, str]:
+    """What a dataclass's docstring says of each field, on one line, without the full stop."""
+    _, _, listed = (settings.__doc__ or "").partition("Attributes:\n")
+    entries = re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", listed, re.MULTILINE)
+    found = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
+    return {field.name: found[field.name] for field in dataclasses.fields(settings)}
+
+
+def given(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:
+    """The values of those flags that have one, by name."""
+    return {holder.name: holder.value for holder in holders if holder.value is not None}
