@@ -21,6 +21,8 @@ def load() -> None:
     Raises:
         InputError: there is no such file or module.
     """
+    if _EXTENSION.value:
+        from . import quiet_tensorflow  # noqa: F401  (an extension imports TensorFlow)
     for name in _EXTENSION.value:
         folder, file = os.path.split(os.path.abspath(name))
         module = name

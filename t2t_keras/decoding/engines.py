@@ -1,14 +1,26 @@
 """What runs the searches of a model: a graph of TensorFlow, or something in its place."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import SearchResult
-from t2t_keras.decoding.goal import Goal
 
 InGraph = Callable[[], SearchResult]
+
+
+class Plain(NamedTuple):
+    """A search for nothing but lengths: no rules, prefixes or the like.
+
+    Attributes:
+        settings: of the search.
+        num_best: hypotheses that are returned; None means all.
+        scored: whether scores are wanted; see `Goal`.
+    """
+
+    settings: DecodeConfig
+    num_best: int | None
+    scored: bool
 
 
 class Engine(Protocol):
@@ -22,12 +34,12 @@ class Engine(Protocol):
         """
         ...
 
-    def plain_search(self, source_ids: np.ndarray, goal: Goal, in_graph: InGraph) -> SearchResult:
-        """Runs a search for nothing but lengths, perhaps in a way of its own that finds the same.
+    def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
+        """Runs a plain search, perhaps in a way of its own that finds the same.
 
         Args:
             source_ids: int32 [batch, source_len].
-            goal: without rules, prefixes and the like; its lengths are arrays.
+            plain: what is searched for.
             in_graph: runs the traced one.
         """
         ...
@@ -40,6 +52,6 @@ class TensorFlowEngine:
         """Runs it."""
         return in_graph()
 
-    def plain_search(self, source_ids: np.ndarray, goal: Goal, in_graph: InGraph) -> SearchResult:
+    def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
         """Runs the traced one."""
         return in_graph()

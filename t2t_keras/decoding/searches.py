@@ -10,8 +10,7 @@ import tensorflow as tf
 from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.batches import padded
 from t2t_keras.decoding.beam_search import SearchResult, beam_search
-from t2t_keras.decoding.engines import Engine, TensorFlowEngine
-from t2t_keras.decoding.first_entries import FirstEntries
+from t2t_keras.decoding.engines import Engine, Plain, TensorFlowEngine
 from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.random_numbers import sentence_keys
 from t2t_keras.decoding.rules import ExcludedPhrases, NoRepeatNgram, Rule
@@ -80,7 +79,6 @@ class Searches:
         if excluded:
             self._rules.append(ExcludedPhrases(excluded))
         self._has_options = bool(config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules)
-        self._limits = FirstEntries(lambda count: output_limits(np.arange(count), config).numpy())  # of each length
         # All there can be, untraced: threads that want the same one share it.
         kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
         variants = [(kind, True) for kind in kinds] + [((), False)]
@@ -111,10 +109,8 @@ class Searches:
 
         if not is_plain:
             return self._engine.search(in_graph)
-        source_ids = np.asarray(source_ids)
-        limits = self._limits(source_ids.shape[1] + 1)[np.count_nonzero(source_ids != PAD_ID, axis=1)]
-        goal = Goal(self._config, limits, num_best=1 if only_best else None, scored=scored)
-        return self._engine.plain_search(source_ids, goal, in_graph)
+        plain = Plain(self._config, 1 if only_best else None, scored)
+        return self._engine.plain_search(source_ids, plain, in_graph)
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
         """Draws samples with a seed for each sentence, not compiled: for a graph that somebody else traces.

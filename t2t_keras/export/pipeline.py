@@ -17,6 +17,7 @@ from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.export.splitting import split_texts
 from t2t_keras.export.text import repaired, stripped
 from t2t_keras.export.weights import Weights
+from t2t_keras.models.contract import ATTENTION, attention_views
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
 # Inputs of the stages: texts, seeds, sentences as ids and lengths.
@@ -84,11 +85,13 @@ class Pipeline:
     Attributes:
         config: of its search.
         max_source_length: most tokens of a part, end symbol included.
+        has_attention: whether the model offers it.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizer: Any) -> None:
         self.config = translator.config
         self._model = translator.model
+        self.has_attention = ATTENTION in self._model.offers
         self._weights = weights
         self._tokenizer = tokenizer
         self._lowercase = translator.lowercase
@@ -195,7 +198,7 @@ class Pipeline:
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
             inputs = {"source": sources.chosen(rows).ids, "target": targets.chosen(rows).ids}
-            return [widened(self._model.alignment_attention(inputs), sizes)]
+            return [widened(attention_views(self._model).alignment_attention(inputs), sizes)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
         results = [tf.TensorSpec([None, None, None], tf.float32)]

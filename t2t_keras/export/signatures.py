@@ -17,6 +17,8 @@ Outputs = dict[str, tf.Tensor]
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
     """All signatures by name, to be traced; axes are batch, k (the beam), source_len, target_len.
 
+    A model without attention has no `align`.
+
     serving_default: text [batch] -> translation [batch], score [batch]
     nbest: text [batch] -> translations [batch, k], scores [batch, k]
     sample: text [batch], seed [batch] -> translation [batch], log_probability [batch]
@@ -57,13 +59,14 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         return _alignment(pipeline, text)
 
     text = (batch, tf.string)
+    views = {"align": traced(align, text=text)} if pipeline.has_attention else {}
     return {
         "serving_default": traced(serving_default, text=text),
         "nbest": traced(nbest, text=text),
         "sample": traced(sample, text=text, seed=(batch, tf.int64)),
         "score": traced(score, text=text, target=text),
         "tokens": traced(tokens, source_ids=(ids, tf.int32), source_length=(batch, tf.int32)),
-        "align": traced(align, text=text),
+        **views,
     }
 
 

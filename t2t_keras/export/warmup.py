@@ -10,11 +10,12 @@ from t2t_keras.symbols import EOS_ID
 _LINES = ["A man is walking through the snow with two dogs.", "."]
 
 
-def warmup_records(model_name: str) -> list[bytes]:
+def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
     """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s.
 
     Args:
         model_name: of the served model.
+        has_attention: whether it has the signature `align`.
 
     Raises:
         InputError: the package with TensorFlow Serving's messages is not installed.
@@ -27,6 +28,8 @@ def warmup_records(model_name: str) -> list[bytes]:
         raise InputError("exporting needs the messages of TensorFlow Serving: pip install '.[serve]'") from None
     records = []
     for signature, inputs in _requests():
+        if signature == "align" and not has_attention:
+            continue
         log = prediction_log_pb2.PredictionLog()
         request = log.predict_log.request
         request.model_spec.name = model_name

@@ -19,6 +19,7 @@ from t2t_keras.export.pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
 from t2t_keras.export.weights import Storage, Weights
+from t2t_keras.models.contract import ATTENTION
 
 _VOCABULARY = "vocab.model"
 
@@ -59,7 +60,8 @@ def export_translator(
     if tf.distribute.has_strategy():
         raise ValueError("export_translator must be called outside of the scope of a tf.distribute.Strategy")
     export_dir = pathlib.Path(export_dir)
-    warmup = warmup_records(pathlib.Path(os.path.abspath(export_dir)).name)
+    name = pathlib.Path(os.path.abspath(export_dir)).name
+    warmup = warmup_records(name, has_attention=ATTENTION in translator.model.offers)
     details = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
     document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
     export_dir.mkdir(parents=True, exist_ok=True)

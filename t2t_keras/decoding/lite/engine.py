@@ -2,19 +2,21 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.decoding.beam_search import SearchResult
-from t2t_keras.decoding.engines import InGraph
+from t2t_keras.decoding.engines import InGraph, Plain
 from t2t_keras.decoding.first_entries import FirstEntries
-from t2t_keras.decoding.goal import Goal
 from t2t_keras.decoding.lite.beam_search import BeamSearch, Limits
 from t2t_keras.decoding.lite.greedy import greedy_search
 from t2t_keras.decoding.lite.model import LiteModel
 from t2t_keras.decoding.lite.sessions import Kind
 from t2t_keras.decoding.scoring import length_penalty
+from t2t_keras.decoding.searches import output_limits
 from t2t_keras.symbols import PAD_ID
 
 
@@ -27,7 +29,7 @@ class LiteEngine:
 
     def __init__(self, models: Sequence[LiteModel]) -> None:
         self._models = tuple(models)
-        self._penalties: dict[tuple[float, str], FirstEntries] = {}
+        self._lengths: dict[DecodeConfig, tuple[FirstEntries, FirstEntries]] = {}
 
     def search(self, in_graph: InGraph) -> SearchResult:
         """Runs the traced search; what a failed one leaves is let go of."""
@@ -36,25 +38,40 @@ class LiteEngine:
                 stack.enter_context(model.searching())
             return in_graph()
 
-    def plain_search(self, source_ids: np.ndarray, goal: Goal, in_graph: InGraph) -> SearchResult:
+    def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
         """Runs a loop in NumPy; the searches of ensembles are traced ones."""
         if len(self._models) > 1:
             return self.search(in_graph)
-        sessions, settings = self._models[0].sessions, goal.settings
-        kind = Kind(settings.beam_size, log_totals=goal.scored or settings.beam_size > 1)
+        sessions, settings = self._models[0].sessions, plain.settings
+        kind = Kind(settings.beam_size, log_totals=plain.scored or settings.beam_size > 1)
         sessions.convert(kind)
-        tables, limits = sessions.tables, self._limits(goal)
+        source_ids = np.asarray(source_ids)
+        tables, limits = sessions.tables, self._limits(source_ids, plain)
         inputs = tables.source[source_ids] + tables.source_positions(source_ids.shape[1])
         session = sessions.start(kind, inputs, source_ids == PAD_ID)
         given = session, tables.target, tables.target_positions(len(limits.penalties) - 1), limits
-        found = BeamSearch(*given).run() if settings.beam_size > 1 else greedy_search(*given, goal.scored)
+        found = BeamSearch(*given).run() if settings.beam_size > 1 else greedy_search(*given, plain.scored)
         sessions.let_go(kind, session)
         return SearchResult(*map(tf.constant, found))
 
-    def _limits(self, goal: Goal) -> Limits:
-        settings, steps = goal.settings, max(goal.max_lengths.max(initial=0), 0)
-        name = (settings.length_penalty, settings.length_normalization)
-        if name not in self._penalties:
-            self._penalties[name] = FirstEntries(lambda count: length_penalty(np.arange(count), *name).numpy())
-        minima = np.full_like(goal.max_lengths, settings.min_length)
-        return Limits(goal.max_lengths, minima, self._penalties[name](steps + 1), settings.patience, goal.num_returned)
+    def _limits(self, source_ids: np.ndarray, plain: Plain) -> Limits:
+        settings = plain.settings
+        max_lengths, penalties = self._tables(settings)
+        longest = max_lengths(source_ids.shape[1] + 1)[np.count_nonzero(source_ids != PAD_ID, axis=1)]
+        return Limits(
+            max_lengths=longest,
+            min_lengths=np.full_like(longest, settings.min_length),
+            penalties=penalties(max(longest.max(initial=0), 0) + 1),
+            patience=settings.patience,
+            num_best=plain.num_best or settings.beam_size,
+        )
+
+    def _tables(self, settings: DecodeConfig) -> tuple[FirstEntries, FirstEntries]:
+        """By length: the longest output of a source, and what the log-probability of an output is divided by."""
+        if settings not in self._lengths:
+            name = settings.length_penalty, settings.length_normalization
+            self._lengths[settings] = (
+                FirstEntries(lambda count: output_limits(np.arange(count), settings).numpy()),
+                FirstEntries(lambda count: length_penalty(np.arange(count), *name).numpy()),
+            )
+        return self._lengths[settings]
