@@ -19,7 +19,6 @@ class ToyConfig(ModelConfig):
     """One matrix of embeddings and one recurrent cell."""
 
     family: ClassVar[str] = "toy"
-
     d_model: int = 16
     dropout_rate: float = 0.1
 
@@ -54,8 +53,8 @@ class Toy(keras.Model):
         return self.logits(self.states(inputs, seed=seed, training=training).hidden)
 
     def states(self, inputs, *, seed=None, training=False, skip_padding=False):
-        x = self.output_head(ops.pad(inputs["target"], ((0, 0), (1, 0)))[:, :-1])  # --> [batch, target_len, d_model]
-        x = self.dropout(x, seed=seed, training=training)
+        shifted = ops.pad(inputs["target"], ((0, 0), (1, 0)))[:, :-1]
+        x = self.dropout(self.output_head(shifted), seed=seed, training=training)  # --> [batch, target_len, d_model]
         return States(self.decoder(x, initial_state=self.encode(inputs["source"])), ops.zeros(()))
 
     def logits(self, hidden):
@@ -72,7 +71,7 @@ class Toy(keras.Model):
             state = ops.reshape(hidden, (-1, beam_size, self.config.d_model))  # --> [batch, beam, d_model]
             return self.logits(hidden), cache._replace(position=cache.position + 1, per_hypothesis=state)
 
-        state = ops.repeat(memory[:, None], beam_size, axis=1)  # --> [batch, beam, d_model]
+        state = ops.repeat(memory[:, None], beam_size, axis=1)
         return Search(step, Cache(ops.zeros((), "int32"), state, (), (), first_coverage(source[:, :0], beam_size)))
 
 

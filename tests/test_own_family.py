@@ -1,0 +1,214 @@
+"""A family of models that is registered from outside goes wherever the Transformer goes."""
+
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+
+sys.path += [
+    str(pathlib.Path(__file__).parent / name) for name in (".", "training", "launch", "export", "faults", "decoding")
+]
+
+import c_program
+import drill
+import tiny_training
+import toy_family
+from drive import run_cases
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.decoding.request import Request
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import InputError
+from t2t_keras.export.writing import export_translator
+from t2t_keras.run import Run
+from t2t_keras.training.records import read_metrics
+
+TESTS = pathlib.Path(__file__).parent
+EXTENSION = f"--extension={TESTS / 'toy_family.py'}"
+STEPS, CHECKPOINT_STEPS = 120, 20
+PATIENCE = 600  # seconds that a busy machine may take
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> PreparedData:
+    return tiny_training.make_data(tmp_path_factory.mktemp("own_family"))
+
+
+def flags(data: PreparedData, name: str, *more: str, **train) -> list[str]:
+    train = {"max_steps": STEPS, "checkpoint_steps": CHECKPOINT_STEPS, "keep_checkpoints": 9, "log_steps": 1, **train}
+    train |= {"warmup_steps": 20, "learning_rate_scale": 0.3, "tokens_per_batch": 100, "ema_decay": 0.9}
+    settings = [f"--set=train.{name}={value}" for name, value in train.items()]
+    folder = pathlib.Path(data.directory)
+    base = [EXTENSION, f"--data_dir={folder}", f"--model_dir={folder.parent / name}", "--preset=toy"]
+    return [*base, *settings, *more]
+
+
+def kill(arguments: list[str], model_dir: pathlib.Path, step: int) -> None:
+    """Starts the program, and kills it once that step is in its metrics."""
+    with subprocess.Popen([sys.executable, "-m", "launch.train", *arguments], stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + PATIENCE
+        while not any(record["step"] >= step for record in read_metrics(Run(model_dir).metrics_path)[-5:]):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def runs(data) -> pathlib.Path:
+    """The folder of trainings: one left alone and one killed; on one replica and on eight, without dropout."""
+    folder = pathlib.Path(data.directory).parent
+    kill(flags(data, "killed"), folder / "killed", CHECKPOINT_STEPS + 7)
+    few = {"max_steps": 6, "checkpoint_steps": 6, "steps_per_call": 3}
+    plain = "--set=model.dropout_rate=0"
+    cases = [
+        flags(data, "killed"),
+        flags(data, "alone"),
+        flags(data, "one", plain, **few),
+        [EXTENSION, f"--model_dir={folder / 'one'}"],  # by itself a run knows its family
+        [f"--model_dir={folder / 'alone'}", "--extension=no_such_module"],
+    ]
+    *done, missing = run_cases("launch.train", [(case, b"") for case in cases])
+    done += run_cases("launch.train", [(flags(data, "eight", plain, "--strategy=cpu", "--replicas=8", **few), b"")])
+    assert [status for status, *_ in done] == [0] * 5, done
+    assert missing[0] == 1 and missing[2].startswith("error: --extension=no_such_module: No module named")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def translator(runs) -> Translator:
+    return Translator.load(runs / "alone")
+
+
+def test_killed_and_resumed_is_as_if_nothing_had_been(runs):
+    drill.assert_same_checkpoint(runs / "killed", runs / "alone", STEPS)
+    assert drill.records(runs / "killed") == drill.records(runs / "alone")
+    assert drill.records(runs / "alone")[-1]["step"] == STEPS
+
+
+def test_eight_replicas_compute_what_one_does(runs):
+    losses = [
+        [record["loss"] for record in read_metrics(Run(runs / name).metrics_path) if "loss" in record]
+        for name in ("one", "eight")
+    ]
+    assert len(set(losses[0])) >= 6
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+LINES = tiny_training.sentences(5, seed=9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_size": 1},
+        {"beam_size": 4},
+        {"beam_size": 3, "sampling": True, "top_k": 20},
+        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
+        {"beam_size": 2, "no_repeat_ngram_size": 2, "length_normalization": "average"},
+    ],
+    ids=lambda settings: ",".join(settings),
+)
+def test_every_search_finds_what_teacher_forcing_scores_alike(runs, settings):
+    """The cache follows the hypotheses, and a step is a position of the whole."""
+    translator = Translator.load(runs / "alone", config=DecodeConfig(max_length_offset=8, **settings))
+    for found in translator.translate_nbest(LINES, settings["beam_size"]):
+        sources, targets = ([getattr(t, name)[0] for t in found] for name in ("source_ids", "token_ids"))
+        forced = translator.score_tokens(sources, targets)
+        np.testing.assert_allclose([f.log_prob for f in forced], [t.log_prob for t in found], rtol=1e-4, atol=1e-4)
+        assert len({tuple(ids) for ids in targets}) > len(targets) // 2
+
+
+def test_prefixes_and_constraints_hold(translator):
+    requests = [Request(LINES[0], prefix="ba do"), Request(LINES[1], constraints=("ge fo",), excluded=("ka",))]
+    texts = [translation.text for translation in translator.translate(requests)]
+    assert texts[0].startswith("ba do") and "ge fo" in texts[1] and "ka" not in texts[1].split()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"coverage_penalty": 0.2}, r"decode\.coverage_penalty: the model does not offer coverage"),
+        ({"bfloat16": True}, r"decode\.bfloat16: the model does not offer bfloat16"),
+    ],
+)
+def test_what_it_does_not_offer_is_refused(runs, settings, message):
+    with pytest.raises(InputError, match=message):
+        Translator.load(runs / "alone", config=DecodeConfig(**settings))
+
+
+def test_what_needs_attention_is_refused(translator, runs):
+    with pytest.raises(InputError, match=r"the model \(Toy\) has no attention to show"):
+        translator.explain(LINES, LINES)
+    with pytest.raises(InputError, match="the engine lite does not run models of the family toy"):
+        Translator.load(runs / "alone", engine="lite")
+
+
+def test_an_ensemble_with_itself_is_itself(translator, runs):
+    ensemble = Translator.load_ensemble([(runs / "alone", None)] * 2)
+    for found, expected in zip(ensemble.translate(LINES), translator.translate(LINES), strict=True):
+        assert found.text == expected.text and found.score == pytest.approx(expected.score, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def version(translator, runs) -> pathlib.Path:
+    return export_translator(translator, Run(runs / "alone").config, runs / "saved" / "toy")
+
+
+def test_its_export_translates_through_the_c_api(translator, version, tmp_path):
+    if not (program := c_program.compiled(tmp_path)):
+        pytest.skip("there is no C compiler here")
+    import tensorflow_text
+
+    (library,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
+    expected = translator.translate(LINES)
+    found = c_program.translations(program, str(library), version, [line.encode() for line in LINES], 5)
+    assert [text for text, _ in found] == [translation.text for translation in expected]
+    np.testing.assert_allclose([s for _, s in found], [t.score for t in expected], rtol=1e-5, atol=1e-4)
+
+
+def test_its_export_is_read_back(translator, version):
+    assert [t.text for t in Translator.load(version).translate(LINES)] == [t.text for t in translator.translate(LINES)]
+    signatures = tf.saved_model.load(str(version)).signatures
+    assert "score" in signatures and "align" not in signatures
+
+
+def test_a_server_serves_it_and_knows_of_no_family(translator, version):
+    command = [sys.executable, "-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
+            answer = httpx.post(f"{rest}/v1/models/toy:predict", json={"inputs": LINES}, timeout=60).json()
+        finally:
+            server.terminate()
+    assert answer["outputs"]["translation"] == [translation.text for translation in translator.translate(LINES)]
+
+
+def test_other_programs(translator, runs, tmp_path):
+    """The table of its sizes, its translations, and what becomes of a family that nobody registers."""
+    source = tmp_path / "source.txt"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    model_dir = f"--model_dir={runs / 'alone'}"
+    (table,) = run_cases("launch.describe", [([EXTENSION, model_dir, "--devices=8"], b"")])
+    assert table[0] == 0 and re.search(r"total +5,328", table[1]) and "family " in table[1]
+    cases = [[EXTENSION, model_dir, f"--input={source}"], [model_dir, f"--input={source}"]]
+    found, unknown = (run_cases("launch.translate", [(case, b"")])[0] for case in cases)
+    assert found[:2] == (0, "".join(f"{translation.text}\n" for translation in translator.translate(LINES)))
+    assert unknown[0] == 1 and "unknown model.family 'toy'; valid: transformer, and what the modules" in unknown[2]
+
+
+def test_its_counts_are_those_of_the_model():
+    model = toy_family.Toy(toy_family.ToyConfig(vocab_size=23, d_model=6))
+    model.build()
+    assert model.count_params() == sum(model.config.parameter_counts().values())
+
+
+def test_it_is_short():
+    assert len((TESTS / "toy_family.py").read_text(encoding="utf-8").splitlines()) < 80
