@@ -19,12 +19,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras import presets
-from t2t_keras.model import Transformer
-from t2t_keras.training import checkpoints
-from t2t_keras.training.background import CheckpointWriter
+from t2t_keras.models import presets
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.background import CheckpointWriter
+from t2t_keras.training.devices.strategy import distributed, make_strategy
 from t2t_keras.training.step import TrainingStep
-from t2t_keras.training.strategy import distributed, make_strategy
 
 _ROW_TOKENS = 32
 _STEPS_AFTER_A_SAVE = 12

@@ -2,7 +2,7 @@
 
     python -m benchmarks.ctranslate2_model WEIGHTS.npz MODEL.json DIRECTORY
 
-The weights are arrays under the names of `t2t_keras.run.weight_names`, with the
+The weights are arrays under the names of `t2t_keras.models.weights.weight_names`, with the
 position tables "source_positions/table" and "target_positions/table" whether
 learned or not; MODEL.json holds the fields of `t2t_keras.config.TransformerConfig`. Needs NumPy and
 CTranslate2, and neither this project's package nor TensorFlow.

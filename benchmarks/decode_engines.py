@@ -43,18 +43,18 @@ class Engine:
 
 
 def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfloat16: bool = False) -> Engine:
-    from t2t_keras.streams import share_out_cores, side_by_side
+    from t2t_keras.machine.streams import share_out_cores, side_by_side
 
     share_out_cores()
     import tensorflow as tf
 
     from t2t_keras.config import DecodeConfig, TransformerConfig
-    from t2t_keras.decoding.batches import padded
-    from t2t_keras.decoding.forced import token_log_probs_function
-    from t2t_keras.decoding.lite import LiteEngine, LiteModel
-    from t2t_keras.decoding.searches import Searches
-    from t2t_keras.model import Transformer
-    from t2t_keras.run import assign_weights
+    from t2t_keras.inference.forced import token_log_probs_function
+    from t2t_keras.lite import LiteEngine, LiteModel
+    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.models.weights import assign_weights
+    from t2t_keras.search.batches import padded
+    from t2t_keras.search.searches import Searches
 
     model = Transformer(TransformerConfig(**task["model"]))
     model.build()

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from t2t_keras import presets
 from t2t_keras.config import TransformerConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
+from t2t_keras.models import presets
 
 PROOF_SENTENCES = 16
 
@@ -49,8 +49,9 @@ def model_and_weights(
 ) -> tuple[TransformerConfig, dict[str, np.ndarray]]:
     """The model of a run, or of a preset's sizes with random weights; with tables of `rows` positions."""
     from t2t_keras.layers.position import sinusoids
-    from t2t_keras.model import Transformer
-    from t2t_keras.run import load_model, weight_names
+    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.models.weights import weight_names
+    from t2t_keras.runs.load import load_model
 
     if flags.model_dir:
         model, config, _ = load_model(flags.model_dir, flags.checkpoint)

@@ -25,8 +25,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.streams import share_out_cores
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.streams import share_out_cores
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PROGRAMS = _ROOT / "tests" / "export"

@@ -23,9 +23,9 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     import tensorflow as tf
 
     from t2t_keras.config import TrainConfig
-    from t2t_keras.model import Transformer
+    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.training.devices.strategy import distributed, make_strategy
     from t2t_keras.training.step import TrainingStep
-    from t2t_keras.training.strategy import distributed, make_strategy
 
     rng = np.random.default_rng(1)
     shape = (tokens // length, length)

@@ -14,8 +14,8 @@ from t2t_keras.config import TrainConfig
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
-from t2t_keras.run import Run
-from t2t_keras.training.records import read_metrics
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
 
 _WARM_UP_BATCHES = 10
 

@@ -3,8 +3,8 @@
     python -m benchmarks.replicas --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
 
 All share the same cores, so that a training without any cost of distribution would take as long on each. One device
-computes two halves of its batch side by side (see t2t_keras/training/strategy.py), which is as much as two replicas
-can do. Each worker has its share of the cores, and they talk through sockets of this machine.
+computes two halves of its batch side by side (see t2t_keras/training/devices/strategy.py), which is as much as two
+replicas can do. Each worker has its share of the cores, and they talk through sockets of this machine.
 """
 
 import argparse
@@ -133,15 +133,15 @@ def make_work(flags: argparse.Namespace):
     """A function that takes the next steps of an epoch, and says what the loss came to."""
     import keras
 
-    from t2t_keras import presets
     from t2t_keras.config import override
     from t2t_keras.data.batching import EpochPlans, Position
     from t2t_keras.data.pipeline import training_dataset
     from t2t_keras.data.prepare import PreparedData
-    from t2t_keras.model import Transformer
+    from t2t_keras.models import presets
+    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.training.devices.strategy import distributed, make_strategy
+    from t2t_keras.training.devices.workers import Workers
     from t2t_keras.training.step import TrainingStep
-    from t2t_keras.training.strategy import distributed, make_strategy
-    from t2t_keras.training.workers import Workers
 
     is_many = flags.engine.endswith(WORKERS)
     strategy = make_strategy("multiworker") if is_many else make_strategy("cpu", int(flags.engine))

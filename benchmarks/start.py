@@ -22,7 +22,7 @@ from typing import NamedTuple, TextIO
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from benchmarks.train_step import write_batches
-from t2t_keras import presets
+from t2t_keras.models import presets
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEERS = ("keras_layers", "keras_hub")

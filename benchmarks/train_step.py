@@ -20,10 +20,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import numpy as np
 
 from benchmarks.turns import Worker, take_turns
-from t2t_keras import presets
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.prepare import PreparedData
+from t2t_keras.models import presets
 
 BUCKETS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64)  # the longest pair of each
 ENGINES = ("ours", "keras_layers", "keras_hub", "marian", "products")

@@ -34,9 +34,9 @@ def ours(batches: list, sizes: dict) -> tuple:
     import tensorflow as tf
 
     from t2t_keras.config import TrainConfig, TransformerConfig
-    from t2t_keras.model import Transformer
+    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.training.devices.strategy import distributed, make_strategy
     from t2t_keras.training.step import TrainingStep
-    from t2t_keras.training.strategy import distributed, make_strategy
 
     strategy = make_strategy("cpu")
     model = Transformer(

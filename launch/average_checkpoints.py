@@ -12,8 +12,8 @@ from absl import flags
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run, lasting_differences
-from t2t_keras.training import averaging, checkpoints
+from t2t_keras.runs import averaging, checkpoints
+from t2t_keras.runs.run import Run, lasting_differences
 
 from . import program
 

@@ -5,8 +5,8 @@ from typing import get_args
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.decoding.loading import EngineName
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.inference.loading import EngineName
+from t2t_keras.inference.translator import Translator
 
 from . import model_flags, quiet_tensorflow, setting_flags
 

@@ -12,10 +12,10 @@ import dataclasses
 from absl import flags
 
 from t2t_keras import config as configuration
-from t2t_keras import presets
-from t2t_keras.describe import describe
-from t2t_keras.forecast import KINDS, Devices, forecast
-from t2t_keras.run import Run
+from t2t_keras.models import presets
+from t2t_keras.planning.forecast import KINDS, Devices, forecast
+from t2t_keras.planning.size import describe
+from t2t_keras.runs.run import Run
 
 from . import extensions, program
 

@@ -18,12 +18,12 @@ import tqdm
 from absl import flags
 
 from t2t_keras import evaluation
-from t2t_keras.data.corpora_files import read_pairs
-from t2t_keras.data.languages import east_asian, written_in
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.data.sources.corpora_files import read_pairs
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run
+from t2t_keras.inference.translator import Translator
+from t2t_keras.runs.run import Run
+from t2t_keras.text.languages import east_asian, written_in
 
 from . import decoding_flags, model_flags
 

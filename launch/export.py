@@ -16,11 +16,12 @@ from . import program, quiet_tensorflow  # isort: skip  (before anything imports
 
 from absl import flags
 
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
-from t2t_keras.run import Run, assign_weights
-from t2t_keras.training import averaging, checkpoints
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.weights import assign_weights
+from t2t_keras.runs import averaging, checkpoints
+from t2t_keras.runs.run import Run
 
 from . import decoding_flags, model_flags
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from t2t_keras.decoding.explain import joined_word_alignment
-from t2t_keras.decoding.request import Request
-from t2t_keras.decoding.translation import Translation
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.inference.explain import joined_word_alignment
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translation import Translation
+from t2t_keras.inference.translator import Translator
 
 _TEXTS = ("text", "prefix")
 _LISTS = ("constraints", "excluded")

@@ -8,10 +8,10 @@ import tensorflow as tf
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.decoding.loading import EngineName, Member
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.run import Run
-from t2t_keras.streams import share_out_cores
+from t2t_keras.inference.loading import EngineName, Member
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.streams import share_out_cores
+from t2t_keras.runs.run import Run
 
 from . import extensions, setting_flags
 

@@ -14,9 +14,9 @@ import os
 from absl import flags
 
 from t2t_keras.config import DataConfig
-from t2t_keras.data import corpora
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
+from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 
 from . import program

@@ -25,17 +25,18 @@ from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anyt
 from absl import flags
 
 from t2t_keras import config as configuration
-from t2t_keras import evaluation, presets
+from t2t_keras import evaluation
 from t2t_keras.config import DataConfig
-from t2t_keras.data import corpora
 from t2t_keras.data.prepare import PreparedData, prepare
-from t2t_keras.data.writing import replacing
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
-from t2t_keras.training.strategy import make_strategy
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.files import replacing
+from t2t_keras.models import presets
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 
 _MINUTES = flags.DEFINE_float("minutes", 5.0, "Training time at most, of all runs together.", lower_bound=0.01)

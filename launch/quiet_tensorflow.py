@@ -5,12 +5,12 @@ A program that needs TensorFlow imports this module before anything that imports
 
 import os
 
-from t2t_keras.notices import without_notices
+from t2t_keras.machine.notices import without_notices
 
 
 def start_lite() -> None:
     """Has TensorFlow Lite say now, once, what it says when it is first used."""
-    from t2t_keras.decoding.lite.interpreter import Interpreter, converted
+    from t2t_keras.lite.interpreter import Interpreter, converted
 
     add = tf.function(lambda x: {"sum": x + x}, input_signature=[tf.TensorSpec([1], tf.float32, "x")])
     with without_notices():

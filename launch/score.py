@@ -16,9 +16,9 @@ from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anyt
 
 from absl import flags
 
-from t2t_keras.data.corpora_files import read_pairs
-from t2t_keras.data.writing import replacing
-from t2t_keras.decoding.forced import ForcedScore
+from t2t_keras.data.sources.corpora_files import read_pairs
+from t2t_keras.inference.forced import ForcedScore
+from t2t_keras.machine.files import replacing
 
 from . import model_flags
 

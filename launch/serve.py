@@ -22,8 +22,8 @@ from . import program, quiet_tensorflow  # isort: skip  (before anything imports
 
 from absl import flags
 
-from t2t_keras import streams
 from t2t_keras.errors import InputError
+from t2t_keras.machine import streams
 from t2t_keras.serving.options import Limits, ServingOptions
 
 if TYPE_CHECKING:

@@ -13,17 +13,17 @@ from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anyt
 from absl import flags
 
 from t2t_keras import config as configuration
-from t2t_keras import presets
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run
-from t2t_keras.training import cluster
-from t2t_keras.training.cluster import WorkerLostError
-from t2t_keras.training.micro_batch import Finding, find_micro_batch, fit_to_memory
-from t2t_keras.training.strategy import NAMES, find_devices, make_strategy
+from t2t_keras.models import presets
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices import cluster
+from t2t_keras.training.devices.cluster import WorkerLostError
+from t2t_keras.training.devices.micro_batch import Finding, find_micro_batch, fit_to_memory
+from t2t_keras.training.devices.strategy import NAMES, find_devices, make_strategy
+from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.trainer import Outcome, Trainer
-from t2t_keras.training.workers import Workers
 
 from . import extensions
 

@@ -21,11 +21,11 @@ from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anyt
 import tqdm
 from absl import flags
 
-from t2t_keras.data.corpora_files import decoded_line, read_raw_lines
-from t2t_keras.data.writing import replacing
-from t2t_keras.decoding.translation import Translation
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.data.sources.corpora_files import decoded_line, read_raw_lines
 from t2t_keras.errors import InputError
+from t2t_keras.inference.translation import Translation
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.files import replacing
 
 from . import decoding_flags, json_lines, verification
 

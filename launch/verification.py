@@ -4,9 +4,9 @@ import random
 import sys
 from collections.abc import Iterable
 
-from t2t_keras.decoding.request import Request
-from t2t_keras.decoding.translation import Translation
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translation import Translation
+from t2t_keras.inference.translator import Translator
 
 _TOLERANCE = 1e-4
 

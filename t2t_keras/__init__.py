@@ -8,19 +8,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from t2t_keras import layers, losses, presets, schedules
+    from t2t_keras import layers, losses, schedules
     from t2t_keras.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig, TransformerConfig
     from t2t_keras.data.prepare import PreparedData, prepare
-    from t2t_keras.decoding.explain import Explanation
-    from t2t_keras.decoding.request import Request
-    from t2t_keras.decoding.translation import Translation
-    from t2t_keras.decoding.translator import Translator
     from t2t_keras.errors import InputError
     from t2t_keras.evaluation import Evaluation, evaluate
-    from t2t_keras.model import Transformer
-    from t2t_keras.run import Run, load_model
-    from t2t_keras.streams import share_out_cores
-    from t2t_keras.training.strategy import make_strategy
+    from t2t_keras.inference.explain import Explanation
+    from t2t_keras.inference.request import Request
+    from t2t_keras.inference.translation import Translation
+    from t2t_keras.inference.translator import Translator
+    from t2t_keras.machine.streams import share_out_cores
+    from t2t_keras.models import presets
+    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.runs.load import load_model
+    from t2t_keras.runs.run import Run
+    from t2t_keras.training.devices.strategy import make_strategy
     from t2t_keras.training.trainer import Trainer
 
 __all__ = [
@@ -54,29 +56,30 @@ __all__ = [
 # Of the project; setup.py reads it from here.
 __version__ = "0.1.0"
 
-_MODULES = ("layers", "losses", "presets", "schedules")
+_MODULES = {"layers": "layers", "losses": "losses", "presets": "models.presets", "schedules": "schedules"}
 _HOMES = {
     **dict.fromkeys(
         ("Config", "DataConfig", "DecodeConfig", "ModelConfig", "TrainConfig", "TransformerConfig"), "config"
     ),
     **dict.fromkeys(("PreparedData", "prepare"), "data.prepare"),
-    "Explanation": "decoding.explain",
-    "Request": "decoding.request",
-    "Translation": "decoding.translation",
-    "Translator": "decoding.translator",
+    "Explanation": "inference.explain",
+    "Request": "inference.request",
+    "Translation": "inference.translation",
+    "Translator": "inference.translator",
     "InputError": "errors",
     **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
-    "Transformer": "model",
-    **dict.fromkeys(("Run", "load_model"), "run"),
-    "make_strategy": "training.strategy",
-    "share_out_cores": "streams",
+    "Transformer": "models.transformer",
+    "Run": "runs.run",
+    "load_model": "runs.load",
+    "make_strategy": "training.devices.strategy",
+    "share_out_cores": "machine.streams",
     "Trainer": "training.trainer",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,15 +19,15 @@ from typing import Any
 import sacrebleu.metrics
 import tensorflow as tf
 
-from t2t_keras.data.languages import east_asian, written_in
-from t2t_keras.data.tokenizer import Tokenizer
-from t2t_keras.data.writing import replacing
-from t2t_keras.decoding.batches import Progress, length_batches, padded
-from t2t_keras.decoding.forced import token_log_probs_function
-from t2t_keras.decoding.request import Request
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.files import replacing
+from t2t_keras.search.batches import Progress, length_batches, padded
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.text.languages import east_asian, written_in
+from t2t_keras.text.tokenizer import Tokenizer
 
 # A reference's tokens beyond this many are not counted: attention over them would need too much memory.
 MAX_CROSS_ENTROPY_LENGTH = 1024
@@ -284,7 +284,7 @@ def corpus_cross_entropy(
     `MAX_CROSS_ENTROPY_LENGTH` tokens, end symbol included.
 
     Args:
-        model: as of `t2t_keras.decoding.forced.token_log_probs`.
+        model: as of `t2t_keras.inference.forced.token_log_probs`.
         tokenizer: of the model's vocabulary.
         sources: text, prepared as the training data were.
         targets: its translations.

@@ -14,7 +14,7 @@ import pytest
 
 from t2t_keras.config import SECTIONS, Config
 from t2t_keras.config.values import parsed
-from t2t_keras.presets import PRESETS
+from t2t_keras.models.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -2,23 +2,18 @@
 
 import json
 import math
-import pathlib
-import sys
 
 import numpy as np
 import pytest
 import sacrebleu.metrics
 import tensorflow as tf
-from sacrebleu.tokenizers import tokenizer_ja_mecab
-
-sys.path.append(str(pathlib.Path(__file__).parent / "decoding"))
-
 import tiny
+from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.inference.translator import Translator
 from t2t_keras.symbols import EOS_ID
 
 REFERENCES = ["Ein Mann, der auf einer Leiter steht.", "Zwei Hunde spielen im tiefen Schnee."]

@@ -3,19 +3,15 @@
 import json
 import pathlib
 import shutil
-import sys
 
 import numpy as np
 import pytest
+import recorder
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of an export)
 from tensorflow.core.protobuf import saved_model_pb2
 
-sys.path.append(str(pathlib.Path(__file__).parent / "golden"))
-
-import recorder
-
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.inference.translator import Translator
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 WEIGHTS, SEARCHES, LOSSES = (

@@ -7,29 +7,24 @@ import subprocess
 import sys
 import time
 
+import c_program
+import drill
 import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
-
-sys.path += [
-    str(pathlib.Path(__file__).parent / name) for name in (".", "training", "launch", "export", "faults", "decoding")
-]
-
-import c_program
-import drill
 import tiny_training
 import toy_family
 from drive import run_cases
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.decoding.request import Request
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
-from t2t_keras.run import Run
-from t2t_keras.training.records import read_metrics
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translator import Translator
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
 
 TESTS = pathlib.Path(__file__).parent
 EXTENSION = f"--extension={TESTS / 'toy_family.py'}"

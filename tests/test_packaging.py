@@ -16,8 +16,8 @@ import yaml
 
 import t2t_keras
 from t2t_keras.data.cleaning import REASONS
-from t2t_keras.data.corpora import NAMES
-from t2t_keras.data.gettext_packages import PINS
+from t2t_keras.data.sources.corpora import NAMES
+from t2t_keras.data.sources.gettext_packages import PINS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -101,8 +101,9 @@ def watched(name, globals=None, locals=None, fromlist=(), level=0):
     return real_import(name, globals, locals, fromlist, level)
 
 builtins.__import__ = watched
-from t2t_keras import Transformer, layers, losses, presets, schedules
-from t2t_keras.data import tokenizer
+from t2t_keras import Transformer, layers, losses, schedules
+from t2t_keras.models import presets
+from t2t_keras.text import tokenizer
 print("imported")
 """
     importers = run_python(code).splitlines()
@@ -180,7 +181,8 @@ def test_documented_programs_take_the_flags_they_are_given() -> None:
     code = """
 import importlib, json, sys
 from absl import flags
-from t2t_keras import config, presets
+from t2t_keras import config
+from t2t_keras.models import presets
 
 failures = []
 for document, program, arguments in json.load(sys.stdin):

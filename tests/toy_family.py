@@ -6,11 +6,10 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from t2t_keras import presets
 from t2t_keras.config import Config, ModelConfig, TrainConfig
 from t2t_keras.config.model_config import Activations
 from t2t_keras.layers import Dropout, TiedEmbedding
-from t2t_keras.models import families
+from t2t_keras.models import families, presets
 from t2t_keras.models.contract import Cache, Search, States, first_coverage
 
 

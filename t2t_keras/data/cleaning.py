@@ -11,7 +11,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from t2t_keras.data.tokenizer import MAX_PIECE_CHARACTERS
+from t2t_keras.text.repair import CONTROL, REPAIRABLE, lowercased, repair
+from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS
 
 # What a cleaning counts, in the order in which it is shown.
 REASONS = {
@@ -25,40 +26,14 @@ REASONS = {
     "validation": "drawn as validation set",
 }
 
-# Tabs, carriage returns, vertical tabs, form feeds and Unicode's line and
-# paragraph separators: blanks to a reader, but line or column breaks to tools.
-_BREAKS = "\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
-# Invisible: zero-width space, word joiner, byte-order mark, soft hyphen, marks of
-# direction. The zero-width joiners U+200C and U+200D stay: Persian, Indic
-# scripts and emoji are spelled with them.
-_INVISIBLE = "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
-_CONTROL = "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"
 _PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"
 _BROKEN = "\ud800-\udfff\ufdd0-\ufdef\ufffd-\uffff"
 
-_REPAIRABLE = re.compile(f"[{_BREAKS}{_INVISIBLE}{_CONTROL}]|  |^ | $")
-BREAK_RUN = re.compile(f"[ {_BREAKS}]+")
-UNPRINTABLE = re.compile(f"[{_INVISIBLE}{_CONTROL}]")
-_DAMAGE = re.compile(f"[{_CONTROL}{_PRIVATE}{_BROKEN}]")
+_DAMAGE = re.compile(f"[{CONTROL}{_PRIVATE}{_BROKEN}]")
 _LAST_MARK = 0x1FFFF  # beyond are variation selectors alone, which choose a glyph and make no other word
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
 Pair = tuple[str, str]
-
-
-def repair(text: str) -> str:
-    """A sentence on one line: breaks and runs of blanks become one blank, what is invisible goes."""
-    if not _REPAIRABLE.search(text):
-        return text
-    return BREAK_RUN.sub(" ", UNPRINTABLE.sub("", text)).strip(" ")
-
-
-def lowercased(text: str) -> str:
-    """A text in lower case, character by character: what a vocabulary of lowercased text makes of it, and a graph.
-
-    In contrast to `str.lower`, the last sigma of a Greek word in capitals becomes a sigma like all others.
-    """
-    return text.replace("\u03a3", "\u03c3").lower()
 
 
 def is_damaged(text: str) -> bool:
@@ -157,7 +132,7 @@ class Cleaner:
 
     def _keep(self, raw: Pair, pair: Pair) -> Pair:
         self.counts["kept"] += 1
-        self.counts["repaired"] += any(map(_REPAIRABLE.search, raw))
+        self.counts["repaired"] += any(map(REPAIRABLE.search, raw))
         return pair
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.writing import replacing
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
 
 
 class Journal:

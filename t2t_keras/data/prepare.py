@@ -14,15 +14,15 @@ from typing import Any
 from t2t_keras.config import Config, DataConfig
 from t2t_keras.data.checksums import checksums
 from t2t_keras.data.cleaning import Cleaner
-from t2t_keras.data.corpora import SPLITS, Corpus
-from t2t_keras.data.corpora_files import read_lines, read_pairs
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.journal import Journal, read_json, write_json
 from t2t_keras.data.shards import VOCABULARY, Counts, Encoding, encode, intermediate_paths, text_paths, write_text
-from t2t_keras.data.tokenizer import Tokenizer, train_tokenizer
+from t2t_keras.data.sources.corpora import SPLITS, Corpus
+from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.data.training_split import TrainingSplit, summary
 from t2t_keras.errors import InputError
-from t2t_keras.locking import locked
+from t2t_keras.machine.locking import locked
+from t2t_keras.text.tokenizer import Tokenizer, train_tokenizer
 
 # Pairs that are read at once, and end up in one file: about 0.1 GB in a process that works on them.
 SHARD_PAIRS = 250_000

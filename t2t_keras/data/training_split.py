@@ -18,12 +18,12 @@ import tqdm
 from t2t_keras.config import DataConfig
 from t2t_keras.data import shards
 from t2t_keras.data.cleaning import REASONS
-from t2t_keras.data.corpora import Corpus
 from t2t_keras.data.duplicates import repeated_rows
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.shards import Counts, Encoding, Raw, Selection
+from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
-from t2t_keras.processes import run_jobs
+from t2t_keras.machine.processes import run_jobs
 
 # A validation set drawn from the training pairs: one in a hundred, at most this many.
 _DRAWN_VALIDATION_PAIRS = 1000

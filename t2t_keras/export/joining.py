@@ -1,4 +1,4 @@
-"""The translations of lines from those of their parts, in the graph: `t2t_keras.decoding.translation.joined_lists`."""
+"""The translations of lines from those of their parts, in the graph: `t2t_keras.inference.translation.joined_lists`."""
 
 from typing import NamedTuple
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_keras.decoding.forced import MAX_SCORED_LENGTH
+from t2t_keras.inference.forced import MAX_SCORED_LENGTH
 
 # Most tokens, end symbol included, of a line that is not cut into parts: memory grows with the square of the length.
 MAX_LINE_TOKENS = MAX_SCORED_LENGTH

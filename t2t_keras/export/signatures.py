@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths, assert_size
-from t2t_keras.export.pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.symbols import PAD_ID
 
 _LOWEST = tf.float32.min  # the score of what does not exist; JSON has no infinity

@@ -14,11 +14,11 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.config import Config
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.pipeline import Pipeline
+from t2t_keras.export.exported_weights import Storage, Weights
+from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
-from t2t_keras.export.weights import Storage, Weights
+from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import ATTENTION
 
 _VOCABULARY = "vocab.model"

@@ -1,12 +1,13 @@
 """The paper's layers, for any Keras backend and for anybody's Keras model."""
 
-from t2t_keras.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from t2t_keras.layers.attention.masks import causal_mask, padding_mask, token_rows
+from t2t_keras.layers.attention.multi_head import MultiHeadAttention
+from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import TiedEmbedding
 from t2t_keras.layers.encoder import Encoder, EncoderLayer
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.masks import causal_mask, padding_mask, token_rows
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings

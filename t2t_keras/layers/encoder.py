@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from t2t_keras.layers.attention import MultiHeadAttention
+from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.normalization import LayerNormalization

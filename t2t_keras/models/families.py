@@ -9,7 +9,7 @@ from t2t_keras.models.contract import SequenceModel
 
 # Where the classes are that make a model of its settings, as "module:class"; imported when a model is made.
 _MODELS: dict[str, str | Callable[[Any], SequenceModel]] = {
-    "transformer": "t2t_keras.model:Transformer",
+    "transformer": "t2t_keras.models.transformer:Transformer",
 }
 
 

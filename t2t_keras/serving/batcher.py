@@ -12,8 +12,8 @@ from concurrent.futures import Future, InvalidStateError
 
 import numpy as np
 
-from t2t_keras.serving.errors import Code, ServingError, serving_error
-from t2t_keras.serving.signatures import Arrays, Signature
+from t2t_keras.serving.request_errors import Code, ServingError, serving_error
+from t2t_keras.serving.served_signatures import Arrays, Signature
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from concurrent.futures import Future
 from tensorflow_serving.apis import get_model_status_pb2
 
 from t2t_keras.serving.batcher import Batcher
-from t2t_keras.serving.errors import Code, ServingError
 from t2t_keras.serving.metrics import Metrics
-from t2t_keras.serving.models import Model
 from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.signatures import Arrays, Signature, check_size
+from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.served_signatures import Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
 
 

@@ -22,10 +22,10 @@ from tensorflow_serving.apis import (
 
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.errors import Code, ServingError, invalid
 from t2t_keras.serving.metrics import Call
-from t2t_keras.serving.models import Model
-from t2t_keras.serving.signatures import Arrays, Signature
+from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.served_signatures import Arrays, Signature
 
 # The fields that TensorFlow Serving answers in, which its clients read without unpacking a tensor.
 _FIELDS = {

@@ -15,8 +15,8 @@ import uvicorn
 from t2t_keras.serving.connections import BoundedProtocol
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.grpc_service import add_services
+from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.rest import rest_app
 
 # Connections that never begin, that are not used, and those of clients that are gone without a word are closed.
 _GRPC_CONNECTIONS = {

@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from t2t_keras.serving.errors import Code, ServingError, serving_error
-from t2t_keras.serving.models import Model
+from t2t_keras.serving.request_errors import Code, ServingError, serving_error
+from t2t_keras.serving.served_models import Model
 
 _LOG = logging.getLogger(__name__)
 

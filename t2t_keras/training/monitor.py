@@ -14,9 +14,9 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from t2t_keras.data.writing import is_full, replacing
-from t2t_keras.run import Run
-from t2t_keras.training.records import RecordFile
+from t2t_keras.machine.files import is_full, replacing
+from t2t_keras.runs.records import RecordFile
+from t2t_keras.runs.run import Run
 
 # What TensorFlow makes of the system's errors: no space or quota left, and a file that may not grow.
 _FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)

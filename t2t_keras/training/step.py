@@ -17,11 +17,11 @@ from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import SequenceModel
-from t2t_keras.run import check_weights, weight_names
+from t2t_keras.models.weights import check_weights, weight_names
+from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
 from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.optimizer import Adam
-from t2t_keras.training.strategy import is_tpu, next_shares, num_streams
 
 Tensor = Any
 SUM = tf.distribute.ReduceOp.SUM

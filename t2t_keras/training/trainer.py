@@ -16,20 +16,20 @@ from t2t_keras.config import Config, differences
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.pipeline import Corpus, training_dataset
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
+from t2t_keras.inference.translator import Translator
 from t2t_keras.models.families import make_model
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
-from t2t_keras.training.background import CheckpointWriter
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.background import CheckpointWriter
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.largest_batch import try_largest_batch
+from t2t_keras.training.devices.strategy import distributed
+from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.interval import Interval
-from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.monitor import Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
-from t2t_keras.training.strategy import distributed
 from t2t_keras.training.validation import Validator
-from t2t_keras.training.workers import Workers
 
 
 class Outcome(NamedTuple):

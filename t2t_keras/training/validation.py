@@ -12,10 +12,10 @@ import tensorflow as tf
 from t2t_keras import evaluation
 from t2t_keras.config import Config
 from t2t_keras.data.pipeline import Corpus, validation_batches
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.inference.translator import Translator
+from t2t_keras.training.devices.strategy import distributed
+from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.step import TrainingStep
-from t2t_keras.training.strategy import distributed
-from t2t_keras.training.workers import Workers
 
 
 class Validation(NamedTuple):

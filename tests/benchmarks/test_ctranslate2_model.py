@@ -8,8 +8,8 @@ import pytest
 from benchmarks.ctranslate2_model import variables, vocabulary
 from t2t_keras.config import TransformerConfig
 from t2t_keras.layers.position import sinusoids
-from t2t_keras.model import Transformer
-from t2t_keras.run import weight_names
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import weight_names
 
 SIZES = {"vocab_size": 11, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 8, "d_ff": 12, "num_heads": 2}
 SOURCE, TARGET = [5, 3, 9, 1], [7, 2, 4, 1]

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks import decode, decode_engines, decode_report, decode_task
 from t2t_keras.config import DataConfig
-from t2t_keras.data.corpora import Corpus
 from t2t_keras.data.prepare import prepare
+from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +123,7 @@ def test_a_run_with_another_vocabulary_is_refused(monkeypatch):
     def load(model_dir, checkpoint):
         return None, decode_task.presets.preset("tiny"), None
 
-    monkeypatch.setattr("t2t_keras.run.load_model", load)
+    monkeypatch.setattr("t2t_keras.runs.load.load_model", load)
     with pytest.raises(InputError, match="run has a vocabulary of 37000, the data of 20"):
         decode_task.model_and_weights(argparse.Namespace(model_dir="run", checkpoint=None), 20, 8)
 

@@ -1,14 +1,9 @@
 """The benchmark of the server: what it counts as right, and its load generator, on a small server."""
 
-import pathlib
 import shutil
-import sys
-
-import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "serving"))
 
 import page_model
+import pytest
 
 from benchmarks import serving, serving_faults, serving_process
 from t2t_keras.serving.options import ServingOptions

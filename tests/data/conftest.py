@@ -1,11 +1,6 @@
 """What tests of preparing share."""
 
-import pathlib
-import sys
-
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import random
 import signal
 
 from t2t_keras.config import DataConfig
-from t2t_keras.data import corpora
-from t2t_keras.data.corpora import Corpus
+from t2t_keras.data.sources import corpora
+from t2t_keras.data.sources.corpora import Corpus
 
 ENGLISH = "the cat sees a small dog and big trees over street green apples isn't naïve two old houses by rivers"
 GERMAN = "die Katze sieht einen kleinen Hund und große Bäume über Straße grüne Äpfel ist nicht zwei alte Häuser"

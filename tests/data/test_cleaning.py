@@ -3,16 +3,8 @@ import unicodedata
 
 import pytest
 
-from t2t_keras.data.cleaning import (
-    REASONS,
-    Cleaner,
-    HeldOut,
-    comparison_key,
-    is_damaged,
-    length_reason,
-    lowercased,
-    repair,
-)
+from t2t_keras.data.cleaning import REASONS, Cleaner, HeldOut, comparison_key, is_damaged, length_reason
+from t2t_keras.text.repair import lowercased, repair
 
 
 @pytest.mark.parametrize(

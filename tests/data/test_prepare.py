@@ -1,13 +1,8 @@
 import dataclasses
 import json
-import pathlib
-import sys
 
 import numpy as np
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from small_corpora import CONFIG, assert_same_folder, corpus_of, kill_itself, names_in, some_pairs
 
 from t2t_keras.data import prepare as prepare_module

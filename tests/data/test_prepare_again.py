@@ -4,21 +4,18 @@ import concurrent.futures
 import dataclasses
 import os
 import pathlib
-import sys
 import threading
 
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from small_corpora import CONFIG, assert_same_folder, corpus_of, files_of, some_pairs
 
-from t2t_keras import locking
-from t2t_keras.data import checksums, corpora, shards
+from t2t_keras.data import checksums, shards
 from t2t_keras.data import prepare as prepare_module
 from t2t_keras.data.journal import Journal, write_json
 from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
+from t2t_keras.machine import locking
 
 
 def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, capsys):

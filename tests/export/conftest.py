@@ -5,12 +5,9 @@ import pickle
 import subprocess
 import sys
 
-import pytest
-
-sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "launch")]
-
 import drive
 import exporting
+import pytest
 
 HERE = pathlib.Path(__file__).parent
 

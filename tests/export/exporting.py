@@ -1,9 +1,6 @@
 """A small translator whose export is tested, and texts for it that are no ordinary sentences."""
 
 import pathlib
-import sys
-
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "decoding"))
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +8,12 @@ import tiny
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
-from t2t_keras.decoding.batches import padded
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.model import Transformer
-from t2t_keras.run import Run, weight_names
-from t2t_keras.training import checkpoints
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import weight_names
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
+from t2t_keras.search.batches import padded
 
 # So small that odd texts are cut into parts, and that a request runs in several batches.
 MAX_LENGTH = 24

@@ -9,8 +9,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_keras.decoding.translation import Translation, joined_lists
 from t2t_keras.export.joining import joined
+from t2t_keras.inference.translation import Translation, joined_lists
 
 K = 3
 LOWEST = float(np.finfo(np.float32).min)

@@ -9,10 +9,11 @@ import pytest
 from exporting import LINES
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.decoding.request import Request
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run, load_model
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translator import Translator
+from t2t_keras.runs.load import load_model
+from t2t_keras.runs.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
-from t2t_keras.export.weights import Weights
+from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.writing import export_translator
-from t2t_keras.model import Transformer
-from t2t_keras.run import load_model
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.runs.load import load_model
 
 SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
 

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 from exporting import LINES, SEEDS, TARGETS, TEXTS
 
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.pipeline import Pipeline
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
-from t2t_keras.export.weights import Weights
+from t2t_keras.inference.translator import Translator
 
 LOWEST = np.finfo(np.float32).min
 

@@ -1,13 +1,7 @@
 """What the drill shares: the data, the uninterrupted trainings, and a summary at the end."""
 
-import pathlib
-import sys
-
-import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 import drill
+import pytest
 
 DEATHS: list[drill.Death] = []
 

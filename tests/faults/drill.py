@@ -15,15 +15,12 @@ import threading
 import time
 
 import numpy as np
-
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "training"))
-
 import tiny_training
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
-from t2t_keras.training.records import read_metrics
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATIENCE = 900  # seconds that a busy machine may take for whatever a test waits for

@@ -8,8 +8,8 @@ import signal
 import drill
 import pytest
 
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
 
 pytestmark = pytest.mark.faults
 

@@ -9,8 +9,8 @@ import disks
 import drill
 import pytest
 
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
 
 pytestmark = pytest.mark.faults
 every_disk = pytest.mark.parametrize("kind", ["small disk", "limited files"])

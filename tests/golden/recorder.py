@@ -22,11 +22,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 import tensorflow as tf
 
-from t2t_keras import run
 from t2t_keras.config import DecodeConfig, TransformerConfig
-from t2t_keras.decoding.request import Request
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.model import Transformer
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import weight_names
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -108,7 +108,7 @@ def weight_shapes(kind: str) -> list[list[Any]]:
     """Names and shapes of a kind of model, in order."""
     model = Transformer(TransformerConfig(**{**SMALL, **KINDS[kind]}))
     model.build()
-    variables = zip(run.weight_names(model), model.trainable_variables, strict=True)
+    variables = zip(weight_names(model), model.trainable_variables, strict=True)
     return [[name, list(variable.shape)] for name, variable in variables]
 
 

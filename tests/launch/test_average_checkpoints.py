@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
 
 ROOT = pathlib.Path(__file__).parents[2]
 

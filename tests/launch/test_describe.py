@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from t2t_keras import presets
 from t2t_keras.config import Config, TransformerConfig
-from t2t_keras.run import Run
+from t2t_keras.models import presets
+from t2t_keras.runs.run import Run
 
 
 def describe(*arguments: str) -> subprocess.CompletedProcess:

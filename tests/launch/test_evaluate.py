@@ -2,19 +2,14 @@
 
 import json
 import math
-import pathlib
-import sys
 
 import pytest
-
-sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "decoding")]
-
 import tiny
 from drive import run_cases
 
 from t2t_keras.config import DataConfig
-from t2t_keras.data import corpora
 from t2t_keras.data.prepare import prepare
+from t2t_keras.data.sources import corpora
 
 
 @pytest.fixture(scope="module")

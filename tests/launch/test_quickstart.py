@@ -15,7 +15,7 @@ SESSION = """
 import dataclasses, itertools, sys
 from absl import flags
 from launch import quickstart
-from t2t_keras.data import corpora
+from t2t_keras.data.sources import corpora
 
 ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now".split()
 GERMAN = "der ein grosse kleine rote alte neue Hund Katze Haus Baum sieht findet hoert hier jetzt".split()

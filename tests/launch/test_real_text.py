@@ -15,8 +15,9 @@ UPDATES = 1000
 SESSION = """
 import dataclasses, json, sys
 from launch import quickstart
-from t2t_keras import Run, Trainer, Translator, config, evaluate, make_strategy, prepare, presets
-from t2t_keras.data import corpora
+from t2t_keras import Run, Trainer, Translator, config, evaluate, make_strategy, prepare
+from t2t_keras.models import presets
+from t2t_keras.data.sources import corpora
 
 strategy = make_strategy("cpu", replicas=1)
 data = prepare(corpora.of_config(quickstart.DATA, "downloads", {}, print), quickstart.DATA, "data", print)

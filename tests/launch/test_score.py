@@ -1,13 +1,8 @@
 """The program that scores translations."""
 
 import json
-import pathlib
-import sys
 
 import pytest
-
-sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "decoding")]
-
 import tiny
 from drive import run_cases
 

@@ -3,7 +3,6 @@
 import concurrent.futures
 import io
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -13,9 +12,6 @@ import time
 
 import httpx
 import pytest
-
-sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "serving")]
-
 from drive import run_cases
 
 

@@ -8,15 +8,12 @@ import sys
 import time
 
 import pytest
-
-sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "training")]
-
 import tiny_training
 from drive import run_cases
 
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
-from t2t_keras.training.records import read_metrics
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
 
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 200

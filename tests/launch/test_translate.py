@@ -3,20 +3,16 @@
 import gzip
 import json
 import os
-import pathlib
 import pty
 import subprocess
 import sys
 
 import pytest
-
-sys.path += [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent / "decoding")]
-
 import tiny
 from drive import run_cases
 
 from launch.verification import Sample
-from t2t_keras.decoding.translation import Translation
+from t2t_keras.inference.translation import Translation
 
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]

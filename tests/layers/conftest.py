@@ -1,13 +1,8 @@
 """What the tests of the layers share."""
 
-import pathlib
-import sys
-
 import keras
 import numpy as np
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))  # for numpy_oracle
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from keras import ops
 from t2t_keras.config import TransformerConfig
 from t2t_keras.layers import DecoderLayer, EncoderLayer, SinusoidalPositions, causal_mask
 from t2t_keras.losses import loss_sum_and_count
-from t2t_keras.model import Transformer
+from t2t_keras.models.transformer import Transformer
 
 D_MODEL, HEADS, D_FF, VOCAB, EPSILON = 16, 2, 24, 13, 1e-5
 SOURCE = np.array([[3, 4, 5, 1, 0, 0], [6, 7, 8, 9, 3, 1]], "int32")

@@ -15,7 +15,7 @@ from keras import ops
 from t2t_keras import layers
 from t2t_keras.config import TransformerConfig
 from t2t_keras.losses import SmoothedCrossEntropy
-from t2t_keras.model import Transformer
+from t2t_keras.models.transformer import Transformer
 from t2t_keras.schedules import PaperSchedule
 
 VOCAB = 12

@@ -8,8 +8,8 @@ import pytest
 from t2t_keras.config import Config, ModelConfig, TransformerConfig, differences, override
 from t2t_keras.config import model_config as registry
 from t2t_keras.errors import InputError
-from t2t_keras.model import Transformer
 from t2t_keras.models import families
+from t2t_keras.models.transformer import Transformer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,12 +1,8 @@
 """Two versions of the toy model, written once, and a server of the first."""
 
-import pathlib
 import shutil
-import sys
 
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

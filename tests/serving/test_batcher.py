@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.serving.batcher import Batcher
-from t2t_keras.serving.errors import Code, ServingError
+from t2t_keras.serving.request_errors import Code, ServingError
 
 
 class Doubler:

@@ -2,16 +2,11 @@
 
 import dataclasses
 import json
-import pathlib
 import socket
-import sys
 import threading
 import time
 
 import httpx
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from rest_calls import MODEL, metric, predict
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from t2t_keras.serving import versions as module
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.errors import Code, ServingError
-from t2t_keras.serving.models import Model
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.versions import Versions
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from t2t_keras.training import checkpoints
+from t2t_keras.runs import checkpoints
 
 
 def arrays(seed: int, size: int = 12) -> dict[str, np.ndarray]:

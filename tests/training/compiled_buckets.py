@@ -25,7 +25,7 @@ from trajectories import make_step
 from t2t_keras.data.batching import bucket_shapes, plan_epoch
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import shares
-from t2t_keras.training.strategy import distributed
+from t2t_keras.training.devices.strategy import distributed
 
 LONGEST, TOKENS = 40, 128
 TRAIN = {"static_shapes": True, "tokens_per_batch": TOKENS, "clip_norm": 0.5, "ema_decay": 0.9, "steps_per_call": 1}

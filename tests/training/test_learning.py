@@ -1,17 +1,11 @@
 """That what is trained learns: a task with one right answer, to near zero loss."""
 
-import pathlib
-import sys
-
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 import tiny_training
 from tiny_training import make_data, make_trainer, records
 
 from t2t_keras import evaluation
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.inference.translator import Translator
 
 
 @pytest.mark.parametrize("task, steps", [(tiny_training.copy, 250), (tiny_training.reverse, 400)])

@@ -8,9 +8,9 @@ import sys
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from t2t_keras.run import Run
+from t2t_keras.runs.records import RecordFile, read_metrics
+from t2t_keras.runs.run import Run
 from t2t_keras.training.monitor import Monitor, SilentMonitor
-from t2t_keras.training.records import RecordFile, read_metrics
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

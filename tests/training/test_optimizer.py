@@ -1,13 +1,7 @@
 """Adam against NumPy, also where gradients come from repeated embedding lookups."""
 
-import pathlib
-import sys
-
 import numpy as np
 import tensorflow as tf
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from numpy_adam import NumpyAdam
 
 from t2t_keras.training.optimizer import Adam

@@ -9,9 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 import tiny_training
 from tiny_training import assert_same_numbers, records
 from trajectories import TRAIN, random_corpus

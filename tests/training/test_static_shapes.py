@@ -10,9 +10,6 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from compiled_buckets import CASES, batches, corpus, dataset, dynamic_parts, whole_step
 from trajectories import make_step
 

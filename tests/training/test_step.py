@@ -9,9 +9,6 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from numpy_adam import NumpyAdam
 from trajectories import MODEL, STEPS, TRAIN, dropout_seeds, make_batches, make_step, random_corpus, trajectory
 
@@ -19,7 +16,7 @@ from t2t_keras import losses
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.pipeline import shares
 from t2t_keras.errors import InputError
-from t2t_keras.training.strategy import distributed, make_strategy
+from t2t_keras.training.devices.strategy import distributed, make_strategy
 
 HERE = pathlib.Path(__file__).parent
 # Changes that must not change the result, and some that do and must do so equally.

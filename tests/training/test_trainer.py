@@ -12,18 +12,15 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 import tiny_training
 from tiny_training import assert_same_end, best_step, make_data, make_trainer, records, saved_steps, send_at, train
 
 from t2t_keras import schedules
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
-from t2t_keras.training.background import CheckpointWriter
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.background import CheckpointWriter
+from t2t_keras.runs.run import Run
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.validation import Validator
 

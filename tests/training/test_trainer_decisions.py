@@ -1,19 +1,14 @@
 """What the training loop decides by numbers and clocks: when to stop, save and validate, and what is best."""
 
 import json
-import pathlib
-import sys
 
 import numpy as np
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from tiny_training import best_step, make_data, records, saved_steps, train
 
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validation, Validator
 

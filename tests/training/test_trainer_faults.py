@@ -3,26 +3,21 @@
 import contextlib
 import errno
 import os
-import pathlib
 import signal
-import sys
 import threading
 import time
 
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from tiny_training import make_data, make_trainer, records, saved_steps, send_at, train
 
-from t2t_keras import locking
 from t2t_keras.errors import InputError
-from t2t_keras.run import Run
-from t2t_keras.training import background, checkpoint_files, checkpoints
+from t2t_keras.machine import locking
+from t2t_keras.runs import background, checkpoint_files, checkpoints
+from t2t_keras.runs.run import Run
 from t2t_keras.training import trainer as trainer_module
+from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.trainer import Trainer
-from t2t_keras.training.workers import Workers
 
 
 @pytest.fixture(scope="module")

@@ -3,19 +3,14 @@
 import copy
 import dataclasses
 import math
-import pathlib
-import sys
 
 import numpy as np
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from tiny_training import make_data, make_trainer
 
 from t2t_keras import evaluation, losses
 from t2t_keras.data.encoded import EncodedCorpus
-from t2t_keras.decoding.translator import Translation
+from t2t_keras.inference.translator import Translation
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.validation import Validation, Validator
 

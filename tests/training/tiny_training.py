@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TrainConfig, TransformerConfig
-from t2t_keras.data import corpora
 from t2t_keras.data.prepare import PreparedData, prepare
-from t2t_keras.run import Run
-from t2t_keras.training import checkpoints
+from t2t_keras.data.sources import corpora
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.monitor import Monitor
-from t2t_keras.training.records import read_metrics
-from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Outcome, Trainer
 
 # Byte fallback takes 256 entries, the special symbols 3; the rest holds every syllable.

@@ -25,10 +25,10 @@ from t2t_keras.config import TrainConfig, TransformerConfig
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
-from t2t_keras.model import Transformer
 from t2t_keras.models.contract import States
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.training.devices.strategy import distributed, make_strategy, next_shares
 from t2t_keras.training.step import TrainingStep
-from t2t_keras.training.strategy import distributed, make_strategy, next_shares
 
 MODEL = {
     "vocab_size": 50,

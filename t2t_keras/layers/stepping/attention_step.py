@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from t2t_keras.layers import kernels
-from t2t_keras.layers.attention import MultiHeadAttention, scaled_dot_product_attention
+from t2t_keras.layers.attention.multi_head import MultiHeadAttention
+from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 
 Tensor = Any
 

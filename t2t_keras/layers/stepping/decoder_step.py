@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from t2t_keras.layers.attention import mask_bias
+from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep, KeysAndValues, SelfAttentionStep
 from t2t_keras.layers.stepping.feed_forward_step import FeedForwardStep

@@ -12,8 +12,9 @@ import sys
 
 from absl import flags
 
-from t2t_keras import config, presets
+from t2t_keras import config
 from t2t_keras.errors import InputError
+from t2t_keras.models import presets
 
 
 def complaint(arguments: list[str]) -> str | None:

@@ -5,13 +5,9 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from stand_ins import CLUSTER, MISTAKE, STOPPED, environment, executable, lines, run
 
 FAKE_SSH = 'host=$1; shift; echo "$host: $*" >> "$LOG"; HOST=$host exec bash -c "$*"'

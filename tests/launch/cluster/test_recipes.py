@@ -1,20 +1,15 @@
 """The recipes as scripts: sound, and doing what they say, with stand-ins for the cluster and for the training."""
 
 import os
-import pathlib
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-
 from stand_ins import CLUSTER, KILLED, LOST, MISTAKE, ROOT, STOPPED, environment, executable, lines, run
 
 SCRIPTS = ("slurm.sh", "kubernetes.sh", "tpu_vm.sh", "ssh.sh")

@@ -8,14 +8,11 @@ import shutil
 import subprocess
 import sys
 
+import page_model
 import pytest
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config import model_server_config_pb2
-
-sys.path.append(str(pathlib.Path(__file__).parents[2] / "serving"))
-
-import page_model
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention
-from t2t_keras.layers.attention import mask_bias
+from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.stepping import CrossAttentionStep
 
 

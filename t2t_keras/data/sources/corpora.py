@@ -1,0 +1,276 @@
+"""Where parallel text comes from: files, public data sets, gettext catalogues, tensorflow_datasets.
+
+A `Corpus` is a recipe: nothing is read, downloaded or checked for its contents
+before a split is asked for.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.config import DataConfig
+from t2t_keras.data.cleaning import Pair
+from t2t_keras.data.sources import corpora_files, downloads, gettext_catalogues, gettext_packages, tatoeba
+from t2t_keras.errors import InputError
+
+SPLITS = ("train", "valid", "test")
+
+_MULTI30K_ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+_MULTI30K_LANGUAGES = ("en", "de", "fr")
+_MULTI30K_STEMS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+MULTI30K_SHA256 = {
+    "test_2016_flickr.de.gz": "26ef35775a5540d27fc04e66063d59a180388beeede5121c0806dee0c79949e0",
+    "test_2016_flickr.en.gz": "7771063a5bca8712e4c60941bcb128301aab5a3eecc66abbb5d150aa3133a55d",
+    "test_2016_flickr.fr.gz": "dd7ea75d034e0ba2b0d11133c9b8e7302a1f90b7089c37958bb3f30a13dd34d2",
+    "train.de.gz": "8506e50eaf610b55a8286d1ce85e4098dc2a0a0fce45b4827a5409d9897a81b4",
+    "train.en.gz": "ffdb848427a3fccff4f5c9c848dff8b8b5745e8f464f44341b6c5c5288f265db",
+    "train.fr.gz": "c166741e192f44dd31ffa54e4b36fcefa73cf59ef25f7caa0a40d12df228f967",
+    "val.de.gz": "9c3697bf5d18908e41df6a94b8a006ab64dbc66f38790865d6694136428a524d",
+    "val.en.gz": "459836b7adfe4fd130d0a8c680e2860d6099fbea0fd1bdbbc7442bbc5afce59b",
+    "val.fr.gz": "db0df8e33e7fc69c9873c985be40f12293fab84868137837caa3aa2b93a8b764",
+}
+
+NAMES = ("files", "multi30k", "tatoeba", "gettext", "wmt14", "tfds:NAME")
+Paths = tuple[str | Path, str | Path | None]
+PairSource = Callable[[], Iterable[Pair]]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel text by splits.
+
+    Attributes:
+        splits: "train" and perhaps "valid" and "test"; each gives its pairs anew,
+            in the same order, whenever it is called.
+        identity: what tells this text from other text of the same name, such as
+            versions. Prepared data is reused while it is the same.
+        files: the files that it reads, by names whose checksums belong to the identity.
+        provenance: called after reading; where the text was found, for the record.
+    """
+
+    splits: Mapping[str, PairSource]
+    identity: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+    provenance: Callable[[], Mapping[str, Any]] = dict
+
+
+def of_config(
+    config: DataConfig, download_dir: str | Path, paths: Mapping[str, Paths], report: Callable[[str], None] = print
+) -> Corpus:
+    """The corpus that a configuration names.
+
+    Args:
+        config: its corpus and languages count.
+        download_dir: where downloads are kept, and looked for first.
+        paths: the text files of `corpus=files`; else empty.
+        report: takes a line of text about downloads.
+
+    Raises:
+        InputError: an unknown corpus, or whatever the corpus's own function raises.
+    """
+    languages = (config.source_language, config.target_language)
+    if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
+        raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
+    if config.corpus == "files":
+        return files(paths)
+    if paths:
+        raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
+    if config.corpus == "multi30k":
+        return multi30k(*languages, download_dir)
+    if config.corpus == "tatoeba":
+        return tatoeba_pairs(*languages, download_dir)
+    if config.corpus == "gettext":
+        return gettext(*languages, download_dir, report)
+    if config.corpus == "wmt14":
+        other = _other_than_english("wmt14", *languages)
+        return tensorflow_datasets(f"wmt14_translate/{other}-en", *languages, download_dir)
+    return tensorflow_datasets(config.corpus.removeprefix("tfds:"), *languages, download_dir)
+
+
+def files(paths: Mapping[str, Paths]) -> Corpus:
+    """A corpus of text files.
+
+    Args:
+        paths: for "train" and perhaps "valid" and "test", the files of the source
+            and the target side; without the latter, the former holds both sides of
+            a pair on a line, separated by a tab.
+
+    Raises:
+        InputError: there is no training file, or a file cannot be read.
+    """
+    if "train" not in paths:
+        raise InputError("corpus=files needs training files: --train_source and --train_target")
+    all_files = {
+        f"{split}_{side}": Path(path)
+        for split, sides in paths.items()
+        for side, path in zip(("source", "target"), sides, strict=True)
+        if path is not None
+    }
+    for path in all_files.values():
+        corpora_files.check_readable(path)
+    found = {split: [str(Path(path).resolve()) for path in sides if path] for split, sides in paths.items()}
+    readers = {split: _file_reader(*sides) for split, sides in paths.items()}
+    return Corpus(readers, files=all_files, provenance=lambda: found)
+
+
+def multi30k(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
+    """Multi30k, task 1: 29,000 image captions in English, German and French; tested on test_2016_flickr.
+
+    Args:
+        source_language: "en", "de" or "fr".
+        target_language: another of these.
+        download_dir: holds the published files or a folder `multi30k` of them; what
+            is missing is downloaded there.
+
+    Raises:
+        InputError: a language without captions, a file that cannot be had, or one
+            with another checksum than the published file's.
+
+    Reference: Elliott et al. 2016, https://github.com/multi30k/dataset
+    """
+    languages = (source_language, target_language)
+    for language in languages:
+        if language not in _MULTI30K_LANGUAGES:
+            raise InputError(f"corpus=multi30k has no language {language!r}; valid: {', '.join(_MULTI30K_LANGUAGES)}")
+    names = {split: [f"{stem}.{language}.gz" for language in languages] for split, stem in _MULTI30K_STEMS.items()}
+    folder = _folder(download_dir, "multi30k", names["train"][0])
+    for name in (name for pair in names.values() for name in pair):
+        downloads.fetch(f"{_MULTI30K_ADDRESS}/{name}", folder / name, MULTI30K_SHA256[name])
+    return files({split: (folder / source, folder / target) for split, (source, target) in names.items()})
+
+
+def tatoeba_pairs(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
+    """Tatoeba: many short everyday sentences, with English on one side.
+
+    Args:
+        source_language: language code; it or `target_language` is "en".
+        target_language: language code.
+        download_dir: holds `en-XX.train.en.gz` and so on or a folder `tatoeba` of
+            them; else they are made there from the published archive.
+
+    Raises:
+        InputError: neither or both sides are English, or the data cannot be had.
+    """
+    language = _other_than_english("tatoeba", source_language, target_language)
+    names = {stem: tatoeba.file_names(language, stem) for stem in tatoeba.STEMS}
+    folder = _folder(download_dir, "tatoeba", names["train"][0])
+    if not all((folder / name).exists() for pair in names.values() for name in pair):
+        tatoeba.download(language, folder)
+    order = 1 if source_language == "en" else -1
+    paths = {stem: tuple(folder / name for name in pair)[::order] for stem, pair in names.items()}
+    return files({"train": paths["train"], "valid": paths["val"], "test": paths["test"]})
+
+
+def gettext(
+    source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
+) -> Corpus:
+    """The translations inside published Python packages; the first package (Django) is the test set.
+
+    Args:
+        source_language: language code; it or `target_language` is "en".
+        target_language: language code.
+        download_dir: the wheels are kept in its folder `gettext`.
+        report: takes a line of text about downloads and what is missing.
+
+    Raises:
+        InputError: neither or both sides are English.
+    """
+    language = _other_than_english("gettext", source_language, target_language)
+    order = 1 if source_language == "en" else -1
+    folder = Path(download_dir) / "gettext"
+    pins = gettext_packages.PINS
+    found: dict[str, Any] = {}
+
+    @functools.cache
+    def wheels() -> dict[gettext_packages.Pin, Path]:
+        paths, errors = gettext_packages.fetch(pins, folder, report)
+        if pins[0] not in paths:
+            raise InputError(f"{pins[0].requirement}, the test set, cannot be had: {errors[pins[0]]}")
+        found["packages"] = [pin.requirement for pin in paths]
+        found["missing"] = {pin.requirement: error for pin, error in errors.items()}
+        return paths
+
+    def pairs(chosen: slice) -> Iterator[Pair]:
+        for pin in pins[chosen]:
+            if pin in wheels():
+                yield from (pair[::order] for pair in gettext_catalogues.read_wheel(wheels()[pin], language))
+
+    identity = {pin.requirement: pin.sha256 for pin in pins}
+    splits = {"train": lambda: pairs(slice(1, None)), "test": lambda: _one_a_source(pairs(slice(1)))}
+    return Corpus(splits, identity, provenance=lambda: found)
+
+
+def tensorflow_datasets(name: str, source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
+    """A translation data set of the tensorflow_datasets catalogue, as `wmt14_translate/de-en`.
+
+    Args:
+        name: of the data set, with its configuration and perhaps its version.
+        source_language: a language of the data set.
+        target_language: another language of it.
+        download_dir: the data are kept in its folder `tensorflow_datasets`.
+
+    Raises:
+        InputError: there is no such data set, it is no translation set, or it has
+            other languages.
+
+    Reference: https://www.tensorflow.org/datasets/catalog/wmt14_translate
+    """
+    import tensorflow_datasets as tfds  # brings TensorFlow, and is slow to import
+
+    try:
+        builder = tfds.builder(name, data_dir=str(Path(download_dir) / "tensorflow_datasets"))
+    except (tfds.core.DatasetNotFoundError, ValueError) as error:
+        raise InputError(f"corpus=tfds:{name}: no such data set: {str(error).splitlines()[0]}") from error
+    languages = getattr(builder.info.features, "languages", ())
+    if not {source_language, target_language} <= set(languages) or source_language == target_language:
+        raise InputError(
+            f"corpus=tfds:{name}: cannot give {source_language}-{target_language}; "
+            f"its languages: {', '.join(languages) or 'none (it is no translation set)'}"
+        )
+
+    def read(split: str) -> Iterator[Pair]:
+        builder.download_and_prepare()
+        for example in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
+            yield example[source_language].decode(), example[target_language].decode()
+
+    published = {"train": "train", "valid": "validation", "test": "test"}
+    splits = {ours: functools.partial(read, theirs) for ours, theirs in published.items() if theirs in _splits(builder)}
+    return Corpus(splits, {"tensorflow_datasets": builder.info.full_name})
+
+
+def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
+    """The folder of a data set: `download_dir` itself where its files lie there, else the one named after it."""
+    download_dir = Path(download_dir)
+    return download_dir if (download_dir / file_name).exists() else download_dir / name
+
+
+def _file_reader(source: str | Path, target: str | Path | None) -> PairSource:
+    if target is None:
+        return lambda: corpora_files.read_tsv(source)
+    return lambda: corpora_files.read_pairs(source, target)
+
+
+def _splits(builder: Any) -> set[str]:
+    """The splits of a data set, which may only be known once it is prepared."""
+    if not builder.info.splits:
+        builder.download_and_prepare()
+    return set(builder.info.splits)
+
+
+def _other_than_english(corpus: str, source_language: str, target_language: str) -> str:
+    if [source_language, target_language].count("en") != 1:
+        raise InputError(
+            f"corpus={corpus} has English on one side: source_language or target_language must be en, "
+            f"got {source_language} and {target_language}"
+        )
+    return target_language if source_language == "en" else source_language
+
+
+def _one_a_source(pairs: Iterable[Pair]) -> list[Pair]:
+    """The first translation of each source sentence, if it is one: for a test set."""
+    first: dict[str, Pair] = {}
+    for pair in pairs:
+        first.setdefault(pair[0], pair)
+    return [pair for pair in first.values() if pair[0] != pair[1]]

@@ -1,0 +1,86 @@
+"""Files from public addresses: downloaded once, verified, kept."""
+
+import http.client
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from t2t_keras.data.checksums import checksum
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
+
+_TIMEOUT_SECONDS = 60
+_USER_AGENT = "t2t-keras"
+_PART_BYTES = 1 << 16
+
+
+def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
+    """Downloads a file, unless it is there already, and verifies it.
+
+    Args:
+        url: its public address.
+        path: where it is kept; folders are made as needed.
+        sha256: checksum in hexadecimal digits; None where the publisher changes
+            the file from time to time.
+
+    Raises:
+        InputError: the address cannot be reached, or the checksum differs.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with _answer(url) as answer, replacing(path, "wb") as file:
+                file.writelines(_received(answer))
+        except http.client.HTTPException as error:
+            raise InputError(
+                f"{url}: cannot be downloaded ({error}); where there is no internet, put the file at {path}"
+            ) from error
+    if sha256 is not None:
+        verify(path, sha256)
+
+
+def verify(path: str | Path, sha256: str) -> None:
+    """Checks a file's checksum.
+
+    Raises:
+        InputError: the file cannot be read, or its SHA-256 is another one.
+    """
+    if (found := checksum(path)) != sha256:
+        raise InputError(f"{path}: SHA-256 is {found}, expected {sha256}; delete the file to download it again")
+
+
+def _answer(url: str) -> http.client.HTTPResponse:
+    """What a server answers, of which only the head is received.
+
+    Raises:
+        http.client.HTTPException: there is no answer, or one that gives no file.
+    """
+    request = urllib.request.Request(url, headers={"User-Agent": _USER_AGENT})
+    try:
+        return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
+    except OSError as error:
+        raise http.client.HTTPException(str(error)) from error
+
+
+def _received(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    """What a server sends, part by part.
+
+    Raises:
+        http.client.HTTPException: the connection broke. An error of writing what was received is no such error.
+    """
+    announced, received = answer.headers.get("Content-Length"), 0
+    while True:
+        try:
+            part = answer.read(_PART_BYTES)
+        except OSError as error:  # reset, timed out, damaged on its way
+            reason = error.strerror or str(error)
+            raise http.client.HTTPException(f"connection broke after {received} bytes: {reason}") from error
+        if not part:
+            break
+        received += len(part)
+        yield part
+    # A connection that was closed too early looks like the end.
+    if announced is not None and int(announced) != received:
+        raise http.client.HTTPException(f"connection broke after {received} of {announced} bytes")

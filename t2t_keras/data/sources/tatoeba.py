@@ -1,0 +1,85 @@
+"""Tatoeba's sentence pairs, split into train, val and test by English sentence."""
+
+import gzip
+import hashlib
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from t2t_keras.data.cleaning import HeldOut, Pair, comparison_key
+from t2t_keras.data.sources import downloads
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
+from t2t_keras.text.repair import repair
+
+STEMS = ("train", "val", "test")
+
+# A dated release, which its publisher does not change; its archive checks itself by CRC-32.
+ADDRESS = "https://object.pouta.csc.fi/OPUS-Tatoeba/v2023-04-12/moses"
+
+_VAL_PAIRS = 1500
+_TEST_PAIRS = 2000
+# Of a small language, no more than a twentieth of the sentences is held out for each.
+_LARGEST_SHARE = 20
+
+
+def file_names(language: str, stem: str) -> tuple[str, str]:
+    """The English file of a part ("train", "val", "test") and the one in the other language."""
+    return f"en-{language}.{stem}.en.gz", f"en-{language}.{stem}.{language}.gz"
+
+
+def download(language: str, folder: str | Path) -> None:
+    """Downloads the pairs of English and another language and writes the files of `file_names`.
+
+    Args:
+        language: code of the other language, of two letters.
+        folder: where the archive and the files are kept.
+
+    Raises:
+        InputError: the archive cannot be had or is broken.
+
+    Reference: https://tatoeba.org (CC BY 2.0 FR), by way of https://opus.nlpl.eu
+    """
+    folder = Path(folder)
+    release = "-".join(sorted(("en", language)))
+    archive = folder / f"{release}.txt.zip"
+    downloads.fetch(f"{ADDRESS}/{release}.txt.zip", archive)
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            sides = [opened.read(f"Tatoeba.{release}.{code}").decode().split("\n") for code in ("en", language)]
+    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
+        raise InputError(f"{archive}: broken ({error}); delete the file to download it again") from error
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(f"{archive}: its sides have {len(sides[0])} and {len(sides[1])} lines")
+    for stem, pairs in zip(STEMS, split_by_english(zip(*sides, strict=True)), strict=True):
+        for side, name in enumerate(file_names(language, stem)):
+            _write_lines(folder / name, (pair[side] for pair in pairs))
+
+
+def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    """Train, val and test: one pair of each held-out English sentence, and none of its sentences in train.
+
+    Which sentences are held out depends on their text alone, so that it stays the
+    same when others are added.
+    """
+    unique = dict.fromkeys((repair(english), repair(other)) for english, other in pairs)
+    usable = [pair for pair in unique if all(pair)]
+    by_key: dict[str, Pair] = {}
+    for pair in usable:
+        by_key.setdefault(comparison_key(pair[0]), pair)
+    ranked = [by_key[key] for key in sorted(by_key, key=_rank)]
+    test_count, val_count = (min(count, len(ranked) // _LARGEST_SHARE) for count in (_TEST_PAIRS, _VAL_PAIRS))
+    test, val = ranked[:test_count], ranked[test_count : test_count + val_count]
+    held_out = HeldOut()
+    held_out.add(test + val)
+    return [pair for pair in usable if pair not in held_out], val, test
+
+
+def _rank(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=8).digest()
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """A gzip file without a date in it: the same lines, the same bytes."""
+    with replacing(path, "wb") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+        packed.write("".join(f"{line}\n" for line in lines).encode())

@@ -1,1 +1,0 @@
-"""From a step function to translations: search state, scores, beam search, and text in and out."""

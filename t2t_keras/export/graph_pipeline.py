@@ -1,0 +1,293 @@
+"""The stages of a translation in the graph: text -> token ids -> hypotheses -> text."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_batches import in_batches, widened
+from t2t_keras.export.graph_splitting import split_texts
+from t2t_keras.export.graph_text import repaired, stripped
+from t2t_keras.export.joining import Hypotheses, joined
+from t2t_keras.export.limits import assert_line_lengths, assert_size
+from t2t_keras.inference.forced import token_log_probs
+from t2t_keras.inference.request import RequestEncoder
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.contract import ATTENTION, attention_views
+from t2t_keras.search.searches import Searches, output_limits
+from t2t_keras.symbols import EOS_ID, PAD_ID
+
+# Inputs of the stages: texts, seeds, sentences as ids and lengths.
+_TEXTS = tf.TensorSpec([None], tf.string)
+_SEEDS = tf.TensorSpec([None], tf.int64)
+_LENGTHS = tf.TensorSpec([None], tf.int32)
+_IDS = tf.TensorSpec([None, None], tf.int32)
+
+
+class Sentences(NamedTuple):
+    """Token ids.
+
+    Attributes:
+        ids: int32 [sentences, length], each with its end symbol, then padding.
+        lengths: int32 [sentences], end symbols included.
+    """
+
+    ids: tf.Tensor
+    lengths: tf.Tensor
+
+    def chosen(self, rows: tf.Tensor) -> "Sentences":
+        """Some of them, int32 [chosen], with no more padding than they need."""
+        ids, lengths = tf.gather(self.ids, rows), tf.gather(self.lengths, rows)
+        return Sentences(ids[:, : longest(lengths)], lengths)
+
+
+class Parts(NamedTuple):
+    """What lines are translated in.
+
+    Attributes:
+        sentences: of each part.
+        rows: int32 [parts], the line that each is of, in order; a blank line has none.
+    """
+
+    sentences: Sentences
+    rows: tf.Tensor
+
+
+class Found(NamedTuple):
+    """What a search found.
+
+    Attributes:
+        token_ids: int32 [parts, k, length], end symbols included, then zeros.
+        scores: float32 [parts, k].
+        log_probs: float32 [parts, k].
+        lengths: int32 [parts, k]; 0 in an unused slot.
+    """
+
+    token_ids: tf.Tensor
+    scores: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+
+
+class Pipeline:
+    """The stages of a translator, for tracing.
+
+    A stage that several signatures have is one function of the graph, which is traced, stored and read once.
+
+    Args:
+        translator: of a `keras.Model`.
+        weights: of its model.
+        tokenizer: of its vocabulary, of `Tokenizer.graph_tokenizer`.
+
+    Attributes:
+        config: of its search.
+        max_source_length: most tokens of a part, end symbol included.
+        has_attention: whether the model offers it.
+    """
+
+    def __init__(self, translator: Translator, weights: Weights, tokenizer: Any) -> None:
+        self.config = translator.config
+        self._model = translator.model
+        self.has_attention = ATTENTION in self._model.offers
+        self._weights = weights
+        self._tokenizer = tokenizer
+        self._lowercase = translator.lowercase
+        self.max_source_length = translator.max_source_length
+        self._pieces = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
+        settings = (translator.lowercase, translator.max_source_length, translator.excluded)
+        excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
+        searches = Searches(self._model, self.config, excluded)
+        sampling = Searches(self._model, _sampling(self.config), excluded)
+
+        def search_best(sentences: Sentences) -> Found:
+            # Samples are drawn as many as there are, whatever is wanted.
+            return self._found(sentences, lambda ids, _: [v[:, :1] for v in searches(ids, only_best=True)], 1)
+
+        def search_all(sentences: Sentences) -> Found:
+            return self._found(sentences, lambda ids, _: searches(ids), self.config.beam_size)
+
+        def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
+            return self._found(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
+
+        sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
+        self._parts = _stage(self._parts_of, _TEXTS)
+        self._search_best = _stage(self._with_weights(search_best), sentences)
+        self._search_all = _stage(self._with_weights(search_all), sentences)
+        self._draw = _stage(self._with_weights(draw), sentences, _SEEDS)
+        self._log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
+        self._attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
+        self._joined = {size: self._joining(size) for size in {1, k}}
+
+    def parts(self, lines: tf.Tensor) -> Parts:
+        """What is to be translated of lines, string [lines]."""
+        return self._parts(lines)
+
+    def _parts_of(self, lines: tf.Tensor) -> Parts:
+        texts = repaired(lines, self._lowercase)
+        ids = self._tokenizer.tokenize(texts)  # --> [lines, ragged]
+        not_blank = stripped(texts) != ""
+        is_long = not_blank & (ids.row_lengths() >= self.max_source_length)
+
+        def whole() -> tuple[tf.Tensor, ...]:
+            rows = tf.where(not_blank)[:, 0]
+            kept = tf.gather(ids, rows)
+            return kept.flat_values, kept.row_lengths(), rows
+
+        def cut() -> tuple[tf.Tensor, ...]:
+            long_rows = tf.where(is_long)[:, 0]
+            pieces = split_texts(tf.gather(texts, long_rows), self._fits)
+            short_rows = tf.where(not_blank & ~is_long)[:, 0]
+            rows = tf.concat([short_rows, tf.gather(long_rows, pieces.rows)], axis=0)
+            order = tf.argsort(rows, stable=True)
+            all_texts = tf.concat([tf.gather(texts, short_rows), pieces.texts], axis=0)
+            found = self._tokenizer.tokenize(tf.gather(all_texts, order))
+            return found.flat_values, found.row_lengths(), tf.gather(rows, order)
+
+        flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
+        return Parts(_with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths)), tf.cast(rows, tf.int32))
+
+    def sentences(self, lines: tf.Tensor, name: str) -> Sentences:
+        """Lines to be scored, string [lines], in one piece each, also blank ones; refused if one is too long.
+
+        Args:
+            lines: any text.
+            name: of the input, for the message.
+        """
+        ids = self._tokenizer.tokenize(repaired(lines, self._lowercase))
+        with tf.control_dependencies([assert_line_lengths(name, ids.row_lengths() + 1, "scored")]):
+            return _with_ends(ids.with_flat_values(tf.identity(ids.flat_values)))
+
+    def output_limits(self, sentences: Sentences) -> tf.Tensor:
+        """Most tokens of the sentences' translations, int32 [sentences]."""
+        return output_limits(sentences.lengths, self.config)
+
+    def search(self, sentences: Sentences, only_best: bool) -> Found:
+        """The best hypotheses, or samples: one of each sentence, or `config.beam_size`."""
+        return (self._search_best if only_best else self._search_all)(sentences)
+
+    def sample(self, sentences: Sentences, seeds: tf.Tensor) -> Found:
+        """One sample of each sentence, of which each has its seed, int64 [sentences]."""
+        return self._draw(sentences, seeds)
+
+    def log_probs(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        """The log-probability of targets, end symbols included: float32 [sentences]."""
+        return self._log_probs(sources, targets)
+
+    def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        def compute(rows: tf.Tensor) -> list[tf.Tensor]:
+            found = token_log_probs(self._model, *(side.chosen(rows).ids for side in (sources, targets)))
+            return [tf.cast(tf.reduce_sum(tf.cast(found, tf.float64), axis=1), tf.float32)]
+
+        lengths = tf.maximum(sources.lengths, targets.lengths)
+        (found,) = in_batches(lengths, self.config.tokens_per_batch, compute, [tf.TensorSpec([None], tf.float32)])
+        return found
+
+    def attention(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        """What every target token attended to, as `Explanation.alignment` reads it.
+
+        Returns:
+            float32 [sentences, target_len, source_len]: of the last layer but one, the mean over its heads.
+        """
+        return self._attention(sources, targets)
+
+    def _attention_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        sizes = [tf.shape(targets.ids)[1], tf.shape(sources.ids)[1]]
+
+        def compute(rows: tf.Tensor) -> list[tf.Tensor]:
+            inputs = {"source": sources.chosen(rows).ids, "target": targets.chosen(rows).ids}
+            return [widened(attention_views(self._model).alignment_attention(inputs), sizes)]
+
+        lengths = tf.maximum(sources.lengths, targets.lengths)
+        results = [tf.TensorSpec([None, None, None], tf.float32)]
+        (found,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
+        return found
+
+    def hypotheses(self, parts: Parts, num_lines: tf.Tensor, found: Found, values: tf.Tensor) -> Hypotheses:
+        """The translations of lines from those of their parts.
+
+        Args:
+            parts: what was translated.
+            num_lines: int32 scalar.
+            found: the parts' translations.
+            values: float32 [parts, k], what is added up over the parts of a line.
+        """
+        return self._joined[found.lengths.shape[1]](parts.rows, num_lines, found.token_ids, values, found.lengths)
+
+    def _joining(self, k: int) -> Any:
+        def compute(rows: tf.Tensor, num_lines: tf.Tensor, ids: tf.Tensor, values: tf.Tensor, lengths: tf.Tensor):
+            by_value = not self.config.sampling
+            return joined(rows, num_lines, self._texts(ids), values, lengths > 0, by_value)
+
+        numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
+        ids = tf.TensorSpec([None, k, None], tf.int32)
+        return _stage(compute, _LENGTHS, tf.TensorSpec([], tf.int32), ids, *numbers)
+
+    def _texts(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """The texts of token ids, int32 [parts, k, length]: string [parts, k]."""
+        inside = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
+        k = token_ids.shape[1]
+        flat = tf.reshape(token_ids, [-1, tf.shape(token_ids)[2]])  # --> [parts * k, length]
+        kept = tf.reshape(inside & (token_ids != PAD_ID), tf.shape(flat))
+        texts = self._tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
+        return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, so also a line break
+
+    def pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """The vocabulary's entries of token ids, int32 of any shape."""
+        return tf.gather(tf.constant(self._pieces), token_ids)
+
+    def _fits(self, texts: tf.Tensor) -> tf.Tensor:
+        return self._tokenizer.tokenize(texts).row_lengths() < self.max_source_length
+
+    def _found(
+        self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int
+    ) -> Found:
+        """The result of a search in batches, from what gives it for the ids of a batch and for its rows."""
+        width = longest(self.output_limits(sentences))
+        with tf.control_dependencies([assert_size("translations", tf.size(sentences.lengths), k, width)]):
+            lengths = tf.identity(sentences.lengths)
+
+        def compute(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            token_ids, *numbers = search(sentences.chosen(rows).ids, rows)
+            return widened(token_ids, [width]), *numbers
+
+        numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.float32, tf.int32)]
+        results = [tf.TensorSpec([None, k, None], tf.int32), *numbers]
+        return Found(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
+
+    def _with_weights(self, compute: Callable) -> Callable:
+        """A function that computes with the model."""
+
+        def with_weights(*inputs: Any) -> Any:
+            with self._weights.in_use():
+                return compute(*inputs)
+
+        return with_weights
+
+
+def _stage(compute: Callable, *inputs: Any) -> Any:
+    """A function of the graph, of tensor specs or nests of them, that is traced and stored once."""
+    return tf.function(compute, input_signature=inputs, autograph=False)
+
+
+def longest(lengths: tf.Tensor) -> tf.Tensor:
+    """The largest of some lengths; 0 where there are none."""
+    return tf.reduce_max(tf.pad(lengths, [[0, 1]]))
+
+
+def _sampling(config: DecodeConfig) -> DecodeConfig:
+    """The settings of one sample: those of the search that make sense for it."""
+    off = {"num_groups": 1, "diversity_strength": 0.0, "coverage_penalty": 0.0, "patience": 0.0}
+    return dataclasses.replace(config, sampling=True, beam_size=1, **off)
+
+
+def _with_ends(ids: tf.RaggedTensor) -> Sentences:
+    """Token ids [sentences, ragged] with end symbols; refused if they would be too many with padding."""
+    ends = tf.fill([ids.nrows(), 1], EOS_ID)
+    ids = tf.concat([ids, tf.RaggedTensor.from_tensor(ends)], axis=1)
+    lengths = tf.cast(ids.row_lengths(), tf.int32)
+    with tf.control_dependencies([assert_size("token ids", tf.size(lengths), longest(lengths))]):
+        ids = ids.with_flat_values(tf.identity(ids.flat_values))
+    return Sentences(ids.to_tensor(PAD_ID), lengths)

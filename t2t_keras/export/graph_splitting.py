@@ -1,0 +1,113 @@
+"""Cuts text that is too long to be translated in one piece, in the graph: `t2t_keras.text.splitting`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.export.graph_text import stripped
+from t2t_keras.text.splitting import CLOSING_CHARACTERS, ENDING_CHARACTERS
+
+_NOWHERE = tf.int64.max
+
+
+class Pieces(NamedTuple):
+    """Pieces of texts, in order.
+
+    Attributes:
+        texts: string [pieces], none of them blank.
+        rows: int64 [pieces], which text each is of.
+    """
+
+    texts: tf.Tensor
+    rows: tf.Tensor
+
+
+def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
+    """The pieces that `split_text` makes of each of some texts.
+
+    All pieces that do not fit are cut in two at once, again and again.
+
+    Args:
+        texts: string [texts], valid UTF-8.
+        fits: of pieces, string [pieces]: bool [pieces], whether each is short enough.
+    """
+
+    def is_settled(texts: tf.Tensor) -> tf.Tensor:
+        return (tf.strings.length(texts, unit="UTF8_CHAR") < 2) | fits(texts)
+
+    def body(texts: tf.Tensor, rows: tf.Tensor, settled: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        open_pieces = tf.where(~settled)  # --> [open, 1]
+        long = tf.gather(texts, open_pieces[:, 0])
+        cuts, ends = _cuts(long), tf.strings.length(long, unit="UTF8_CHAR")
+        halves = [
+            tf.strings.substr(long, *span, unit="UTF8_CHAR") for span in ((tf.zeros_like(cuts), cuts), (cuts, ends))
+        ]
+        pairs = tf.stack([texts, tf.zeros_like(texts)], axis=1)  # --> [pieces, 2]
+        pairs = tf.tensor_scatter_nd_update(pairs, open_pieces, stripped(tf.stack(halves, axis=1)))
+        texts = tf.reshape(pairs, [-1])  # --> [2 * pieces]
+        kept = tf.where(texts != "")[:, 0]
+        texts, rows, settled = (
+            tf.gather(values, kept) for values in (texts, tf.repeat(rows, 2), tf.repeat(settled, 2))
+        )
+        fresh = tf.where(~settled)
+        settled = tf.tensor_scatter_nd_update(settled, fresh, is_settled(tf.gather(texts, fresh[:, 0])))
+        return texts, rows, settled
+
+    texts = stripped(texts)
+    rows = tf.where(texts != "")[:, 0]
+    texts = tf.gather(texts, rows)
+    state = (texts, rows, is_settled(texts))
+    shapes = tuple(tf.TensorShape([None]) for _ in state)
+    texts, rows, _ = tf.while_loop(lambda *state: tf.reduce_any(~state[-1]), body, state, shape_invariants=shapes)
+    return Pieces(texts, rows)
+
+
+def _cuts(texts: tf.Tensor) -> tf.Tensor:
+    """A place between the first and the last character of each text: int32 [texts]."""
+    characters = tf.strings.unicode_decode(texts, "UTF-8")  # --> [texts, ragged]
+    starts, lengths, rows = characters.row_starts(), characters.row_lengths(), characters.value_rowids()
+    middles = lengths // 2
+    # All of these are of characters, those of all texts in one row.
+    start, length, middle = (tf.gather(values, rows) for values in (starts, lengths, middles))
+    first, last = start + length // 4, start + length - length // 4
+    place = tf.range(tf.size(characters.flat_values, out_type=tf.int64))
+    inside = (place >= first) & (place < last)
+    nearest = []
+    for is_end, behind in (
+        _sentence_ends(characters.flat_values, last),
+        (characters.flat_values == ord(" "), place + 1),
+    ):
+        distance = behind - start - middle
+        allowed = inside & is_end & (behind < start + length)
+        rank = tf.where(allowed, 2 * tf.abs(distance) + tf.cast(distance > 0, tf.int64), _NOWHERE)
+        nearest.append(tf.math.unsorted_segment_min(rank, rows, tf.size(texts)))  # --> [texts]
+    sentence, word = nearest
+    rank = tf.where(sentence < _NOWHERE, sentence, tf.where(word < _NOWHERE, word, 0))
+    distance = rank // 2
+    return tf.cast(middles + tf.where(rank % 2 == 1, distance, -distance), tf.int32)
+
+
+def _sentence_ends(characters: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Which characters end a sentence, and for each the place where the next would begin.
+
+    Args:
+        characters: int32 [characters], code points.
+        last: int64 [characters], the place that what closes a sentence must not reach beyond.
+
+    Returns:
+        bool [characters] and int64 [characters].
+    """
+    total = tf.size(characters, out_type=tf.int64)
+    is_other = ~_is_one_of(characters, CLOSING_CHARACTERS)
+    others = tf.concat([tf.where(is_other)[:, 0], [total]], axis=0)
+    # So many others stand up to a character: that is the number, from 0, of the first one behind it.
+    behind = tf.minimum(tf.gather(others, tf.cumsum(tf.cast(is_other, tf.int64))), last)
+    next_character = tf.gather(tf.concat([characters, [0]], axis=0), behind)
+    behind += tf.cast((behind < last) & (next_character == ord(" ")), tf.int64)
+    return _is_one_of(characters, ENDING_CHARACTERS), behind
+
+
+def _is_one_of(characters: tf.Tensor, wanted: str) -> tf.Tensor:
+    codes = tf.constant([ord(character) for character in wanted], tf.int32)
+    return tf.reduce_any(characters[:, tf.newaxis] == codes, axis=1)

@@ -1,0 +1,1 @@
+"""Requests in, translations, scores and explanations out."""

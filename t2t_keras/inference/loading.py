@@ -1,0 +1,140 @@
+"""Runs on disk as what a `Translator` is made of: a model, its tokenizer and its settings."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, cast
+
+from t2t_keras.config import Config
+from t2t_keras.errors import InputError
+from t2t_keras.lite import LiteEngine, LiteModel
+from t2t_keras.machine.streams import threads_per_stream
+from t2t_keras.models.contract import LITE, AttentionStacks, SearchedModel
+from t2t_keras.runs.load import load_model
+from t2t_keras.runs.run import Run
+from t2t_keras.search.engines import Engine, TensorFlowEngine
+from t2t_keras.search.ensemble import Combination, Ensemble
+from t2t_keras.text.tokenizer import Tokenizer
+
+EngineName = Literal["tensorflow", "lite", "lite_int8"]
+
+
+class Member(NamedTuple):
+    """One model of an ensemble.
+
+    Attributes:
+        model_dir: its run's directory.
+        checkpoint: which weights, as `t2t_keras.runs.load.load_model` takes it.
+    """
+
+    model_dir: str | os.PathLike[str]
+    checkpoint: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Member":
+        """A member from "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory that has that whole name comes first.
+
+        Raises:
+            InputError: a part is empty.
+        """
+        if "@" not in text or os.path.isdir(text):
+            model_dir, checkpoint = text, None
+        else:
+            model_dir, _, checkpoint = text.rpartition("@")
+        if not model_dir or checkpoint == "":
+            raise InputError(f"{text!r} is no member of an ensemble: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
+        return cls(model_dir, checkpoint)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """What a `Translator` is made of.
+
+    Attributes:
+        model: with weights.
+        engine: what runs its searches.
+        tokenizer: of its vocabulary.
+        config: of its run.
+        excluded: words or phrases that no translation may contain, from an export.
+    """
+
+    model: SearchedModel
+    engine: Engine
+    tokenizer: Tokenizer
+    config: Config
+    excluded: tuple[str, ...] = ()
+
+
+def load_run(
+    model_dir: str | os.PathLike[str], checkpoint: str | None = None, engine: EngineName = "tensorflow"
+) -> Loaded:
+    """The model of one run, or of an export.
+
+    Args:
+        model_dir: the run's directory, or the export's.
+        checkpoint: which weights, as `t2t_keras.runs.load.load_model` takes it.
+        engine: what computes the model; see `Translator.load`.
+
+    Raises:
+        InputError: no run there, no such checkpoint, a vocabulary that does not fit, or an engine that does not run
+            such models.
+    """
+    model, config, vocab_path = load_model(model_dir, checkpoint)
+    tokenizer = Tokenizer.load(vocab_path)
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise InputError(
+            f"{vocab_path} has {tokenizer.vocab_size} entries, the model of {model_dir} expects "
+            f"{config.model.vocab_size}"
+        )
+    excluded = Run(model_dir).excluded
+    if engine == "tensorflow":
+        return Loaded(model, TensorFlowEngine(), tokenizer, config, excluded)
+    if LITE not in model.offers:
+        raise InputError(f"the engine {engine} does not run models of the family {config.model.family}")
+    lite = LiteModel(cast(AttentionStacks, model), int8=engine == "lite_int8", threads=threads_per_stream())
+    return Loaded(lite, LiteEngine([lite]), tokenizer, config, excluded)
+
+
+def load_ensemble(
+    members: Sequence[Member], combination: Combination = "probabilities", engine: EngineName = "tensorflow"
+) -> Loaded:
+    """The models of several runs, or of several checkpoints, as one.
+
+    Args:
+        members: at least one.
+        combination: what is averaged; see `t2t_keras.search.ensemble.combined_logits`.
+        engine: what computes the models; see `Translator.load`.
+
+    Returns:
+        An `Ensemble` with the first member's tokenizer and configuration, but for `data.max_length`, which is the
+        smallest of all.
+
+    Raises:
+        InputError: a member cannot be loaded, or was trained with another vocabulary or on text of another case
+            than the first.
+        ValueError: no member, or an unknown combination.
+    """
+    loaded = [load_run(*member, engine) for member in members]
+    ensemble = Ensemble([member.model for member in loaded], combination)
+    models = ensemble.models
+    runs = TensorFlowEngine() if engine == "tensorflow" else LiteEngine([cast(LiteModel, model) for model in models])
+    names = [os.fspath(member[0]) for member in members]
+    for name, member in zip(names, loaded, strict=True):
+        if difference := _vocabulary_difference(loaded[0].tokenizer, member.tokenizer):
+            raise InputError(f"{names[0]} and {name} have different vocabularies: {difference}")
+        if member.config.data.lowercase != loaded[0].config.data.lowercase:
+            raise InputError(f"of {names[0]} and {name} only one was trained on lowercased text")
+    max_length = min(member.config.data.max_length for member in loaded)
+    config = loaded[0].config
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, max_length=max_length))
+    return Loaded(ensemble, runs, loaded[0].tokenizer, config, loaded[0].excluded)
+
+
+def _vocabulary_difference(one: Tokenizer, other: Tokenizer) -> str:
+    """The first difference between two vocabularies; empty if there is none."""
+    if one.vocab_size != other.vocab_size:
+        return f"{one.vocab_size:,} and {other.vocab_size:,} entries"
+    for number, pieces in enumerate(zip(*(t.pieces(range(t.vocab_size)) for t in (one, other)), strict=True)):
+        if pieces[0] != pieces[1]:
+            return f"entry {number} is {pieces[0]!r} in one and {pieces[1]!r} in the other"
+    return ""

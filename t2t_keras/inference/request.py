@@ -1,0 +1,249 @@
+"""What a line may ask for beyond being translated, as token ids that a search understands."""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.search.batches import length_batches, padded
+from t2t_keras.search.searches import output_limits, padded_phrases
+from t2t_keras.text.repair import lowercased, repair
+from t2t_keras.text.splitting import split_text
+from t2t_keras.text.tokenizer import Tokenizer
+
+_WORD_START = "▁"
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+_FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown
+
+# Ways to spell an excluded phrase that are barred, those with the fewest tokens. A word of a dozen letters can have
+# hundreds, but a model hardly ever writes one of those with more tokens.
+_MAX_SPELLINGS = 64
+
+Ids = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A line to translate, and what its translation must be like.
+
+    Attributes:
+        text: the line.
+        prefix: what the translation begins with. It goes on after the prefix's last token, so that a word
+            which is not complete is completed, and a word that is may get an ending.
+        constraints: words or phrases that the translation must contain, as they are written in the middle
+            of a line: each begins a word, and may get an ending. Case counts.
+        excluded: words or phrases that the translation must not contain. Where one begins with a
+            letter or a digit it is barred as the beginning of a word ("hund" bars "hunde" where that
+            is written with the tokens of "hund" and one more, but not "Hund" or "Schäferhund"), else wherever it
+            stands. All ways are barred to spell it with tokens of more than a byte, up to the 64 shortest.
+    """
+
+    text: str
+    prefix: str = ""
+    constraints: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedRequest:
+    """A request as token ids, without end symbols.
+
+    Attributes:
+        parts: of each piece that the line is translated in; none for a blank line.
+        prefix: of the prefix.
+        constraints: of each phrase.
+        excluded: of each spelling of each phrase.
+    """
+
+    parts: tuple[Ids, ...]
+    prefix: Ids = ()
+    constraints: tuple[Ids, ...] = ()
+    excluded: tuple[Ids, ...] = ()
+
+
+class RequestEncoder:
+    """Turns lines and requests into token ids, and refuses what no search could do.
+
+    Args:
+        tokenizer: of the model's vocabulary.
+        config: of the search.
+        lowercase: whether all text is lowercased first.
+        max_source_length: most tokens, end symbol included, of a piece.
+        excluded: words or phrases that no translation may contain; see `Request.excluded`.
+
+    Attributes:
+        excluded: the spellings of these.
+
+    Raises:
+        InputError: an excluded phrase is blank, or has characters outside the vocabulary.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        config: DecodeConfig,
+        lowercase: bool,
+        max_source_length: int,
+        excluded: Sequence[str] = (),
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._config = config
+        self._lowercase = lowercase
+        self._max_source_length = max_source_length
+        self._ids_by_piece: dict[str, int] = {}
+        self.excluded = self._spellings_of(excluded)
+
+    def repaired(self, line: str) -> str:
+        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if need be."""
+        # Lone surrogates cannot be encoded; they come from bytes that were no UTF-8.
+        line = line.encode("utf-8", "replace").decode("utf-8")
+        return repair(lowercased(line) if self._lowercase else line)
+
+    def encode_lines(self, lines: Sequence[str]) -> list[EncodedRequest]:
+        """Lines that ask for nothing, many at a time."""
+        texts = [self.repaired(line) for line in lines]
+        ids = self._tokenizer.encode_batch(texts)
+        return [EncodedRequest(self._parts(*line)) for line in zip(texts, ids, strict=True)]
+
+    def encode(self, request: Request) -> EncodedRequest:
+        """One request.
+
+        Raises:
+            InputError: what it asks for cannot be met; names the field.
+        """
+        text = self.repaired(request.text)
+        encoded = EncodedRequest(
+            self._parts(text, self._tokenizer.encode(text)),
+            self._phrase("prefix", request.prefix) if request.prefix else (),
+            tuple(self._phrase("constraints", phrase) for phrase in request.constraints),
+            self._spellings_of(request.excluded),
+        )
+        self._check(request, encoded)
+        return encoded
+
+    def _parts(self, text: str, ids: Sequence[int]) -> tuple[Ids, ...]:
+        if not text.strip():
+            return ()
+        if len(ids) < self._max_source_length:
+            return (tuple(ids),)
+        pieces = split_text(text, lambda piece: len(self._tokenizer.encode(piece)) < self._max_source_length)
+        return tuple(tuple(self._tokenizer.encode(piece)) for piece in pieces)
+
+    def _phrase(self, field: str, phrase: str) -> Ids:
+        ids = tuple(self._tokenizer.encode(self.repaired(phrase)))
+        if not ids:
+            raise InputError(f"{field}: {phrase!r} is blank")
+        if min(ids) < _FIRST_ORDINARY_ID:
+            raise InputError(f"{field}: {phrase!r} has characters that the vocabulary cannot spell")
+        return ids
+
+    def _spellings_of(self, phrases: Sequence[str]) -> tuple[Ids, ...]:
+        """All spellings of all excluded phrases."""
+        spellings: dict[Ids, None] = {}  # an ordered set
+        for phrase in phrases:
+            spellings[self._phrase("excluded", phrase)] = None
+            text = self.repaired(phrase)
+            anywhere = not text[:1].isalnum()
+            text = text.replace(" ", _WORD_START)
+            for start in (_WORD_START, "") if anywhere else (_WORD_START,):
+                spellings.update(dict.fromkeys(self._spellings(start + text)))
+        return tuple(spellings)
+
+    def _spellings(self, text: str) -> list[Ids]:
+        """The ways to write a text with the vocabulary's entries, those with the fewest tokens first."""
+        if not self._ids_by_piece:
+            ids = range(_FIRST_ORDINARY_ID, self._tokenizer.vocab_size)
+            pieces = zip(self._tokenizer.pieces(ids), ids, strict=True)
+            self._ids_by_piece.update({piece: id for piece, id in pieces if not _BYTE.fullmatch(piece)})
+        longest = max(map(len, self._ids_by_piece))
+        found: list[list[Ids]] = [[()]]  # of the first 0, 1, 2, ... characters
+        for end in range(1, len(text) + 1):
+            last = ((start, self._ids_by_piece.get(text[start:end])) for start in range(max(0, end - longest), end))
+            ways = [(*way, piece) for start, piece in last if piece is not None for way in found[start]]
+            found.append(sorted(ways, key=len)[:_MAX_SPELLINGS])
+        return found[-1]
+
+    def _check(self, request: Request, encoded: EncodedRequest) -> None:
+        """Refuses what cannot be met."""
+        asked = [name for name in ("prefix", "constraints") if getattr(request, name)]
+        if asked and len(encoded.parts) != 1:
+            why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
+            raise InputError(f"{asked[0]}: cannot be met, since the text {why}")
+        for name, value, off in (
+            ("sampling", self._config.sampling, False),
+            ("num_groups", self._config.num_groups, 1),
+        ):
+            if encoded.constraints and value != off:
+                raise InputError(f"constraints do not go together with decode.{name}={str(value).lower()}")
+        for name, ids in [("prefix", encoded.prefix), *(("constraints", ids) for ids in encoded.constraints)]:
+            for phrase in (*self.excluded, *encoded.excluded):
+                if _contains(ids, phrase):
+                    what = self._tokenizer.decode(phrase)
+                    raise InputError(f"{name}: {self._tokenizer.decode(ids)!r} has {what!r}, which is excluded")
+        if asked:
+            self._check_length(encoded)
+
+    def _check_length(self, encoded: EncodedRequest) -> None:
+        limit = int(output_limits([len(encoded.parts[0]) + 1], self._config)[0])
+        if len(encoded.prefix) >= limit:
+            raise InputError(f"prefix: its {len(encoded.prefix)} tokens and an end symbol exceed the limit of {limit}")
+        needed = [ids for ids in encoded.constraints if not _contains(encoded.prefix, ids)]
+        total = len(encoded.prefix) + sum(map(len, needed)) + 1
+        if total > limit:
+            raise InputError(
+                f"constraints: with prefix and end symbol {total} tokens, which exceed the limit of {limit}"
+            )
+
+
+def request_batches(requests: Sequence[EncodedRequest], tokens_per_batch: int) -> list[list[int]]:
+    """Requests of one part, grouped by what they need of the search and by length.
+
+    Args:
+        requests: of one part each.
+        tokens_per_batch: most that a batch's sentences times the longest of them may be.
+
+    Returns:
+        The indices of each batch's requests.
+    """
+    kinds: dict[tuple[bool, ...], list[int]] = {}
+    for row, request in enumerate(requests):
+        kinds.setdefault((bool(request.prefix), bool(request.constraints), bool(request.excluded)), []).append(row)
+    batches = []
+    for rows in kinds.values():
+        lengths = [len(requests[row].parts[0]) + 1 for row in rows]
+        batches += [[rows[index] for index in batch] for batch in length_batches(lengths, tokens_per_batch)]
+    return batches
+
+
+def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
+    """What the requests of a batch, which need the same, give to the search; see `Searches`."""
+    arrays = {
+        "prefix": padded([request.prefix for request in batch]),
+        "constraints": padded_phrases([request.constraints for request in batch]),
+        "excluded": padded_phrases([request.excluded for request in batch], at_front=True),
+    }
+    return {name: array for name, array in arrays.items() if getattr(batch[0], name)}
+
+
+def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iterator[EncodedRequest]:
+    """Lines and requests as token ids, in order; the lines among them are encoded on all cores.
+
+    Raises:
+        InputError: of a request that cannot be met; names the line, counted from 1.
+    """
+    lines = iter(encoder.encode_lines([request for request in requests if isinstance(request, str)]))
+    for number, request in enumerate(requests, start=1):
+        if isinstance(request, str):
+            yield next(lines)
+            continue
+        try:
+            yield encoder.encode(request)
+        except InputError as error:
+            raise InputError(f"line {number:,}: {error}") from error
+
+
+def _contains(ids: Ids, phrase: Ids) -> bool:
+    return any(ids[start : start + len(phrase)] == phrase for start in range(len(ids) - len(phrase) + 1))

@@ -1,0 +1,1 @@
+"""Attention: its scores, its heads, its masks."""

@@ -1,0 +1,183 @@
+"""Multi-head attention: Figure 2."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.attention.scores import mask_bias, scaled_dot_product_attention
+from t2t_keras.layers.dropout import Dropout
+
+Tensor = Any
+
+# Most elements of kernels put side by side for one wider product: larger copies cost more than the product saves.
+_MOST_JOINED = 2**18
+
+
+def _heads_first(x: Tensor) -> Tensor:
+    """What broadcasts to [batch, heads, ...] as something that broadcasts to [heads, batch, ...]."""
+    for _ in range(len(x.shape), 4):
+        x = ops.expand_dims(x, 0)
+    return ops.swapaxes(x, 0, 1)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class MultiHeadAttention(keras.layers.Layer):
+    """Attention in several representation subspaces at once (section 3.2.2, Figure 2).
+
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), where keys and values are of
+    the same sequence, the memory. Self-attention is `attention(x, x)`.
+
+    Args:
+        num_heads: h.
+        d_key: width of a head's queries and keys.
+        d_value: width of a head's values; None means d_key.
+        dropout_rate: on the attention weights; the paper uses none.
+        use_bias: whether the four projections have biases.
+
+    Call arguments:
+        query: float [batch, query_len, d_model].
+        memory: float [batch, key_len, d_model].
+        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend.
+        seed: int32 [2], of the dropout.
+
+    Returns:
+        float [batch, query_len, d_model].
+
+    Raises:
+        ValueError: a `num_heads`, `d_key` or `d_value` below 1.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        d_key: int,
+        d_value: int | None = None,
+        dropout_rate: float = 0.0,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("num_heads", num_heads), ("d_key", d_key), ("d_value", d_value)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        self.num_heads = num_heads
+        self.d_key = d_key
+        self.d_value = d_value or d_key
+        self.dropout_rate = dropout_rate
+        self.use_bias = use_bias
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+
+    def build(self, query_shape: tuple, memory_shape: tuple | None = None) -> None:
+        d_model = query_shape[-1]
+        d_memory = (memory_shape or query_shape)[-1]
+        heads_key, heads_value = self.num_heads * self.d_key, self.num_heads * self.d_value
+        self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key)
+        self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key)
+        self.value_kernel, self.value_bias = self._projection("value", d_memory, heads_value)
+        self.output_kernel, self.output_bias = self._projection("output", heads_value, d_model)
+
+    def call(
+        self,
+        query: Tensor,
+        memory: Tensor,
+        attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> Tensor:
+        return self.attend(query, memory, attention_mask, seed)[0]
+
+    def attend(
+        self,
+        query: Tensor,
+        memory: Tensor,
+        attention_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The call's result, and what it weighed the memory's values by, before dropout.
+
+        Args:
+            query: as in the call, as are all others.
+            memory: float [batch, key_len, d_model].
+            attention_mask: see the call.
+            seed: see the call.
+
+        Returns:
+            float [batch, query_len, d_model], and float [heads, batch, query_len, key_len].
+        """
+        queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
+        bias = mask_bias(attention_mask, queries.dtype)
+        heads, weights = scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            bias=None if bias is None else _heads_first(bias),
+            scale=1.0,
+            dropout=lambda weights: self.dropout(weights, seed=seed),
+        )  # --> [heads, batch, query_len, d_value], [heads, batch, query_len, key_len]
+        heads = ops.reshape(heads, (self.num_heads, -1, self.d_value))  # --> [heads, batch * query_len, d_value]
+        concatenated = ops.reshape(ops.transpose(heads, (1, 0, 2)), (-1, self.num_heads * self.d_value))
+        outputs = kernels.linear(concatenated, self.output_kernel, self.output_bias)  # --> [batch * query_len, d_model]
+        return kernels.reshape_like(outputs, query), weights  # --> [batch, query_len, d_model]
+
+    def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
+        """Queries divided by sqrt(d_key), keys and values, each float [heads, batch, length, d_head]."""
+        scaled = self.scaled_query_projection()
+        others = (self.key_kernel, self.key_bias, self.d_key), (self.value_kernel, self.value_bias, self.d_value)
+        if query is memory:
+            return self._heads(query, scaled, *others)
+        return self._heads(query, scaled) + self._heads(memory, *others)
+
+    def scaled_query_projection(self) -> tuple[Tensor, Tensor | None, int]:
+        """Kernel, bias and a head's width of queries divided by sqrt(d_key): the kernel is smaller than the queries."""
+        scale = self.d_key**-0.5
+        return self.query_kernel * scale, self.query_bias * scale if self.use_bias else None, self.d_key
+
+    def _heads(self, x: Tensor, *projections: tuple[Tensor, Tensor | None, int]) -> list[Tensor]:
+        """Projections of one sequence, in one product where their heads are equally wide and kernels small.
+
+        With the heads as the first axis, one transposition serves all projections
+        and taking them apart copies nothing.
+
+        Args:
+            x: float [batch, length, d_model].
+            *projections: kernel, bias and a head's width, each.
+
+        Returns:
+            Of each projection float [heads, batch, length, d_head].
+        """
+        kernel_parts, bias_parts, widths = zip(*projections, strict=True)
+        elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in kernel_parts)
+        if len(projections) > 1 and (len(set(widths)) > 1 or elements > _MOST_JOINED):
+            return [part for projection in projections for part in self._heads(x, projection)]
+        batch, length, d_model = kernels.shape(x)
+        count = len(projections)
+        kernel, bias = kernel_parts[0], bias_parts[0]
+        if count > 1:
+            kernel = ops.concatenate(kernel_parts, axis=1)  # --> [d_model, count * heads * d_head]
+            bias = ops.concatenate(bias_parts, axis=0) if self.use_bias else None
+        rows = ops.reshape(x, (-1, d_model))  # --> [batch * length, d_model]
+        projected = kernels.linear(rows, kernel, bias)  # --> [batch * length, count * heads * d_head]
+        projected = ops.reshape(projected, (-1, count * self.num_heads, widths[0]))
+        projected = ops.transpose(projected, (1, 0, 2))  # --> [count * heads, batch * length, d_head]
+        projected = ops.reshape(projected, (count * self.num_heads, batch, length, widths[0]))
+        return ops.split(projected, count, axis=0) if count > 1 else [projected]
+
+    def compute_output_shape(self, query_shape: tuple, memory_shape: tuple | None = None) -> tuple:
+        return query_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "d_key": self.d_key,
+            "d_value": self.d_value,
+            "dropout_rate": self.dropout_rate,
+            "use_bias": self.use_bias,
+        }
+
+    def _projection(self, name: str, d_in: int, d_out: int) -> tuple[Any, Any]:
+        kernel = self.add_weight(shape=(d_in, d_out), initializer="glorot_uniform", name=f"{name}_kernel")
+        bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
+        return kernel, bias

@@ -1,0 +1,1 @@
+"""What the machine gives: cores, processes, locks, files."""

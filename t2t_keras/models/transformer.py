@@ -1,0 +1,296 @@
+"""The Transformer: Figure 1 of the paper as one Keras model."""
+
+import dataclasses
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.config import TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, kernels, padding_mask, token_rows
+from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.settings import LayerSettings
+from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
+from t2t_keras.models import presets
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Cache, Search, States, first_coverage
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Transformer(keras.Model):
+    """The encoder-decoder of "Attention Is All You Need" (section 3).
+
+    Works with Keras's own `compile` and `fit`: `fit({"source": s, "target": t}, t)`
+    with `t2t_keras.losses.SmoothedCrossEntropy`. The targets are shifted right
+    inside, so the logits at a position predict the target at that position.
+
+    Args:
+        config: the sizes and choices; see `TransformerConfig`.
+
+    Call arguments:
+        inputs: a dict of "source", int [batch, source_len], and "target", int
+            [batch, target_len]; both padded with 0 at the end.
+        seed: int32 [2], of all dropout within; None draws seeds.
+        training: whether dropout is active.
+
+    Returns:
+        Logits, float32 [batch, target_len, vocab].
+
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017.
+    """
+
+    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16, LITE})
+
+    def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        d_key, d_value = config.head_widths()
+        layer = LayerSettings(
+            num_heads=config.num_heads,
+            d_key=d_key,
+            d_value=d_value,
+            d_ff=config.d_ff,
+            dropout_rate=config.dropout_rate,
+            attention_dropout_rate=config.attention_dropout_rate,
+            relu_dropout_rate=config.relu_dropout_rate,
+            norm_position=config.norm_position,
+            use_attention_bias=config.use_attention_bias,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+        )
+        self.target_embedding = TiedEmbedding(
+            config.vocab_size, config.d_model, name="target_embedding", dtype=self.dtype_policy
+        )
+        self.source_embedding = self.target_embedding
+        self.output_embedding = self.target_embedding
+        if not config.tie_embeddings:
+            self.source_embedding = TiedEmbedding(
+                config.vocab_size, config.d_model, name="source_embedding", dtype=self.dtype_policy
+            )
+            self.output_embedding = TiedEmbedding(
+                config.vocab_size, config.d_model, name="output_embedding", dtype=self.dtype_policy
+            )
+        self.source_positions = self._positions("source_positions")
+        self.target_positions = self._positions("target_positions")
+        self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", dtype=self.dtype_policy)
+        self.target_dropout = Dropout(config.dropout_rate, name="target_dropout", dtype=self.dtype_policy)
+        self.encoder = Encoder(config.num_encoder_layers, layer, name="encoder", dtype=self.dtype_policy)
+        self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder", dtype=self.dtype_policy)
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> "Transformer":
+        """A freshly initialised model of a preset's sizes.
+
+        Args:
+            name: of a preset, for example "base"; see `t2t_keras.models.presets`.
+            **changes: fields of `TransformerConfig` that differ, for example vocab_size=8000.
+
+        Raises:
+            InputError: an unknown name, lists the known ones; or a preset of another family.
+        """
+        config = presets.preset(name).model
+        if not isinstance(config, TransformerConfig):
+            raise InputError(f"the preset {name!r} is of the family {config.family}, no Transformer")
+        return cls(dataclasses.replace(config, **changes))
+
+    def build(self, input_shape: Any = None) -> None:
+        states = (None, None, self.config.d_model)
+        for embedding in (self.target_embedding, self.source_embedding, self.output_embedding):
+            if not embedding.built:
+                embedding.build()
+        for positions in (self.source_positions, self.target_positions):
+            positions.build(states)
+        self.encoder.build(states)
+        self.decoder.build(states, states)
+
+    def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+        return self.logits(self.states(inputs, seed=seed, training=training).hidden)
+
+    def states(
+        self,
+        inputs: dict[str, Tensor],
+        *,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> States:
+        """The decoder's output before the projection to the vocabulary, which a fused loss takes.
+
+        Args:
+            inputs: as in the call.
+            seed: as in the call.
+            training: as in the call.
+            skip_padding: leave padding out of the feed-forward networks, which is faster and changes no token's
+                state; the graph's shapes then depend on the data, which XLA does not allow.
+
+        Returns:
+            Hidden states, float [batch, target_len, d_model], and an auxiliary loss of 0.
+        """
+        source, target = inputs["source"], inputs["target"]
+        memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
+        hidden = self.decode(target, memory, source, fold_in(seed, 1), training, skip_padding)
+        return States(hidden, ops.zeros(()))
+
+    @property
+    def output_head(self) -> TiedEmbedding:
+        """The projection to the vocabulary."""
+        return self.output_embedding
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The projection to the vocabulary.
+
+        Args:
+            hidden: float [..., d_model].
+
+        Returns:
+            float32 [..., vocab].
+        """
+        return self.output_head.logits(hidden)
+
+    def encode(
+        self,
+        source: Tensor,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> Tensor:
+        """The memory of a source sentence (3.1).
+
+        Args:
+            source: int [batch, source_len], padded with 0.
+            seed: int32 [2], of all dropout within.
+            training: whether dropout is active.
+            skip_padding: as in `states`.
+
+        Returns:
+            float [batch, source_len, d_model].
+        """
+        x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
+        x = self.source_dropout(x, seed=fold_in(seed, 0), training=training)
+        rows = token_rows(source) if skip_padding else None
+        return self.encoder(x, padding_mask(source), seed=fold_in(seed, 1), token_rows=rows, training=training)
+
+    def decode(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        source: Tensor,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> Tensor:
+        """The decoder's states over whole targets, shifted right (3.1).
+
+        Args:
+            target: int [batch, target_len], padded with 0.
+            memory: float [batch, source_len, d_model], from `encode`.
+            source: int [batch, source_len], of which the padding is hidden.
+            seed: int32 [2], of all dropout within.
+            training: whether dropout is active.
+            skip_padding: as in `states`.
+
+        Returns:
+            float [batch, target_len, d_model].
+        """
+        x = self.target_dropout(self._embedded_targets(target), seed=fold_in(seed, 0), training=training)
+        masks = self._decoder_masks(target, source)
+        rows = token_rows(target) if skip_padding else None
+        return self.decoder(x, memory, *masks, seed=fold_in(seed, 1), token_rows=rows, training=training)
+
+    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The call's result without dropout, and how the targets attend to the source (3.2.3).
+
+        Row t of the attention is the pass that predicts target t, in which target t - 1 is the newest known.
+
+        Args:
+            inputs: as in the call.
+
+        Returns:
+            Logits, float32 [batch, target_len, vocab], and attention weights, float32
+            [batch, layers, heads, target_len, source_len]: over the source, they add up to 1, with 0 for padding.
+        """
+        source, target = inputs["source"], inputs["target"]
+        x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
+        states, weights = self.decoder.states_and_cross_attention(x, self.encode(source), *masks)
+        return self.logits(states), ops.cast(weights, "float32")
+
+    def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
+        """How the targets attend to the source in the last decoder layer but one, on average over its heads.
+
+        That layer says best which source token a target token comes from. Nothing above it is computed.
+
+        Args:
+            inputs: as in the call.
+
+        Returns:
+            float32 [batch, target_len, source_len], rows as those of `logits_and_cross_attention`.
+        """
+        source, target = inputs["source"], inputs["target"]
+        x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
+        memory = self.encode(source)
+        *below, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
+        for lower in below:
+            x = lower(x, memory, *masks, training=False)
+        _, weights = layer.outputs_and_cross_attention(x, memory, *masks)  # --> [..., heads, target_len, source_len]
+        return ops.mean(ops.cast(weights, "float32"), axis=1)
+
+    def _embedded_targets(self, target: Tensor) -> Tensor:
+        """Targets, shifted right, with positions: float [batch, target_len, d_model]."""
+        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the start symbol is id 0
+        return self.target_positions(self.target_embedding(shifted))
+
+    def _decoder_masks(self, target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the decoder's self-attention and of its attention to the memory."""
+        # Padding follows the tokens, so the causal mask alone hides it from them.
+        return causal_mask(ops.shape(target)[1]), padding_mask(source)
+
+    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+        """Makes a search ready; see `t2t_keras.models.contract`.
+
+        Args:
+            source: int [batch, source_len], padded with 0.
+            memory: float [batch, source_len, d_model], from `encode`.
+            beam_size: hypotheses a sentence.
+            wanted: "coverage" adds up the last layer's attention to the source, mean over its heads; "bfloat16"
+                computes the products with the weights in bfloat16.
+        """
+        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        decoder = DecoderStep(self.decoder, dtype, beam_size)
+        output_matrix = self.output_embedding.output_matrix(dtype)  # --> [d_model, vocab]
+
+        def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
+            x = ops.squeeze(self.target_positions(x, start=cache.position), 1)  # --> [batch * beam, d_model]
+            own = cache.per_hypothesis.with_newest()
+            x, past, attention = decoder(
+                x, DecoderCache(cache.per_sentence, *cache.source), own.bias(self.compute_dtype)
+            )
+            coverage = cache.coverage
+            if COVERAGE in wanted:
+                coverage += ops.mean(ops.cast(attention, "float32"), axis=1)  # --> [batch, beam, source_len]
+            logits = ops.cast(kernels.linear(x, output_matrix, None), "float32")  # --> [batch * beam, vocab]
+            return logits, Cache(cache.position + 1, own, past, cache.source, coverage)
+
+        past, *projected = decoder.begin(memory, padding_mask(source))
+        own = OwnEntries.none(ops.shape(memory)[0], beam_size)
+        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        return Search(step, Cache(ops.zeros((), "int32"), own, past, tuple(projected), coverage))
+
+    def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
+        return (*input_shape["target"], self.config.vocab_size)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Transformer":
+        return cls(**{**config, "config": TransformerConfig(**config["config"])})
+
+    def _positions(self, name: str) -> keras.layers.Layer:
+        if self.config.position_encoding == "learned":
+            return LearnedPositions(self.config.max_positions, name=name, dtype=self.dtype_policy)
+        layout = "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
+        return SinusoidalPositions(layout, name=name, dtype=self.dtype_policy)

@@ -1,0 +1,1 @@
+"""What a model and its training cost, from the configuration alone."""

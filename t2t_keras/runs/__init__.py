@@ -1,0 +1,1 @@
+"""A run's directory: configuration, checkpoints, averages, records."""

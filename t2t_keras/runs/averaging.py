@@ -1,0 +1,66 @@
+"""Averages of checkpoints (section 6.1 of the paper: the last 5 or 20 of a run)."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from t2t_keras.config import Config
+from t2t_keras.errors import InputError
+from t2t_keras.runs.checkpoints import Checkpoint
+from t2t_keras.runs.run import lasting_differences
+
+
+def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
+    """The mean of several checkpoints' weights, summed in float64.
+
+    Args:
+        checkpoints: at least one; read one after another.
+
+    Returns:
+        Name -> array, in the type of the first checkpoint's.
+
+    Raises:
+        ValueError: there are none.
+        InputError: they were trained with different settings, or their weights differ in names or shapes.
+    """
+    if not checkpoints:
+        raise ValueError("checkpoints must not be empty")
+    first = checkpoints[0].weights
+    sums = {name: array.astype(np.float64) for name, array in first.items()}
+    for checkpoint in checkpoints[1:]:
+        _check_same_settings(checkpoints[0], checkpoint)
+        weights = checkpoint.weights
+        where = f"{checkpoint.path} does not fit {checkpoints[0].path}"
+        if odd := sorted(sums.keys() ^ weights.keys()):
+            raise InputError(f"{where}: only one of them has {', '.join(odd[:5])}{' ...' * (len(odd) > 5)}")
+        for name, array in weights.items():
+            if array.shape != sums[name].shape:
+                raise InputError(f"{where}: {name} has shape {array.shape} and {sums[name].shape}")
+            sums[name] += array
+    return {name: (total / len(checkpoints)).astype(first[name].dtype) for name, total in sums.items()}
+
+
+def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
+    """The neighbours among some steps that lie closer together than an interval.
+
+    Where a signal or the end of training saved one more checkpoint, an average
+    counts that place twice.
+
+    Args:
+        steps: of the checkpoints to average.
+        interval: steps between two checkpoints as the run saves them.
+
+    Returns:
+        Pairs of steps, rising.
+    """
+    return [(first, second) for first, second in itertools.pairwise(sorted(steps)) if second - first < interval]
+
+
+def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
+    """Refuses a checkpoint of another run: the mean of two that began with other weights is no translator."""
+    before, after = (checkpoint.state.get("config") for checkpoint in (first, other))
+    if not before or not after:
+        return  # saved without one
+    if changed := lasting_differences(Config.from_dict(before), Config.from_dict(after)):
+        raise InputError(f"{other.path} was trained with other settings than {first.path}: {'; '.join(changed)}")

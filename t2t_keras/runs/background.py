@@ -1,0 +1,215 @@
+"""Checkpoints written by a thread of their own while training goes on."""
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import is_full
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.checkpoints import Arrays, Best
+
+_PAUSE_SECONDS = 0.2
+_PAUSES_BETWEEN_TRIES = 50
+
+
+class _Job(NamedTuple):
+    """A checkpoint to write: the arguments of `checkpoints.save`, and whether `complete` is to follow."""
+
+    step: int
+    weights: Arrays
+    optimizer: Arrays
+    state: Mapping[str, Any]
+    ema: Arrays | None
+    is_provisional: bool
+
+
+class _Completion(NamedTuple):
+    """What becomes known of a checkpoint after it was saved: see `CheckpointWriter.complete`."""
+
+    step: int
+    state: Mapping[str, Any]
+    best: Best | None
+
+
+class CheckpointWriter:
+    """Saves a run's checkpoints one after another, in the background.
+
+    Of each checkpoint, first its files are written and take their name, then it
+    is noted as the best if it is that, then old ones are deleted: a process may
+    die at any moment of it. One checkpoint is written at a time; the next one
+    waits for it. A provisional one is whole, but nothing is deleted for it before
+    it is completed.
+
+    A full disk does not end a training: what is lost by going on is at most what
+    stopping would lose. It is warned of, and tried again with the next checkpoint.
+
+    As a context it is closed at the end, but for a KeyboardInterrupt: whoever asks
+    for that does not want to wait.
+
+    Args:
+        directory: the run's `checkpoints` folder.
+        keep: how many of the newest checkpoints stay, at least 1.
+    """
+
+    def __init__(self, directory: str | Path, keep: int) -> None:
+        self._directory, self._keep = Path(directory), keep
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+        self._job: _Job | None = None
+        self._newest: int | None = None
+        self._completion: _Completion | None = None
+        self._unnoted: Best | None = None
+
+    def __enter__(self) -> "CheckpointWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not KeyboardInterrupt:
+            self.close()
+
+    def save(
+        self,
+        step: int,
+        weights: Arrays,
+        optimizer: Arrays,
+        state: Mapping[str, Any],
+        ema: Arrays | None = None,
+        *,
+        is_provisional: bool = False,
+    ) -> None:
+        """Begins to write a checkpoint, once the one before is written.
+
+        Args:
+            step: updates made so far.
+            weights: the model's weights by name; the arrays must not change any more.
+            optimizer: the optimizer's variables by name; likewise.
+            state: as for `checkpoints.save`.
+            ema: the moving average of the weights by name; likewise.
+            is_provisional: whether `complete` or `withdraw` will follow.
+
+        Raises:
+            InputError: the one before could not be written, for another reason than a full disk.
+        """
+        self.wait()
+        self._job, self._completion = _Job(step, weights, optimizer, state, ema, is_provisional), None
+        self._start(self._work)
+
+    def complete(self, step: int, state: Mapping[str, Any], best: Best | None = None) -> None:
+        """Begins to complete a provisional checkpoint, once it is written.
+
+        Args:
+            step: of that checkpoint, the newest there is.
+            state: replaces the one that it was saved with.
+            best: what to note, if this is the best checkpoint so far.
+        """
+        before = self._thread
+
+        def work() -> None:
+            if before is not None:
+                before.join()
+            self._completion = _Completion(step, state, best)
+            if self._job is None:
+                self._work()
+
+        self._start(work)
+
+    def withdraw(self, step: int) -> None:
+        """Deletes a provisional checkpoint, which turned out to be of no use.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        self.join()
+        self._job = self._error = None
+        checkpoints.discard(self._directory, step)
+
+    def join(self) -> None:
+        """Returns when nothing is being written, whether it went well or not."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def wait(self) -> None:
+        """Returns when nothing is being written; what could not be written for lack of room is given up.
+
+        Raises:
+            InputError: it could not be written, for another reason than a full disk.
+        """
+        self.join()
+        self._job, error, self._error = None, self._error, None
+        if error is not None and not is_full(error.__cause__):
+            raise error
+
+    def finish(self, is_in_a_hurry: Callable[[], bool]) -> None:
+        """Returns when all is written; on a full disk it waits for room, since the newest weights are in memory alone.
+
+        Args:
+            is_in_a_hurry: tells, every now and then, whether to give up waiting for room.
+
+        Raises:
+            InputError: the last checkpoint could not be written.
+        """
+        self.join()
+        if self._is_out_of_room() and not is_in_a_hurry():
+            self._warn("waiting for room to save the end of training; Ctrl-C gives up")
+        while self._is_out_of_room() and not is_in_a_hurry():
+            for _ in range(_PAUSES_BETWEEN_TRIES):
+                if not is_in_a_hurry():
+                    time.sleep(_PAUSE_SECONDS)
+            self._error = None
+            self._work(is_said=False)
+        self._job, error, self._error = None, self._error, None
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Returns when nothing is being written; an error that nobody asked for is warned of."""
+        self.join()
+        if self._error is not None and not self._is_out_of_room():
+            self._warn(str(self._error))
+        self._error = self._job = None
+
+    def _start(self, work: Callable[[], None]) -> None:
+        # A daemon: whoever has interrupted `wait` is not to wait once more when Python ends.
+        self._thread = threading.Thread(target=work, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def _work(self, is_said: bool = True) -> None:
+        """Does what is left to do; a failure is kept for the thread that trains."""
+        try:
+            self._write()
+        except OSError as error:
+            self._error = InputError(f"cannot write in {self._directory}: {error.strerror or error}")
+            self._error.__cause__ = error
+        except Exception as error:  # of any kind: here nobody would see it
+            self._error = error
+        if self._is_out_of_room() and is_said:
+            newest = f"the newest is of step {self._newest:,}" if self._newest is not None else "there is none yet"
+            self._warn(f"{self._error} ({newest}); trying again with the next one")
+
+    def _write(self) -> None:
+        if self._job is not None:
+            *arguments, is_provisional = self._job
+            checkpoints.save(self._directory, *arguments)
+            self._newest, self._job = self._job.step, None
+            if is_provisional and self._completion is None:
+                return
+        if self._completion is not None:
+            step, state, best = self._completion
+            checkpoints.replace_state(self._directory, step, state)
+            self._newest, self._unnoted, self._completion = step, best or self._unnoted, None
+        if self._unnoted is not None:
+            checkpoints.set_best(self._directory, *dataclasses.astuple(self._unnoted))
+            self._unnoted = None
+        checkpoints.prune(self._directory, self._keep, self._newest)
+
+    def _is_out_of_room(self) -> bool:
+        return self._error is not None and is_full(self._error.__cause__)
+
+    def _warn(self, message: str) -> None:
+        logging.getLogger(__name__).warning("%s", message)

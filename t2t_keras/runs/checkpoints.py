@@ -1,0 +1,299 @@
+"""The checkpoints of a run: named, found, kept or deleted.
+
+In its folder `checkpoints` each step has a directory, `step_00001000` (see
+`checkpoint_files`). Beside them `best.json` names the best step, and
+`averaged_*` hold averages.
+"""
+
+import dataclasses
+import json
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
+from t2t_keras.runs import checkpoint_files
+from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
+
+__all__ = [
+    "Arrays",
+    "Best",
+    "Checkpoint",
+    "best",
+    "discard",
+    "exist",
+    "latest",
+    "load",
+    "prune",
+    "remove_leftovers",
+    "replace_state",
+    "resolve",
+    "save",
+    "save_weights",
+    "set_best",
+    "step_name",
+    "steps",
+]
+
+_BEST = "best.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """Which checkpoint is the best, and by what.
+
+    Attributes:
+        step: of the checkpoint.
+        metric: "loss" or "bleu".
+        value: of that metric.
+    """
+
+    step: int
+    metric: str
+    value: float
+
+
+def save(
+    directory: str | Path,
+    step: int,
+    weights: Arrays,
+    optimizer: Arrays,
+    state: Mapping[str, Any],
+    ema: Arrays | None = None,
+) -> Path:
+    """Saves a checkpoint under `step_XXXXXXXX`; what an interrupted save left behind is removed.
+
+    Args:
+        directory: the run's `checkpoints` folder; made if missing.
+        step: updates made so far.
+        weights: the model's weights by name.
+        optimizer: the optimizer's variables by name.
+        state: whatever else resuming needs (epoch, batch, seed), as JSON takes it.
+        ema: the moving average of the weights by name.
+
+    Returns:
+        The checkpoint's directory.
+
+    Raises:
+        InputError: it cannot be written, for example because the disk is full; earlier checkpoints are untouched.
+    """
+    files = {"weights.npz": weights, "optimizer.npz": optimizer}
+    if ema is not None:
+        files["ema.npz"] = ema
+    return checkpoint_files.write(Path(directory), step_name(step), step, files, state)
+
+
+def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
+    """Saves weights alone under a name of their own, for translating.
+
+    Args:
+        directory: the run's `checkpoints` folder.
+        name: of the new directory in it.
+        step: the newest step that went into the weights.
+        weights: by name.
+        state: where they come from, as JSON takes it.
+
+    Returns:
+        The checkpoint's directory.
+
+    Raises:
+        InputError: the name is that of a step or of no file, or the files cannot be written.
+    """
+    if not re.fullmatch(r"\w[\w.+-]*", name) or STEP_NAME.fullmatch(name) or name in ("best", "latest"):
+        raise InputError(
+            f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
+        )
+    return checkpoint_files.write(Path(directory), name, step, {"weights.npz": weights}, state)
+
+
+def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
+    """The newest checkpoint that verifies; a damaged one is passed over with a warning.
+
+    Args:
+        directory: the run's `checkpoints` folder.
+        weights_only: leave the optimizers' files unverified.
+
+    Returns:
+        The checkpoint, or None if there is none at all.
+
+    Raises:
+        InputError: there are checkpoints, but all are damaged.
+    """
+    damaged: list[str] = []
+    for step in reversed(steps(directory)):
+        try:
+            checkpoint = load(Path(directory) / step_name(step), weights_only)
+        except InputError as error:
+            damaged.append(str(error))
+            continue
+        for message in damaged:
+            logging.getLogger(__name__).warning("%s; using %s instead", message, checkpoint.path)
+        return checkpoint
+    if damaged:
+        raise InputError(f"no checkpoint in {directory} can be used: {'; '.join(damaged)}")
+    return None
+
+
+def resolve(directory: str | Path, name: str | None = None) -> Path:
+    """The checkpoint that a name stands for.
+
+    Args:
+        directory: the run's `checkpoints` folder.
+        name: "latest", "best", a step number, the name of a directory in the folder (such as "averaged_last10"), or
+            the path of a checkpoint. None means the newest average, unless training has gone on since: then "latest".
+
+    Returns:
+        The path of its directory, for `load`.
+
+    Raises:
+        InputError: there is none of that name; says which there are.
+    """
+    directory = Path(directory)
+    if name is None:
+        path = _newest_average(directory) or _latest_path(directory)
+    elif name == "latest":
+        path = _latest_path(directory)
+    else:
+        path = _named(directory, name)
+    if path is None:
+        names = ["best"] * (best(directory) is not None) + _other_names(directory)
+        numbers = ", ".join(map(str, steps(directory)))
+        raise InputError(
+            f"no checkpoint {name or 'latest'!r} in {directory}; steps there: {numbers or 'none'}; "
+            f"names there: {', '.join(names) or 'none'}"
+        )
+    return path
+
+
+def steps(directory: str | Path) -> list[int]:
+    """The steps of which there are checkpoints, rising; whether they are whole is not looked at."""
+    directory = Path(directory)
+    if not directory.is_dir():
+        return []
+    matches = (STEP_NAME.fullmatch(entry.name) for entry in directory.iterdir() if entry.is_dir())
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def exist(directory: str | Path) -> bool:
+    """Whether a folder has any checkpoint: a step's, or one of another name."""
+    return bool(steps(directory) or _other_names(Path(directory)))
+
+
+def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
+    """Deletes all but the newest checkpoints and the best one.
+
+    Args:
+        directory: the run's `checkpoints` folder.
+        keep: how many of the newest stay; at least 1.
+        newest: the step of the last good one; those after it are damaged, were passed over and go too.
+
+    Returns:
+        The steps that were deleted.
+    """
+    if keep < 1:
+        raise ValueError(f"keep must be at least 1, got {keep}")
+    directory = Path(directory)
+    pointer = best(directory)
+    found = steps(directory)
+    kept = [step for step in found if newest is None or step <= newest][-keep:]
+    deleted = [step for step in found if step not in kept and (pointer is None or step != pointer.step)]
+    for step in deleted:
+        checkpoint_files.discard(directory / step_name(step))
+    return deleted
+
+
+def remove_leftovers(directory: str | Path) -> None:
+    """Removes what a trainer that was killed left half written or half deleted; only for whoever holds the run.
+
+    Args:
+        directory: the run's `checkpoints` folder; it need not exist.
+    """
+    checkpoint_files.remove_leftovers(Path(directory), checkpoint_files.EVERY_STEP)
+    for stale in Path(directory).glob(f".{_BEST}.*.tmp"):
+        stale.unlink()
+
+
+def discard(directory: str | Path, step: int) -> None:
+    """Deletes the checkpoint of a step, if there is one."""
+    path = Path(directory) / step_name(step)
+    if path.exists():
+        checkpoint_files.discard(path)
+
+
+def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) -> None:
+    """Gives the checkpoint of a step another state, at once or not at all; its arrays stay as they are.
+
+    Args:
+        directory: the run's `checkpoints` folder.
+        step: of a checkpoint there.
+        state: as for `save`.
+
+    Raises:
+        InputError: there is no such checkpoint, or it is damaged.
+        OSError: it cannot be written.
+    """
+    checkpoint_files.replace_state(Path(directory) / step_name(step), state)
+
+
+def set_best(directory: str | Path, step: int, metric: str, value: float) -> None:
+    """Notes that a saved checkpoint is the best so far; `prune` leaves it alone from now on."""
+    path = Path(directory) / step_name(step)
+    if not path.is_dir():
+        raise ValueError(f"step must have a checkpoint to be the best, got {step} without {path}")
+    with replacing(Path(directory) / _BEST) as file:
+        json.dump(dataclasses.asdict(Best(step, metric, float(value))), file)
+
+
+def best(directory: str | Path) -> Best | None:
+    """What `set_best` noted last, or None.
+
+    Raises:
+        InputError: the note is damaged.
+    """
+    path = Path(directory) / _BEST
+    try:
+        return Best(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error}; delete it to go on without a best checkpoint") from error
+
+
+def _latest_path(directory: Path) -> Path | None:
+    checkpoint = latest(directory, weights_only=True)
+    return checkpoint.path if checkpoint else None
+
+
+def _newest_average(directory: Path) -> Path | None:
+    """The whole average that reaches furthest, unless there is a step beyond it; damaged ones are warned of."""
+    averages = []
+    for name in _other_names(directory):
+        try:
+            averages.append(load(directory / name, weights_only=True))
+        except InputError as error:
+            logging.getLogger(__name__).warning("%s; it is passed over", error)
+    newest = max(averages, key=lambda average: average.step, default=None)
+    return newest.path if newest and newest.step >= max(steps(directory), default=0) else None
+
+
+def _named(directory: Path, name: str) -> Path | None:
+    """The directory of any name but "latest"; None if there is none."""
+    if name == "best":
+        pointer = best(directory)
+        paths = [directory / step_name(pointer.step)] if pointer else []
+    elif name.isascii() and name.isdigit():
+        paths = [directory / step_name(int(name))]
+    else:
+        paths = [directory / name, Path(name)]
+    return next((path for path in paths if (path / STATE).is_file()), None)
+
+
+def _other_names(directory: Path) -> list[str]:
+    """The checkpoints that are not a step's."""
+    if not directory.is_dir():
+        return []
+    names = (entry.parent.name for entry in directory.glob(f"*/{STATE}"))
+    return sorted(name for name in names if not name.startswith(TEMPORARY) and not STEP_NAME.fullmatch(name))

@@ -1,0 +1,38 @@
+"""What a run's directory holds in the same place as an exported model."""
+
+import pathlib
+
+from t2t_keras.errors import InputError
+
+_WEIGHTS = "weights/"  # what the names of the weights in an export begin with
+
+
+def exported_version(path: pathlib.Path) -> pathlib.Path | None:
+    """The version's directory, if a path is that of an exported model."""
+    if (path / "saved_model.pb").is_file():
+        return path
+    if not path.is_dir() or (path / "config.json").exists():
+        return None
+    versions = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
+    whole = [path / str(version) for version in sorted(versions) if (path / str(version) / "saved_model.pb").is_file()]
+    return whole[-1] if whole else None
+
+
+def exported_weights(version: pathlib.Path) -> dict:
+    """Name -> float32 array."""
+    import tensorflow as tf  # heavy, and a run can be read without it
+
+    try:
+        reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
+        keys = [key for key in reader.get_variable_to_dtype_map() if key.startswith(_WEIGHTS)]
+        arrays = {key: reader.get_tensor(key).astype("float32") for key in keys}
+    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:  # IndexError: it ends too early
+        message = str(error).splitlines()[0]
+        raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
+    return {_weight_name(key): array for key, array in arrays.items()}
+
+
+def _weight_name(key: str) -> str:
+    """A weight's name from its key in a SavedModel, where ".S" stands for "/" within a name."""
+    name = key.removeprefix(_WEIGHTS).partition("/.ATTRIBUTES")[0]
+    return name.replace(".S", "/")

@@ -1,0 +1,133 @@
+"""The file metrics.jsonl: one JSON object a line, each with "step" and "kind"."""
+
+import io
+import json
+import logging
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.machine.files import is_full, replacing
+
+Record = dict[str, Any]
+
+
+class RecordFile:
+    """Appends records, whole lines only; on a full disk they wait in memory until there is room.
+
+    Args:
+        path: the file; it need not exist.
+        last_step: `open` drops records of steps after it, and lines that were not finished.
+        last_validation: likewise for validations; `last_step` if not given.
+
+    Attributes:
+        kept: the records that are there and stay.
+        is_shorter: whether anything is dropped.
+    """
+
+    def __init__(self, path: Path, last_step: int, last_validation: int | None = None) -> None:
+        last = {"valid": last_step if last_validation is None else last_validation}
+        self.kept = [record for record in read_metrics(path) if record["step"] <= last.get(record["kind"], last_step)]
+        self._lines = "".join(map(_line, self.kept))
+        self.is_shorter = path.exists() and path.read_text(encoding="utf-8", errors="replace") != self._lines
+        self._path = path
+        self._waiting: list[bytes] = []
+        self._unsynced: list[bytes] = []
+        self._synced_size = 0
+        self._is_full = False
+        self._file: io.FileIO | None = None
+
+    def open(self) -> None:
+        """Drops what is to go, and is ready to append.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self.is_shorter:
+            with replacing(self._path) as file:
+                file.write(self._lines)
+        self._file = io.FileIO(self._path, "ab")
+        self._synced_size = os.fstat(self._file.fileno()).st_size
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or `open` never."""
+        return self._file is None or self._file.closed
+
+    def append(self, record: Record) -> None:
+        """Writes a record, and those that wait; a reader sees them at once."""
+        self._waiting.append(_line(record).encode())
+        self._write()
+
+    def sync(self) -> None:
+        """Makes what was appended survive a power cut, as far as there is room for it."""
+        self._write()
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            if not is_full(error):
+                raise
+            # A file system of another machine may find out only now: nobody knows what of it is there.
+            self._file.truncate(self._synced_size)
+            self._waiting = self._unsynced + self._waiting
+            self._unsynced = []
+            self._warn(error)
+            return
+        self._synced_size, self._unsynced = os.fstat(self._file.fileno()).st_size, []
+
+    def close(self) -> None:
+        """Writes what waits, if there is room by now, and closes the file."""
+        try:
+            self._write()
+        finally:
+            self._file.close()
+
+    def _write(self) -> None:
+        size = os.fstat(self._file.fileno()).st_size
+        left = b"".join(self._waiting)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._file.truncate(size)  # half a line is worse than none
+            self._warn(error)
+            return
+        self._is_full = False
+        self._unsynced += self._waiting
+        self._waiting = []
+
+    def _warn(self, error: OSError) -> None:
+        if not self._is_full:
+            logging.getLogger(__name__).warning("%s: %s; its lines wait in memory", self._path, error.strerror)
+        self._is_full = True
+
+
+def read_metrics(path: str | Path) -> list[Record]:
+    """The records of a metrics.jsonl; lines that an interruption left unfinished are passed over.
+
+    Args:
+        path: the file; it need not exist.
+
+    Returns:
+        One dictionary a line, each with "step" and "kind".
+    """
+    path = Path(path)
+    records = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and "step" in record and "kind" in record:
+            records.append(record)
+    return records
+
+
+def _line(record: Record) -> str:
+    """A record as a line of JSON, which has no NaN and no infinity: they become null."""
+    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
+    return json.dumps(finite) + "\n"

@@ -1,0 +1,1 @@
+"""From a step function to hypotheses; knows of models their contract alone."""

@@ -1,0 +1,300 @@
+"""Beam search over a step function; knows nothing of models.
+
+The step function and its cache are those of `t2t_keras.models.contract`; N = batch * beam, the beams of a sentence side
+by side. Sentences that are done leave the computation, so that batch shrinks from step to step: whatever else a step
+function knows of a sentence belongs into the cache's source.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.models.contract import Cache, StepFunction
+from t2t_keras.search import diverse
+from t2t_keras.search import state as search_state
+from t2t_keras.search.candidates import Candidates, best_candidates, biased_candidates, first_live_on, live_on
+from t2t_keras.search.goal import Goal
+from t2t_keras.search.greedy import greedy_search
+from t2t_keras.search.restrictions import constraints as lexical
+from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bias, texts_of, tracked_step
+from t2t_keras.search.scoring import best_attainable_score, coverage_score
+from t2t_keras.search.state import DEAD, Finished, Living, SearchState, Tracked
+from t2t_keras.symbols import EOS_ID, PAD_ID
+
+
+class SearchResult(NamedTuple):
+    """The best hypotheses of each sentence, best score first.
+
+    Attributes:
+        token_ids: [batch, num_best, length] int32, the end symbol included, then zeros;
+            length is the number of steps that the search made.
+        scores: [batch, num_best] float32, log-probability over length penalty, and the coverage
+            score if there is one; -inf in a slot for which the search found no hypothesis. NaN, like
+            log_probs, if they were not wanted.
+        log_probs: [batch, num_best] float32, the total log-probability.
+        lengths: [batch, num_best] int32, tokens with the end symbol; 0 in an unused slot.
+    """
+
+    token_ids: tf.Tensor
+    scores: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+
+
+def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
+    """Searches for the outputs with the best length-normalised log-probability (section 6.1).
+
+    Each step extends every living hypothesis by every token and looks at the
+    2 * beam_size best of these candidates: those that end compete, by score, for
+    the beam_size places among the finished; the beam_size best of the others live on.
+    With a beam of one only the best candidate counts, which is greedy search.
+
+    A sentence is done, and its result fixed, when it has num_best finished
+    hypotheses and no living one can overtake the worst of them within the
+    sentence's limit, or when the limit is reached. What is returned are the
+    finished hypotheses; where there is none, the living ones, their scores
+    normalised as the others are. No sentence's result depends on another's.
+
+    Log-probabilities are the model's own, normalised over the whole vocabulary;
+    only then are padding, and end symbols that come too early, barred from the
+    output. Equal candidates are taken by lower slot, then lower token id; of
+    finished hypotheses with equal scores the earlier one is first.
+
+    Args:
+        step_fn: the model.
+        cache: what it starts from.
+        goal: what is to be found; its beam may exceed the vocabulary.
+
+    Returns:
+        The finished hypotheses of each sentence, best first.
+
+    Raises:
+        ValueError: a coverage penalty on a cache without coverage.
+
+    Reference:
+        Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
+        Kasai et al. 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops", for patience.
+        Vijayakumar et al. 2018, "Diverse Beam Search", for groups.
+    """
+    goal = goal.with_tensors()
+    if goal.settings.beam_size == 1 and not goal.restricts and not goal.settings.coverage_penalty:
+        return _greedy(step_fn, cache, goal)
+
+    def step(*state: Any) -> SearchState:
+        return _advance(step_fn, SearchState(*state), goal)
+
+    start = _start(cache, goal)
+    shapes = search_state.state_shapes(start)
+    end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
+    token_ids, *others = _result(SearchState(*end), goal)
+    num_best = goal.num_returned
+    return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in others))
+
+
+def _greedy(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
+    """The search with a beam of one."""
+    found = greedy_search(step_fn, cache, goal.max_lengths, goal.min_lengths, goal.scored)
+    scores = goal.score(found.log_probs, found.lengths)
+    return SearchResult(*(values[:, tf.newaxis] for values in (found.token_ids, scores, *found[1:])))
+
+
+def _start(cache: Cache, goal: Goal) -> SearchState:
+    """The state before the first step; each group of a diverse search stands where else a sentence does."""
+    settings, batch = goal.settings, tf.shape(goal.max_lengths)[0]
+    limits = _per_group(goal.max_lengths, settings.num_groups)
+    tracked = first_tracked(goal, batch)
+    beam_size = settings.beam_size // settings.num_groups
+    start = search_state.start_state(cache, tracked, limits, beam_size, start_id=PAD_ID)
+    if settings.num_groups > 1:
+        start = start._replace(open_sentences=tf.range(batch))
+    if settings.coverage_penalty:
+        if cache.coverage.shape[2] == 0:
+            raise ValueError(f"coverage_penalty={settings.coverage_penalty} needs a cache with coverage")
+        start = start._replace(coverage_scores=(tf.zeros_like(start.living.log_probs),))
+    return start
+
+
+def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchState:
+    """One step: extend, sort out what ends, let the rest live on, see who is done."""
+    num_groups, length = goal.settings.num_groups, state.length + 1
+    candidates, coverage, cache, tracked = _extend(step_fn, state, goal)
+    # A DEAD candidate stands for none, whatever its token.
+    ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
+    new_ends = ends & ~state.done[:, tf.newaxis]
+    scores = goal.score(candidates.log_probs, length)
+    if coverage:
+        scores += search_state.gather_slots(coverage[0], candidates.parents)
+    finished = _finish(state.finished, candidates, new_ends, scores, length)
+    num_finished = state.num_finished + tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
+    living, parents = _living_of(candidates, ends, goal)
+    history = search_state.remember(state.history, state.length, living.token_ids, parents)
+    # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
+    log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
+    if coverage:
+        moved = search_state.gather_slots(coverage[0], parents)
+        coverage = (tf.where(state.done[:, tf.newaxis], state.coverage_scores[0], moved),)
+    best = tf.reduce_max(log_probs, axis=1) if num_groups > 1 else log_probs[:, 0]
+    limits = _per_group(goal.max_lengths, num_groups)
+    last = finished.scores[:, min(goal.num_returned, finished.scores.shape[1]) - 1]
+    done = state.done | (length >= limits) | (last >= _bound(best, limits, goal))
+    if goal.settings.patience:
+        done |= tf.cast(num_finished, tf.float32) >= goal.settings.patience * log_probs.shape[1]
+    stepped = SearchState(
+        length=length,
+        done=done,
+        living=Living(living.token_ids, log_probs),
+        finished=finished,
+        num_finished=num_finished,
+        history=history,
+        open_sentences=state.open_sentences,
+        cache=cache,
+        tracked=tracked,
+        coverage_scores=coverage,
+    )
+    return _move(stepped, parents, num_groups)
+
+
+def _bound(log_probs: tf.Tensor, max_lengths: tf.Tensor, goal: Goal) -> tf.Tensor:
+    """The scores that living hypotheses cannot exceed."""
+    return best_attainable_score(
+        log_probs, max_lengths, goal.settings.length_penalty, goal.settings.length_normalization
+    )
+
+
+def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchState:
+    """`state.move_caches`, where a sentence leaves once all of its groups are done."""
+    if num_groups == 1:
+        return search_state.move_caches(state, parents)
+    all_done = tf.reduce_all(tf.reshape(state.done, [-1, num_groups]), axis=1)
+    moved = search_state.move_caches(state._replace(done=all_done), diverse.sentence_slots(parents, num_groups))
+    return moved._replace(done=state.done)
+
+
+def _extend(
+    step_fn: StepFunction, state: SearchState, goal: Goal
+) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache, Tracked]:
+    """One step of the open sentences.
+
+    Returns:
+        The continuations (DEAD in all other sentences); the coverage scores of the hypotheses that they
+        continue, this step's attention included, if they are asked for; the step function's cache; and what is
+        tracked.
+    """
+    num_groups = goal.settings.num_groups
+    living = Living(*(tf.gather(diverse.together(values, num_groups), state.open_sentences) for values in state.living))
+    logits, cache, tracked = tracked_step(step_fn, state, living.token_ids)  # --> [N, vocab]
+    may_end = state.length >= tf.gather(goal.min_lengths, state.open_sentences)  # --> [open]
+    if goal.restricts:
+        found = _restricted_candidates(logits, living.log_probs, may_end, state, tracked, goal)
+    else:
+        found = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
+    sentences = state.open_sentences
+    if num_groups > 1:
+        firsts = num_groups * sentences[:, tf.newaxis]
+        sentences = tf.reshape(firsts + tf.range(num_groups), [-1])  # --> [open * groups]
+    defaults = Candidates(DEAD, PAD_ID, 0)
+    spread = (
+        search_state.spread(values, sentences, state.done, default)
+        for values, default in zip(found, defaults, strict=True)
+    )
+    coverage: tuple[tf.Tensor, ...] = ()
+    if goal.settings.coverage_penalty:
+        scores = coverage_score(cache.coverage, goal.settings.coverage_penalty)  # --> [open, beam]
+        scores = diverse.apart(tf.ensure_shape(scores, living.log_probs.shape), num_groups)
+        coverage = (search_state.spread(scores, sentences, state.done, 0.0),)
+    return Candidates(*spread), coverage, cache, tracked  # --> [batch, candidates]
+
+
+def _restricted_candidates(
+    logits: tf.Tensor,
+    living_log_probs: tf.Tensor,
+    may_end: tf.Tensor,
+    state: SearchState,
+    tracked: Tracked,
+    goal: Goal,
+) -> Candidates:
+    """The continuations where rules, prefixes, constraints or groups have a say, [open, candidates]."""
+    settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]
+    log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
+    log_probs = tf.reshape(log_probs, [-1, beam, vocab])
+    may_end = may_end[:, tf.newaxis]
+    found = None
+    if goal.constraints is not None:
+        found = lexical.progress(texts_of(tracked), tracked.constraints[0])
+        may_end &= lexical.may_end(found)
+    bias = restriction_bias(tracked, may_end, state.length, vocab, goal)
+    if found is not None:
+        room = tf.gather(goal.max_lengths, state.open_sentences) - state.length - 1
+        return lexical.constrained_candidates(log_probs, living_log_probs, bias, found, room)
+    if settings.num_groups > 1:
+        done = tf.gather(tf.reshape(state.done, [-1, settings.num_groups]), state.open_sentences)
+        return diverse.diverse_candidates(
+            log_probs, living_log_probs, bias, done, settings.diversity_strength, end_id=EOS_ID
+        )
+    return biased_candidates(log_probs, living_log_probs, bias)
+
+
+def _finish(
+    finished: Finished, candidates: Candidates, ends: tf.Tensor, scores: tf.Tensor, length: tf.Tensor
+) -> Finished:
+    """The best of the finished hypotheses and of the candidates that end."""
+    scores = tf.where(ends, scores, DEAD)
+    lengths = tf.where(scores > DEAD, length, 0)
+    new = Finished(scores, candidates.log_probs, lengths, candidates.parents)
+    joined = tf.nest.map_structure(lambda old, new: tf.concat([old, new], axis=1), finished, new)
+    scores, places = tf.math.top_k(joined.scores, finished.scores.shape[1])
+    _, *others = joined
+    return Finished(scores, *search_state.gather_slots(others, places))
+
+
+def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
+    """The candidates that live on, and the slots that they come from."""
+    if not goal.has_own_order:
+        return live_on(candidates, ends)
+    first = first_live_on(candidates, ends)
+    if goal.constraints is not None:
+        log_probs, places = tf.math.top_k(first.log_probs, first.log_probs.shape[1])
+        first = Candidates(log_probs, *search_state.gather_slots(tuple(first[1:]), places))
+    return Living(first.token_ids, first.log_probs), first.parents
+
+
+def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
+    """Values of sentences, [batch], as those of their groups, [batch * groups]."""
+    return values if num_groups == 1 else tf.repeat(values, num_groups)
+
+
+def _result(state: SearchState, goal: Goal) -> SearchResult:
+    """The finished hypotheses, or the living ones where nothing finished, as texts."""
+    finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
+    ended = diverse.one_ended(finished, num_groups)  # --> [batch, 1]
+    limits = _per_group(goal.max_lengths, num_groups)
+    living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
+    living_scores = goal.score(living.log_probs, living_lengths)
+    if state.coverage_scores:
+        living_scores += state.coverage_scores[0]
+    lengths = tf.where(ended, finished.lengths, living_lengths)
+    log_probs = tf.where(ended, finished.log_probs, living.log_probs)
+    scores = tf.where(ended, finished.scores, living_scores)
+
+    # An end symbol is in no living hypothesis: it is put behind the text that its parent has.
+    text_lengths = tf.where(ended, tf.maximum(lengths - 1, 0), lengths)
+    slots = tf.where(ended, finished.parents, tf.range(living.log_probs.shape[1]))
+    history = tf.nest.map_structure(lambda steps: steps[: state.length], state.history)
+    token_ids = search_state.trace_back(history, slots, text_lengths)  # --> [batch, beam, length]
+    at_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]
+    token_ids = tf.where(at_end & ended[:, :, tf.newaxis], EOS_ID, token_ids)
+    if num_groups == 1 and not state.coverage_scores:
+        return SearchResult(token_ids, scores, log_probs, lengths)
+    return _best_first(token_ids, scores, log_probs, lengths, num_groups)
+
+
+def _best_first(
+    token_ids: tf.Tensor, scores: tf.Tensor, log_probs: tf.Tensor, lengths: tf.Tensor, num_groups: int
+) -> SearchResult:
+    """The hypotheses of all groups of a sentence, sorted by score."""
+    scores, log_probs, lengths = (diverse.together(values, num_groups) for values in (scores, log_probs, lengths))
+    beam, steps = scores.shape[1], tf.shape(token_ids)[2]
+    token_ids = tf.reshape(token_ids, [tf.shape(scores)[0], beam, steps])
+    scores, places = tf.math.top_k(scores, beam)
+    token_ids, log_probs, lengths = search_state.gather_slots((token_ids, log_probs, lengths), places)
+    return SearchResult(token_ids, scores, log_probs, lengths)

@@ -1,0 +1,101 @@
+"""Which continuations of the living hypotheses a step looks at, and which of them live on."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.search import state as search_state
+from t2t_keras.search.state import DEAD, Living
+from t2t_keras.search.top_k import top_k
+from t2t_keras.symbols import EOS_ID, PAD_ID
+
+
+class Candidates(NamedTuple):
+    """Continuations of all living hypotheses, [batch, candidates] each, those that come first first.
+
+    Attributes:
+        log_probs: float32, total log-probability; DEAD for a candidate that stands for none.
+        token_ids: int32, what each adds.
+        parents: int32, the slot that each continues.
+    """
+
+    log_probs: tf.Tensor
+    token_ids: tf.Tensor
+    parents: tf.Tensor
+
+
+def number_of_candidates(beam: int) -> int:
+    """How many a step looks at: 2 * beam, of which at most beam end, as each hypothesis has one end symbol.
+
+    So beam others are left to live on. With a beam of one only the best counts: greedy search.
+    """
+    return 2 * beam if beam > 1 else 1
+
+
+def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor) -> Candidates:
+    """The most probable continuations where nothing else decides, [open, candidates].
+
+    A hypothesis cannot have more than all of the best, so that each row is cut down to
+    those, plus one for padding and one for the end symbol, before anything else is
+    computed from it.
+
+    Args:
+        logits: float32 [open * beam, vocab].
+        living_log_probs: float32 [open, beam].
+        may_end: bool [open], whether the end symbol may come.
+    """
+    beam, vocab = living_log_probs.shape[1], logits.shape[-1]
+    num_candidates = number_of_candidates(beam)
+    per_row = min(num_candidates + 2, vocab)
+    best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
+    # log softmax = logit - max - log(sum(exp(logits - max))), and the largest probability is 1 / that sum.
+    largest = tf.gather(tf.nn.softmax(logits), token_ids[:, :1], batch_dims=1)
+    log_probs = best_logits - best_logits[:, :1] + tf.math.log(largest)
+    too_early = tf.repeat(~may_end, beam)[:, tf.newaxis] & (token_ids == EOS_ID)
+    log_probs = tf.where((token_ids == PAD_ID) | too_early, DEAD, log_probs) + tf.reshape(living_log_probs, [-1, 1])
+    best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [open, candidates]
+    token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
+    return Candidates(best, token_ids, places // per_row)
+
+
+def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor) -> Candidates:
+    """The continuations with the best sum of log-probability and bias, [open, candidates].
+
+    Args:
+        log_probs: float32 [open, beam, vocab], of each next token.
+        living_log_probs: float32 [open, beam].
+        bias: float32, broadcastable to [open, beam, vocab]; counts for the choice alone.
+    """
+    beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
+    num_candidates = number_of_candidates(beam)
+    per_row = min(num_candidates, vocab)
+    ranks, token_ids = top_k(tf.reshape(log_probs + bias, [-1, vocab]), per_row)  # --> [N, per_row]
+    own = tf.gather(tf.reshape(log_probs, [-1, vocab]), token_ids, batch_dims=1)
+    totals = tf.reshape(living_log_probs, [-1, 1])
+    rows = (ranks + totals, tf.where(ranks > DEAD, own + totals, DEAD), token_ids)
+    ranks, own, token_ids = (tf.reshape(row, [-1, beam * per_row]) for row in rows)
+    _, places = tf.math.top_k(ranks, num_candidates)  # --> [open, candidates]
+    own, token_ids = search_state.gather_slots((own, token_ids), places)
+    return Candidates(own, token_ids, places // per_row)
+
+
+def live_on(candidates: Candidates, ends: tf.Tensor) -> tuple[Living, tf.Tensor]:
+    """The most probable candidates that do not end, and the slots that they come from.
+
+    Args:
+        candidates: `number_of_candidates` of them.
+        ends: bool, of their shape, which have an end symbol.
+    """
+    beam = max(1, candidates.log_probs.shape[1] // 2)
+    log_probs, places = tf.math.top_k(tf.where(ends, DEAD, candidates.log_probs), beam)
+    token_ids, parents = search_state.gather_slots((candidates.token_ids, candidates.parents), places)
+    return Living(token_ids, log_probs), parents
+
+
+def first_live_on(candidates: Candidates, ends: tf.Tensor) -> Candidates:
+    """As `live_on`, but those that come first, and in their order."""
+    count = candidates.log_probs.shape[1]
+    keys = tf.where(ends, -count, -tf.range(count))
+    _, places = tf.math.top_k(keys, max(1, count // 2))
+    candidates = candidates._replace(log_probs=tf.where(ends, DEAD, candidates.log_probs))
+    return Candidates(*search_state.gather_slots(tuple(candidates), places))

@@ -1,0 +1,81 @@
+"""Diverse beam search: groups of hypotheses that keep away from each other (Vijayakumar et al. 2018).
+
+The beam is cut into groups of equal size, each of which is a beam search of its own,
+with its own finished hypotheses and its own stop: in a search's state each group takes the
+place of a sentence, [batch * groups, beam / groups], while the step function and its
+caches see all groups of a sentence side by side, [batch, beam].
+"""
+
+import tensorflow as tf
+
+from t2t_keras.search.candidates import Candidates, biased_candidates, first_live_on
+from t2t_keras.search.state import DEAD, Finished
+
+
+def diverse_candidates(
+    log_probs: tf.Tensor,
+    living_log_probs: tf.Tensor,
+    bias: tf.Tensor,
+    group_done: tf.Tensor,
+    strength: float,
+    end_id: int,
+) -> Candidates:
+    """The continuations of all groups, chosen one group after the other, [open * groups, candidates].
+
+    A group ranks its candidates by log-probability - strength * how many hypotheses
+    that live on in the groups before it took the same token at this step.
+
+    Args:
+        log_probs: float32 [open, beam, vocab], of each next token.
+        living_log_probs: float32 [open, beam].
+        bias: float32, broadcastable to [open, beam, vocab]; counts for the choice alone.
+        group_done: bool [open, groups]; a group that is done takes no tokens.
+        strength: see above.
+        end_id: the end symbol, which no hypothesis lives on with.
+    """
+    num_groups, vocab = group_done.shape[1], log_probs.shape[-1]
+    bias = tf.broadcast_to(bias, tf.shape(log_probs))
+    taken = tf.zeros([tf.shape(log_probs)[0], 1, vocab])
+    groups = []
+    parts = (tf.split(values, num_groups, axis=1) for values in (log_probs, living_log_probs, bias))
+    for group, (own, totals, barred) in enumerate(zip(*parts, strict=True)):
+        found = biased_candidates(own, totals, barred - strength * taken)
+        groups.append(found)
+        living = first_live_on(found, found.token_ids == end_id)
+        counts = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
+        chosen = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 counts nowhere
+        taken += tf.reduce_sum(chosen, axis=1, keepdims=True)
+    stacked = (tf.stack(values, axis=1) for values in zip(*groups, strict=True))  # --> [open, groups, candidates]
+    return Candidates(*(tf.reshape(values, [-1, values.shape[2]]) for values in stacked))
+
+
+def together(values: tf.Tensor, num_groups: int) -> tf.Tensor:
+    """The slots of a sentence's groups side by side: [batch * groups, slots] --> [batch, groups * slots]."""
+    if num_groups == 1:
+        return values
+    return tf.reshape(values, [-1, num_groups * values.shape[1]])
+
+
+def apart(values: tf.Tensor, num_groups: int) -> tf.Tensor:
+    """The inverse of `together`."""
+    if num_groups == 1:
+        return values
+    return tf.reshape(values, [-1, values.shape[1] // num_groups])
+
+
+def sentence_slots(slots: tf.Tensor, num_groups: int) -> tf.Tensor:
+    """Slots within groups, [batch * groups, slots], as slots within sentences, [batch, groups * slots]."""
+    if num_groups == 1:
+        return slots
+    group_size = slots.shape[1]
+    firsts = tf.repeat(tf.range(num_groups) * group_size, group_size)
+    return together(slots, num_groups) + firsts
+
+
+def one_ended(finished: Finished, num_groups: int) -> tf.Tensor:
+    """Whether any group of the sentence has a finished hypothesis, bool [batch * groups, 1]."""
+    ended = finished.scores[:, :1] > DEAD
+    if num_groups == 1:
+        return ended
+    any_ended = tf.reduce_any(tf.reshape(ended, [-1, num_groups]), axis=1, keepdims=True)  # --> [batch, 1]
+    return tf.repeat(any_ended, num_groups, axis=0)

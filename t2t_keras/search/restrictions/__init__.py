@@ -1,0 +1,1 @@
+"""What outputs may not have, must have, or must begin with."""

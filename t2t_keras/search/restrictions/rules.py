@@ -1,0 +1,151 @@
+"""What an output may not have: rules that bar tokens, given the text of a hypothesis so far.
+
+A rule is a callable `rule(texts, vocab_size) -> bias`: texts, int32 [open, beam,
+length], are those of the living hypotheses (in a slot without one, anything); the
+bias, float32 [open, beam, vocab] or broadcastable to it, is 0 for a token that may
+follow and -inf for one that may not. A rule only decides what is chosen:
+log-probabilities stay the model's own, over the whole vocabulary. Where
+rules leave a hypothesis no token at all, it dies.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from t2t_keras.search.state import DEAD
+from t2t_keras.symbols import EOS_ID, PAD_ID
+
+Rule = Callable[[tf.Tensor, int], tf.Tensor]
+
+# Stands before a text's first token: equal to no id.
+_NOTHING = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class NoRepeatNgram:
+    """No n tokens in a row come twice.
+
+    Attributes:
+        n: of the n-grams; 1 allows every token but once.
+
+    Raises:
+        ValueError: n below 1.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n must be positive, got {self.n}")
+
+    def __call__(self, texts: tf.Tensor, vocab_size: int) -> tf.Tensor:
+        """The bias [open, beam, vocab]."""
+        tail = _tail(texts, self.n - 1)  # --> [open, beam, n - 1]
+        windows = tf.maximum(tf.shape(texts)[2] - self.n + 1, 0)
+        last = texts[:, :, self.n - 1 :]  # --> [open, beam, windows]
+        repeats = tf.ones_like(last, tf.bool)
+        for i in range(self.n - 1):
+            repeats &= texts[:, :, i : i + windows] == tail[:, :, i : i + 1]
+        return _barred(last, repeats, texts.shape[1], vocab_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExcludedPhrases:
+    """Token sequences that no output contains; one of a single token is a token that never comes.
+
+    Attributes:
+        phrases: sequences of token ids.
+
+    Raises:
+        ValueError: a phrase that is empty or has padding or a negative id.
+    """
+
+    phrases: tuple[tuple[int, ...], ...]
+
+    def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
+        object.__setattr__(self, "phrases", tuple(tuple(map(int, phrase)) for phrase in phrases))
+        for phrase in self.phrases:
+            if not phrase or min(phrase) <= PAD_ID:
+                raise ValueError(f"phrases must be sequences of at least one positive id each, got {phrase}")
+
+    def __call__(self, texts: tf.Tensor, vocab_size: int) -> tf.Tensor:
+        """The bias [open, beam, vocab]."""
+        largest = max((max(phrase) for phrase in self.phrases), default=0)
+        if largest >= vocab_size:
+            raise ValueError(f"phrases have the id {largest}, the vocabulary ends at {vocab_size - 1}")
+        open_sentences, beam = tf.shape(texts)[0], texts.shape[1]
+        bias = tf.zeros([open_sentences, beam, vocab_size])
+        for length in sorted({len(phrase) for phrase in self.phrases}):
+            phrases = tf.constant([phrase for phrase in self.phrases if len(phrase) == length])
+            tail = _tail(texts, length - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, length - 1]
+            would_end = tf.reduce_all(tail == phrases[:, :-1], axis=-1)  # --> [open, beam, phrases]
+            last = tf.broadcast_to(phrases[:, -1], tf.shape(would_end))
+            bias += _barred(last, would_end, beam, vocab_size)
+        return bias
+
+
+def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """As `ExcludedPhrases`, but each sentence has phrases of its own.
+
+    Args:
+        texts: int32 [open, beam, length].
+        phrases: int32 [open, phrases, phrase_len], at least one wide, with zeros before each phrase; all zeros
+            stand for none.
+        vocab_size: entries of the vocabulary.
+
+    Returns:
+        The bias, float32 [open, beam, vocab].
+    """
+    before, last = phrases[:, tf.newaxis, :, :-1], phrases[:, tf.newaxis, :, -1]
+    tail = _tail(texts, tf.shape(phrases)[2] - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, phrase_len - 1]
+    would_end = tf.reduce_all((tail == before) | (before == PAD_ID), axis=-1)  # --> [open, beam, phrases]
+    last = tf.broadcast_to(last, tf.shape(would_end))
+    return _barred(last, would_end & (last != PAD_ID), texts.shape[1], vocab_size)
+
+
+def ending_bias(may_end: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """Bars padding, and the end symbol where it may not come yet.
+
+    Args:
+        may_end: bool [open, beam] or [open, 1].
+        vocab_size: entries of the vocabulary.
+
+    Returns:
+        float32, the shape of `may_end` and [vocab].
+    """
+    ids = tf.range(vocab_size)
+    barred = (ids == PAD_ID) | ((ids == EOS_ID) & ~may_end[:, :, tf.newaxis])
+    return tf.where(barred, DEAD, 0.0)
+
+
+def forced_bias(bias: tf.Tensor, prefixes: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+    """Bars all but the token that a prefix has at a position, and nothing more where the prefix has ended.
+
+    Args:
+        bias: float32 [open, beam or 1, vocab], what holds where there is no prefix (any more).
+        prefixes: int32 [open, prefix_len], zeros where an output is free.
+        position: int32 scalar, tokens of the texts so far.
+
+    Returns:
+        float32, the shape of `bias`.
+    """
+    padded = tf.pad(prefixes, [[0, 0], [0, 1]])  # --> [open, prefix_len + 1]
+    wanted = padded[:, tf.minimum(position, tf.shape(prefixes)[1])][:, tf.newaxis, tf.newaxis]  # --> [open, 1, 1]
+    forced = tf.where(tf.range(bias.shape[-1]) == wanted, 0.0, DEAD)  # --> [open, 1, vocab]
+    return tf.where(wanted == PAD_ID, bias, forced)
+
+
+def _tail(texts: tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
+    """The last tokens of every text, [open, beam, length]."""
+    padded = tf.pad(texts, [[0, 0], [0, 0], [length, 0]], constant_values=_NOTHING)
+    return padded[:, :, tf.shape(texts)[2] :]
+
+
+def _barred(token_ids: tf.Tensor, where: tf.Tensor, beam: int, vocab_size: int) -> tf.Tensor:
+    """The bias [open, beam, vocab] that bars those of the tokens [open, beam, count] for which `where` is true."""
+    shape, width = tf.shape(token_ids), tf.shape(token_ids)[2]
+    rows = tf.repeat(tf.range(shape[0] * shape[1]), width)
+    places = tf.stack([rows, tf.reshape(token_ids, [-1])], axis=1)  # --> [open * beam * count, 2]
+    hits = tf.scatter_nd(places, tf.reshape(tf.cast(where, tf.float32), [-1]), [shape[0] * shape[1], vocab_size])
+    return tf.reshape(tf.where(hits > 0, DEAD, 0.0), [shape[0], beam, vocab_size])

@@ -1,0 +1,85 @@
+"""What a search keeps beside the model's own cache when its goal asks for it: texts, and what each sentence asks for.
+
+They follow their hypothesis and leave with their sentence as all else in a search's state does.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.models.contract import Cache, StepFunction
+from t2t_keras.search.goal import Goal
+from t2t_keras.search.restrictions import rules as restrictions
+from t2t_keras.search.state import SearchState, Tracked
+
+_RANKS = {"prefixes": 2, "constraints": 3, "excluded": 3}
+
+
+def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
+    """What a goal needs before the first step.
+
+    Args:
+        goal: of the search.
+        batch: int32 scalar, sentences.
+    """
+    texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
+    wanted = {name: getattr(goal, name) for name in _RANKS}
+    return Tracked(
+        texts,
+        **{name: (_token_ids(value, name),) for name, value in wanted.items() if value is not None},
+    )
+
+
+def tracked_step(step_fn: StepFunction, state: SearchState, token_ids: tf.Tensor) -> tuple[tf.Tensor, Cache, Tracked]:
+    """Calls the step function.
+
+    Args:
+        step_fn: the model.
+        state: of the search.
+        token_ids: int32 [open, beam], the newest token of each hypothesis.
+
+    Returns:
+        Logits, float32 [N, vocab]; the model's cache; and what is tracked, with the texts that the logits follow.
+    """
+    logits, cache = step_fn(tf.reshape(token_ids, [-1]), state.cache)
+    # The start symbol stays at the head of every text, so that all steps do the same.
+    texts = tuple(tf.concat([texts, token_ids[:, :, tf.newaxis]], axis=2) for texts in state.tracked.texts)
+    return tf.cast(logits, tf.float32), cache, state.tracked._replace(texts=texts)
+
+
+def texts_of(tracked: Tracked) -> tf.Tensor:
+    """The texts of the living hypotheses, int32 [open, beam, length], without the start symbol."""
+    return tracked.texts[0][:, :, 1:]
+
+
+def restriction_bias(
+    tracked: Tracked, may_end: tf.Tensor, position: tf.Tensor, vocab_size: int, goal: Goal
+) -> tf.Tensor:
+    """-inf for every token that may not come next, 0 for the others.
+
+    Args:
+        tracked: of `tracked_step`.
+        may_end: bool [open, beam] or [open, 1], whether the end symbol may come.
+        position: int32 scalar, tokens of the texts so far.
+        vocab_size: entries of the vocabulary.
+        goal: of the search.
+
+    Returns:
+        float32 [open, beam or 1, vocab].
+    """
+    bias = restrictions.ending_bias(may_end, vocab_size)
+    for rule in goal.rules:
+        bias += rule(texts_of(tracked), vocab_size)
+    for excluded in tracked.excluded:
+        bias += restrictions.excluded_bias(texts_of(tracked), excluded, vocab_size)
+    for prefixes in tracked.prefixes:
+        bias = restrictions.forced_bias(bias, prefixes, position)
+    return bias
+
+
+def _token_ids(value: Any, name: str) -> tf.Tensor:
+    """Token ids of sentences, of which only the rank is fixed when traced."""
+    value = tf.cast(tf.convert_to_tensor(value), tf.int32)
+    if value.shape.rank != _RANKS[name]:
+        raise ValueError(f"{name} must have {_RANKS[name]} axes, got shape {value.shape}")
+    return value

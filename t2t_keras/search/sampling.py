@@ -1,0 +1,165 @@
+"""Sampling from a step function, reproducible for each sentence.
+
+The contract is that of `beam_search`: the samples of a sentence take the place of the
+beam, and each continues itself, so that nothing is ever reordered.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.models.contract import Cache, StepFunction
+from t2t_keras.search import state as search_state
+from t2t_keras.search.beam_search import SearchResult
+from t2t_keras.search.goal import Goal
+from t2t_keras.search.random_numbers import uniform
+from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bias, tracked_step
+from t2t_keras.search.state import DEAD, Living, SearchState
+from t2t_keras.symbols import EOS_ID, PAD_ID
+
+# A token is drawn as a place in a cube, its coordinates one after the other, each by a number of its own.
+_AXES = 3
+
+# Keeps a draw below the total when both are rounded.
+_ALMOST_ONE = 1.0 - 2.0**-20
+
+
+def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> SearchResult:
+    """Draws outputs, token by token.
+
+    Rules and prefixes bar tokens before anything else; what is left is divided by the
+    temperature, then cut by top_k, then by top_p. The draws of a sample are a
+    function of its sentence's key, the step and the sample's number alone.
+
+    Args:
+        step_fn: the model; see `beam_search`.
+        cache: what it starts from, with samples in place of the beam.
+        goal: what is drawn, `goal.settings.beam_size` samples a sentence.
+        keys: int32 [batch, 2], for example of `random_numbers.sentence_keys`.
+
+    Returns:
+        The samples in the order of their numbers, not by score. Log-probabilities are the model's own, at
+        temperature 1 and over the whole vocabulary. A sample for which the rules left no
+        token at some step is an unused slot.
+
+    Raises:
+        ValueError: `goal.settings.sampling` is off.
+
+    Reference:
+        Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
+    """
+    settings, goal = goal.settings, goal.with_tensors()
+    if not settings.sampling:
+        raise ValueError(f"goal.settings.sampling must be true for samples, got {settings.sampling}")
+    max_lengths, min_lengths, num_samples = goal.max_lengths, goal.min_lengths, settings.beam_size
+    keys = tf.reshape(tf.cast(keys, tf.int32), [-1, 2])
+    draws = uniform(keys, tf.maximum(tf.reduce_max(max_lengths), 0), num_samples * _AXES)
+    draws = tf.reshape(draws, [tf.shape(draws)[0], -1, num_samples, _AXES])  # --> [steps, batch, samples, 3]
+
+    def step(*values: Any) -> SearchState:
+        state = SearchState(*values)
+        open_sentences = state.open_sentences
+        living = Living(*(tf.gather(part, open_sentences) for part in state.living))
+        logits, step_cache, tracked = tracked_step(step_fn, state, living.token_ids)
+        logits = tf.reshape(logits, [-1, num_samples, logits.shape[-1]])  # --> [open, samples, vocab]
+        may_end = (state.length >= tf.gather(min_lengths, open_sentences))[:, tf.newaxis]
+        bias = restriction_bias(tracked, may_end, state.length, logits.shape[-1], goal)
+        token_ids = draw(logits + bias, tf.gather(draws[state.length], open_sentences), settings)
+        own = tf.gather(logits, token_ids, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
+        own = tf.where(token_ids == PAD_ID, DEAD, own)  # --> [open, samples]
+        return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, own, max_lengths)
+
+    start = search_state.start_state(
+        cache,
+        first_tracked(goal, tf.shape(max_lengths)[0]),
+        max_lengths,
+        num_samples,
+        start_id=PAD_ID,
+    )
+    start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
+    shapes = search_state.state_shapes(start)
+    end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
+    state = SearchState(*end)
+    log_probs, ended = state.living.log_probs, state.finished.lengths
+    lengths = tf.where(ended > 0, ended, tf.maximum(max_lengths, 0)[:, tf.newaxis])
+    lengths = tf.where(log_probs > DEAD, lengths, 0)
+    token_ids = search_state.steps_last(state.history.token_ids[: state.length])  # --> [batch, samples, length]
+    token_ids = tf.where(tf.range(state.length) < lengths[:, :, tf.newaxis], token_ids, PAD_ID)
+    return SearchResult(token_ids, goal.score(log_probs, lengths), log_probs, lengths)
+
+
+def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.Tensor:
+    """Draws a token of each row, by the inverse of the distribution function.
+
+    Rounding, which differs with the batch that a row is computed in, moves every border between two tokens, and a
+    number close to a border then draws another token. Along all tokens in a row there would be as many borders as
+    tokens; in a cube there are three short rows of them.
+
+    Tokens stand in the order of their ids, or, where some are cut off, of their probability.
+
+    Args:
+        logits: float32 [..., vocab]; -inf for what may not come.
+        uniforms: float32 [..., 3], in [0, 1).
+        settings: of sampling.
+
+    Returns:
+        int32 [...]; 0 in a row where nothing may come, or whose logits are no numbers.
+    """
+    token_ids = None
+    if settings.top_k or settings.top_p < 1:
+        kept = min(settings.top_k or logits.shape[-1], logits.shape[-1])
+        logits, token_ids = tf.math.top_k(logits, kept)  # --> [..., kept]
+    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+    masses = tf.exp((logits - largest) / settings.temperature)
+    if settings.top_p < 1:
+        below = tf.cumsum(masses, axis=-1)
+        masses = tf.where(below - masses < settings.top_p * below[..., -1:], masses, 0.0)
+    drawn, places = _place_in_cube(masses, uniforms)
+    chosen = places if token_ids is None else tf.gather(token_ids, places, batch_dims=token_ids.shape.rank - 1)
+    return tf.where(drawn, chosen, PAD_ID)
+
+
+def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Whether there is anything to draw, and the place drawn, both [...], by masses [..., places]."""
+    count, leading = masses.shape[-1], masses.shape.rank - 1
+    side = round(count ** (1 / _AXES))
+    side += side**_AXES < count
+    masses = tf.pad(masses, [[0, 0]] * leading + [[0, side**_AXES - count]])
+    cube = tf.reshape(masses, tf.concat([tf.shape(masses)[:-1], [side] * _AXES], axis=0))  # --> [..., side, side, side]
+    drawn, places = True, 0
+    for axis in range(_AXES):
+        inner = list(range(leading + 1, cube.shape.rank))
+        hits, coordinate = _coordinate(tf.reduce_sum(cube, axis=inner), uniforms[..., axis])
+        drawn, places = drawn & hits, places * side + coordinate
+        cube = tf.gather(cube, coordinate, batch_dims=leading)  # --> one axis less
+    return drawn, places
+
+
+def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The one of masses [..., side] in whose part of their sum a number [...] falls, and whether there is one."""
+    below = tf.cumsum(masses, axis=-1)
+    wanted = uniforms[..., tf.newaxis] * below[..., -1:] * _ALMOST_ONE
+    hits = (below > wanted) & (masses > 0)
+    return tf.reduce_any(hits, axis=-1), tf.argmax(hits, axis=-1, output_type=tf.int32)
+
+
+def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max_lengths: tf.Tensor) -> SearchState:
+    """The state after a step in which the open sentences drew tokens, [open, samples]; its caches are so already."""
+    length, ended = state.length + 1, state.finished.lengths
+    token_ids = search_state.spread(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
+    log_probs = search_state.spread(log_probs, state.open_sentences, state.done, 0.0)
+    goes_on = ~state.done[:, tf.newaxis] & (ended == 0) & (state.living.log_probs > DEAD)
+    totals = tf.where(goes_on, state.living.log_probs + log_probs, state.living.log_probs)
+    ended = tf.where(goes_on & (token_ids == EOS_ID), length, ended)
+    over = tf.reduce_all((ended > 0) | ~(totals > DEAD), axis=1)
+    place = tf.reshape(state.length, [1, 1])
+    history = tf.tensor_scatter_nd_update(state.history.token_ids, place, token_ids[tf.newaxis])
+    stepped = state._replace(
+        length=length,
+        done=state.done | over | (length >= max_lengths),
+        living=Living(token_ids, totals),
+        finished=state.finished._replace(lengths=ended),
+        history=state.history._replace(token_ids=history),
+    )
+    return search_state.leave_out_done(stepped)

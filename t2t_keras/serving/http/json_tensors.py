@@ -1,0 +1,299 @@
+"""Arrays in JSON, as TensorFlow Serving's REST interface writes them.
+
+Reference: https://www.tensorflow.org/tfx/serving/api_rest
+"""
+
+import base64
+import binascii
+import contextlib
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.served_signatures import Arrays, Signature
+
+# Outputs of this name's end hold bytes that are no text.
+_BYTES_SUFFIX = "_bytes"
+
+_TOGETHER = 4096  # values that are written without a break
+
+
+def parse_body(body: bytes) -> dict[str, Any]:
+    """Reads the body of a request.
+
+    Args:
+        body: JSON in UTF-8.
+
+    Returns:
+        The object; exactly one of "instances" and "inputs" is in it.
+
+    Raises:
+        ServingError: the body is something else.
+    """
+    try:
+        # NaN and Infinity are allowed, as in TensorFlow Serving.
+        call = json.loads(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise invalid(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"JSON Parse error: {error}") from error
+    if not isinstance(call, dict):
+        raise invalid("the body must be a JSON object with 'instances' or 'inputs'")
+    if ("instances" in call) == ("inputs" in call):
+        raise invalid("the body must hold exactly one of 'instances' and 'inputs'")
+    if not isinstance(call.get("signature_name", ""), str):
+        raise invalid("'signature_name' must be a string")
+    return call
+
+
+def read_inputs(call: dict[str, Any], signature: Signature) -> Arrays:
+    """The arrays of a request.
+
+    Args:
+        call: as `parse_body` gives it.
+        signature: what the request calls.
+
+    Returns:
+        Name -> array of the input's dtype; strings are bytes in an array of objects.
+
+    Raises:
+        ServingError: a value is missing, unknown or of the wrong kind.
+    """
+    columns = _columns(call["inputs"], signature) if "inputs" in call else _rows(call["instances"], signature)
+    signature.check_names(columns)
+    return {name: _array(name, value, signature.inputs[name]) for name, value in columns.items()}
+
+
+def write_outputs(outputs: Arrays, by_row: bool) -> bytes:
+    """The body of an answer.
+
+    Args:
+        outputs: name -> array.
+        by_row: whether the request came in rows ("instances"), as the answer then does.
+
+    Returns:
+        {"predictions": [...]} by row or {"outputs": ...} by column, in UTF-8; one output stands without its name.
+
+    Raises:
+        ServingError: outputs without a first dimension in common cannot be given by row.
+    """
+    sizes = {array.shape[:1] for array in outputs.values()}
+    if by_row and (len(sizes) > 1 or () in sizes):
+        shapes = ", ".join(f"{name!r} {list(array.shape)}" for name, array in outputs.items())
+        raise invalid(f"these outputs have no rows in common, ask in column form ('inputs'): {shapes}")
+    form = "predictions" if by_row else "outputs"
+    values = {name: _Values(array, name.endswith(_BYTES_SUFFIX)) for name, array in outputs.items()}
+    if len(values) == 1:
+        text = next(iter(values.values())).text()
+    else:
+        text = _text_of_rows(values) if by_row else _text_of_object(values)
+    return b"".join(piece.encode("utf-8") for piece in itertools.chain([f'{{"{form}":'], text, ["}"]))
+
+
+def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
+    if isinstance(inputs, dict) and not _is_bytes(inputs):
+        return inputs
+    if len(signature.inputs) != 1:
+        names = ", ".join(map(repr, sorted(signature.inputs)))
+        raise invalid(f"'inputs' must be an object with {names}: the signature has several inputs")
+    return {next(iter(signature.inputs)): inputs}
+
+
+def _rows(instances: Any, signature: Signature) -> dict[str, list]:
+    if not isinstance(instances, list) or not instances:
+        raise invalid("'instances' must be a list with at least one element")
+    named = [isinstance(row, dict) and not _is_bytes(row) for row in instances]
+    if not any(named) and len(signature.inputs) == 1:
+        return {next(iter(signature.inputs)): instances}
+    columns: dict[str, list] = {name: [] for name in signature.inputs}
+    for number, row in enumerate(instances):
+        if not named[number]:
+            names = ", ".join(map(repr, sorted(signature.inputs)))
+            raise invalid(f"element {number} of 'instances' must be an object with {names}")
+        if row.keys() != columns.keys():
+            with _at(f"element {number} of 'instances'"):
+                signature.check_names(row)
+        for name, value in row.items():
+            columns[name].append(value)
+    return columns
+
+
+@contextlib.contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Says in an error where it is."""
+    try:
+        yield
+    except ServingError as error:
+        raise ServingError(error.code, f"{where}: {error.message}") from error
+
+
+def _is_bytes(value: Any) -> bool:
+    """Whether an object is TensorFlow Serving's form for bytes."""
+    return isinstance(value, dict) and value.keys() == {"b64"}
+
+
+def _array(name: str, value: Any, spec: tf.TensorSpec) -> np.ndarray:
+    """A JSON value as an array."""
+    leaves, shape = [value], []
+    while leaves and isinstance(leaves[0], list):
+        size = len(leaves[0])
+        if not all(isinstance(item, list) and len(item) == size for item in leaves):
+            raise invalid(f"the lists of {name!r} must all be of the same length and depth")
+        shape.append(size)
+        if len(shape) > (spec.shape.rank or 0):
+            raise invalid(f"the lists of {name!r} are deeper than its {spec.shape.rank} dimensions")
+        leaves = [leaf for item in leaves for leaf in item]
+    convert = _converter(spec.dtype)
+    with _at(repr(name)):
+        values = [convert(leaf) for leaf in leaves]
+    array = np.empty(len(values), object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def _converter(dtype: tf.DType) -> Callable[[Any], Any]:
+    if dtype == tf.string:
+        return _bytes
+    if dtype == tf.bool:
+        return _bool
+    if dtype.is_integer:
+        return lambda leaf: _integer(leaf, dtype)
+    if dtype.is_floating:
+        return lambda leaf: _float(leaf, dtype)
+    raise ServingError(Code.UNIMPLEMENTED, f"no JSON form for the type {dtype.name}")
+
+
+def _bytes(leaf: Any) -> bytes:
+    if isinstance(leaf, str):
+        try:
+            return leaf.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise invalid(f"not valid Unicode: {error.reason}") from error
+    if _is_bytes(leaf) and isinstance(leaf["b64"], str):
+        try:
+            return base64.b64decode(leaf["b64"], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise invalid(f"not valid base64: {error}") from error
+    raise invalid(f"must be a string, got {_shown(leaf)}")
+
+
+def _bool(leaf: Any) -> bool:
+    if not isinstance(leaf, bool):
+        raise invalid(f"must be true or false, got {_shown(leaf)}")
+    return leaf
+
+
+def _integer(leaf: Any, dtype: tf.DType) -> int:
+    if not isinstance(leaf, int) or isinstance(leaf, bool):
+        raise invalid(f"must be an integer, got {_shown(leaf)}")
+    if not dtype.min <= leaf <= dtype.max:
+        raise invalid(f"must fit into {dtype.name}, got {_shown(leaf)}")
+    return leaf
+
+
+def _float(leaf: Any, dtype: tf.DType) -> float:
+    if not isinstance(leaf, int | float) or isinstance(leaf, bool):
+        raise invalid(f"must be a number, got {_shown(leaf)}")
+    # An integer of JSON can be too long for any float, also for asking whether it is finite.
+    infinite = isinstance(leaf, float) and not math.isfinite(leaf)
+    if not infinite and abs(leaf) > float(dtype.max):
+        raise invalid(f"must fit into {dtype.name}, got {_shown(leaf)}")
+    return leaf
+
+
+def _shown(leaf: Any) -> str:
+    text = json.dumps(leaf)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+class _Values:
+    """An array that is to be written as JSON.
+
+    Args:
+        array: of any shape.
+        as_bytes: whether its strings are bytes and no text.
+    """
+
+    def __init__(self, array: np.ndarray, as_bytes: bool) -> None:
+        self.array = array
+        self._as_bytes = as_bytes
+
+    def __getitem__(self, rows: int | slice) -> "_Values":
+        return _Values(np.asarray(self.array[rows], self.array.dtype), self._as_bytes)
+
+    def listed(self) -> Any:
+        """Lists of JSON values."""
+        if self.array.dtype == object:
+            leaves = [_text(leaf, self._as_bytes) for leaf in self.array.reshape(-1)]
+        elif self.array.dtype == np.float32:
+            # In as few digits as give the number back: 0.1, not 0.10000000149011612.
+            leaves = [float(text) for text in self.array.reshape(-1).astype("U32")]
+        else:
+            return self.array.tolist()
+        values = np.empty(len(leaves), object)
+        values[:] = leaves
+        return values.reshape(self.array.shape).tolist()
+
+    def text(self) -> Iterator[str]:
+        """The JSON text in pieces of a few thousand values, between which other threads run."""
+        if self.array.size <= _TOGETHER:
+            yield _dumped(self.listed())
+            return
+        yield "["
+        for rows in _groups(len(self.array), self.array.size):
+            if rows.start:
+                yield ","
+            if rows.stop - rows.start > 1:
+                yield _dumped(self[rows].listed())[1:-1]
+            else:
+                yield from self[rows.start].text()
+        yield "]"
+
+
+def _text_of_object(values: dict[str, _Values]) -> Iterator[str]:
+    """{name: array, ...} in pieces."""
+    for number, (name, value) in enumerate(values.items()):
+        yield f"{',' if number else '{'}{_dumped(name)}:"
+        yield from value.text()
+    yield "}"
+
+
+def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
+    """[{name: row, ...}, ...] in pieces."""
+    arrays = [value.array for value in values.values()]
+    yield "["
+    for rows in _groups(len(arrays[0]), sum(array.size for array in arrays)):
+        if rows.start:
+            yield ","
+        if rows.stop - rows.start > 1:
+            listed = zip(*(value[rows].listed() for value in values.values()), strict=True)
+            yield _dumped([dict(zip(values, row, strict=True)) for row in listed])[1:-1]
+        else:
+            yield from _text_of_object({name: value[rows.start] for name, value in values.items()})
+    yield "]"
+
+
+def _groups(num_rows: int, size: int) -> Iterator[slice]:
+    """Rows that are written together, of `size` values in all."""
+    together = max(1, _TOGETHER * num_rows // max(size, 1))
+    for start in range(0, num_rows, together):
+        yield slice(start, min(start + together, num_rows))
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(leaf: bytes, as_bytes: bool) -> str | dict[str, str]:
+    if not as_bytes:
+        try:
+            return leaf.decode("utf-8")
+        except UnicodeDecodeError:
+            pass  # JSON has no other way to hold it
+    return {"b64": base64.b64encode(leaf).decode("ascii")}

@@ -1,0 +1,289 @@
+"""The REST interface of TensorFlow Serving, Prometheus's page and the page at "/".
+
+Reference: https://www.tensorflow.org/tfx/serving/api_rest
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import pathlib
+import re
+import urllib.parse
+import zlib
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from google.protobuf import json_format
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from t2t_keras.serving import off_loop
+from t2t_keras.serving.core import Core
+from t2t_keras.serving.http import json_tensors
+from t2t_keras.serving.http.hosts import HostCheck
+from t2t_keras.serving.metrics import Call
+from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid, serving_error
+from t2t_keras.serving.served_signatures import Arrays
+
+_LOG = logging.getLogger(__name__)
+
+_PAGE = pathlib.Path(__file__).parents[1] / "page"
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # The page comes with the server: after an update the browser has to ask.
+    "Cache-Control": "no-cache",
+}
+
+# TensorFlow Serving's status codes.
+_STATUS = {
+    Code.CANCELLED: 499,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.UNAVAILABLE: 503,
+    Code.UNAUTHENTICATED: 401,
+}
+
+_RETRY = {Code.RESOURCE_EXHAUSTED: {"Retry-After": "1"}, Code.UNAVAILABLE: {"Retry-After": "1"}}
+
+_MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
+_GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.ASCII)
+
+# Of a body that is too large as much is read and thrown away, so that a client that only reads once it has
+# written everything gets its answer and not a reset connection.
+_DISCARDED_BYTES = 64 << 20
+_READ_SECONDS = 60.0
+
+
+def rest_app(core: Core) -> Starlette:
+    """The REST interface as an ASGI application.
+
+    Args:
+        core: what answers the requests.
+    """
+    service = _Rest(core)
+    routes = [
+        Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+        Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
+        Route("/server.json", service.description, methods=["GET"]),
+    ]
+    if _PAGE.is_dir():
+        routes.append(Mount("/", _Page(directory=_PAGE, html=True)))
+    options = core.options
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts)],
+        exception_handlers={HTTPException: _http_error},
+    )
+
+
+class _Rest:
+    """What the paths lead to."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def model(self, request: Request) -> Response:
+        """Everything under /v1, errors included."""
+        try:
+            # The path as it was sent: an encoded "/" or ":" belongs to a name.
+            path = request.scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
+            if request.method == "POST" and (match := _POST.fullmatch(path)):
+                return await self._call(request, _Target(match))
+            if request.method == "GET" and (match := _GET.fullmatch(path)):
+                return self._state(_Target(match))
+            raise invalid(f"Malformed request: {request.method} {path}")
+        except TooLarge as error:
+            return _error(413, str(error), {"Connection": "close"})
+        except Exception as error:
+            cause = serving_error(error)
+            if cause.code is Code.INTERNAL:
+                _LOG.error("%s %s: %s", request.method, request.url.path, cause.message)
+            return _error(_STATUS.get(cause.code, 500), cause.message, _RETRY.get(cause.code))
+
+    async def metrics(self, request: Request) -> Response:
+        """Prometheus's page."""
+        return Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def description(self, request: Request) -> Response:
+        """What the page at "/" has to know of the server."""
+        limits = self._core.options.limits
+        about = {
+            "model": self._core.options.model_name,
+            "version": self._core.versions.served,
+            "max_sentences": limits.max_sentences,
+            "max_sentence_bytes": limits.max_sentence_bytes,
+        }
+        # A server that waits for its first version knows of no language.
+        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as model:
+            about |= model.languages
+        return _json(json.dumps(about).encode("utf-8"))
+
+    def _state(self, target: "_Target") -> Response:
+        """The status of a model, or its signatures."""
+        if not target.metadata:
+            status = self._core.status(target.name, target.version)
+            content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
+            # TensorFlow Serving listens once a version is available. Probes shall find this server as unready.
+            ready = target.version is not None or self._core.versions.served is not None
+            return _json_message(content, 200 if ready else 503)
+        with self._core.lend(target.name, target.version) as model:
+            signatures = json_format.MessageToDict(
+                model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+            )
+            spec = {"name": target.name, "signature_name": "", "version": str(model.version)}
+        return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
+
+    async def _call(self, request: Request, target: "_Target") -> Response:
+        """A call of a signature."""
+        with self._core.metrics.request("rest", target.method) as call:
+            if target.method != "predict":
+                raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
+            body = await _body(request, self._core.options.limits.max_body_bytes)
+            call.is_read()
+            future, by_row = await off_loop.run(len(body), self._begin, call, target, body)
+            outputs = await _unless_gone(request, self._core.outputs(future))
+            size = 8 * sum(array.size for array in outputs.values())
+            return _json(await off_loop.run(size, json_tensors.write_outputs, outputs, by_row))
+
+    def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[Future, bool]:
+        """From the body to a queued call."""
+        content = json_tensors.parse_body(body)
+        with self._core.lend(target.name, target.version) as model:
+            signature = model.signature(content.get("signature_name", ""))
+            call.signature = signature.name
+            inputs = json_tensors.read_inputs(content, signature)
+            return self._core.submit(model, signature, inputs), "instances" in content
+
+
+class _Target:
+    """What a path names.
+
+    Raises:
+        ServingError: a version that is no 64-bit integer, or a label, of which there are none.
+    """
+
+    def __init__(self, match: re.Match) -> None:
+        groups = match.groupdict()
+        # Names with other characters come percent-encoded.
+        self.name = urllib.parse.unquote(groups["name"])
+        self.method = (groups.get("method") or "").lower()
+        self.metadata = bool(groups.get("metadata"))
+        self.version = int(groups["version"]) if groups["version"] and len(groups["version"]) < 20 else None
+        if groups["version"] and (self.version is None or self.version >= 1 << 63):
+            raise invalid(f"Failed to convert version: {groups['version'][:40]} to numeric.")
+        if groups["label"]:
+            raise invalid(f"Unrecognized servable version label: {urllib.parse.unquote(groups['label'])}")
+
+
+class _Page(StaticFiles):
+    """The page, which may load nothing from elsewhere."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(_PAGE_HEADERS)
+        return response
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The body, which may come compressed."""
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    body = await _raw_body(request, limit)
+    if encoding == "identity":
+        return body
+    if encoding != "gzip":
+        raise invalid(f"a body must be compressed with gzip or not at all, not with {encoding!r}")
+    return await off_loop.run(limit, _inflated, body, limit)
+
+
+def _inflated(body: bytes, limit: int) -> bytes:
+    """What was compressed, as far as the limit allows: a few bytes can stand for very many."""
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        inflated = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise invalid(f"the body is not valid gzip: {error}") from error
+    if len(inflated) > limit:
+        raise TooLarge(f"a body of more than {limit} bytes once inflated: the limit is max_body_bytes={limit}")
+    if not inflater.eof:
+        raise invalid("the body is not valid gzip: it is cut off")
+    return inflated
+
+
+async def _raw_body(request: Request, limit: int) -> bytes:
+    """Reads the body; of one above the limit no more than is needed to answer."""
+    announced = request.headers.get("content-length", "")
+    waits = request.headers.get("expect", "").lower() == "100-continue"
+    size, parts = 0, []
+    if not (waits and announced.isdecimal() and int(announced) > limit):
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                async for part in request.stream():
+                    size += len(part)
+                    if size <= limit:
+                        parts.append(part)
+                    elif size > _DISCARDED_BYTES:
+                        break
+        except TimeoutError:
+            raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
+        except ClientDisconnect:
+            raise ServingError(Code.CANCELLED, "the client is gone") from None
+    if size > limit or not parts and announced.isdecimal() and int(announced) > limit:
+        told = announced or f"more than {limit}"
+        raise TooLarge(f"a body of {told} bytes: the limit is max_body_bytes={limit}")
+    return b"".join(parts)
+
+
+async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, Arrays]) -> Arrays:
+    """Waits for the outputs of a call, which is given up if the client hangs up before."""
+    answer = asyncio.ensure_future(outputs)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ServingError(Code.CANCELLED, "the client is gone")
+        return answer.result()
+    finally:
+        gone.cancel()
+        answer.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _json(content: bytes, status: int = 200) -> Response:
+    return Response(content, status, media_type="application/json")
+
+
+def _json_message(content: dict, status: int = 200) -> Response:
+    return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
+
+
+def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    content = json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(content, status, headers, "application/json")
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    """Paths and methods that there are not, in the form of all errors."""
+    return _error(error.status_code, f"{error.detail}: {request.method} {request.url.path}", error.headers)

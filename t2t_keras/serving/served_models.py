@@ -1,0 +1,115 @@
+"""A version of a model in memory."""
+
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers its ops, which a SavedModel can hold)
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2
+
+from t2t_keras.machine import streams
+from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.served_signatures import Signature
+
+DEFAULT_SIGNATURE = "serving_default"
+CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
+WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
+
+
+class Model:
+    """A loaded SavedModel.
+
+    Args:
+        path: the directory of the version.
+        version: its number.
+
+    Attributes:
+        version: its number.
+        signatures: name -> signature.
+        signature_defs: the signatures as the SavedModel describes them.
+        languages: "source_language" and "target_language", if the export tells them.
+
+    Raises:
+        Exception: of many kinds, if the directory holds no SavedModel that TensorFlow can load.
+    """
+
+    def __init__(self, path: pathlib.Path, version: int) -> None:
+        self.version = version
+        self.signature_defs = _signature_defs(path)
+        self.languages = _languages(path)
+        if (path / CONFIG_FILE).is_file():
+            # An export of this project gains no speed from having its graphs rewritten, which takes TensorFlow longer
+            # than all else until a version is ready. Another SavedModel may well gain.
+            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        # Its variables live as long as it does.
+        self._loaded = tf.saved_model.load(str(path))
+        self.signatures = {
+            name: Signature(name, function.structured_input_signature[1], function.structured_outputs, function)
+            for name, function in self._loaded.signatures.items()
+        }
+
+    def signature(self, name: str) -> Signature:
+        """A signature by name.
+
+        Args:
+            name: "" means TensorFlow Serving's default, "serving_default".
+
+        Raises:
+            ServingError: there is none of this name.
+        """
+        name = name or DEFAULT_SIGNATURE
+        if name not in self.signatures:
+            known = ", ".join(repr(known) for known in sorted(self.signatures))
+            raise ServingError(
+                Code.INVALID_ARGUMENT, f'Serving signature name: "{name}" not found in signature def; there are {known}'
+            )
+        return self.signatures[name]
+
+    def warm_up(self, path: pathlib.Path) -> int:
+        """Runs the requests that the version brings along, so that the first real one is not the slowest.
+
+        They are run side by side, for TensorFlow makes each signature ready on one core.
+
+        Args:
+            path: the directory of the version.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            Exception: of many kinds, if the file is damaged or the model refuses a request.
+        """
+        file = path / WARM_UP_FILE
+        if not file.exists():
+            return 0
+        records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+        return len(list(streams.side_by_side(self._run_record, records)))
+
+    def _run_record(self, record: bytes) -> None:
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        if log.WhichOneof("log_type") != "predict_log":
+            raise ValueError(f"{WARM_UP_FILE}: a warm-up request other than predict: {log.WhichOneof('log_type')}")
+        request = log.predict_log.request
+        signature = self.signature(request.model_spec.signature_name)
+        signature.check_names(request.inputs)
+        signature.run({name: np.asarray(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()})
+
+
+def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMap:
+    proto = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    for graph in proto.meta_graphs:
+        if "serve" in graph.meta_info_def.tags:
+            return get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
+    raise ValueError(f"{path}: no graph with the tag 'serve'")
+
+
+def _languages(path: pathlib.Path) -> dict[str, str]:
+    """From the configuration that an export of this project brings along; nothing of any other SavedModel."""
+    try:
+        data = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))["data"]
+        found = {name: data[name] for name in ("source_language", "target_language")}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return {name: code for name, code in found.items() if isinstance(code, str)}

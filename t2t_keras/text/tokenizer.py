@@ -1,0 +1,225 @@
+"""A shared SentencePiece vocabulary: trained here, used in Python and in the graph.
+
+The model file is the single source of truth: `Tokenizer` runs it in Python and
+`Tokenizer.graph_tokenizer` runs the very same bytes inside a TensorFlow graph.
+"""
+
+import contextlib
+import io
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
+from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+
+# No piece is longer than this many characters, so a text of n characters has
+# at least n / 16 tokens: what is hopelessly long is known without encoding it.
+MAX_PIECE_CHARACTERS = 16
+
+# Characters that make up the rarest 0.01 % of a text do not get an entry of
+# their own; byte fallback spells them without loss.
+_CHARACTER_COVERAGE = 0.9999
+
+_SURROGATES = (0xD800, 0xDFFF)  # no characters of their own
+
+_TOO_MANY_ENTRIES = re.compile(r"value <= (\d+)")
+_TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")
+
+
+class Tokenizer:
+    """Text to token ids and back, by a SentencePiece model (section 5.1 of the paper).
+
+    Args:
+        serialized: the bytes of a SentencePiece model file.
+
+    Raises:
+        ValueError: `serialized` is no SentencePiece model, or its special symbols
+            are not pad 0, eos 1, unk 2.
+    """
+
+    def __init__(self, serialized: bytes) -> None:
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=serialized)
+        except RuntimeError as error:
+            raise ValueError(f"serialized is no SentencePiece model ({len(serialized)} bytes)") from error
+        ids = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
+        if ids != (PAD_ID, EOS_ID, UNK_ID):
+            raise ValueError(f"serialized must have pad, eos, unk at {(PAD_ID, EOS_ID, UNK_ID)}, got {ids}")
+        self._serialized = serialized
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """The tokenizer of a model file.
+
+        Raises:
+            InputError: the file is missing, or not a vocabulary of this project.
+        """
+        try:
+            return cls(Path(path).read_bytes())
+        except ValueError as error:
+            raise InputError(f"{path}: not a vocabulary that can be used here: {error}") from error
+        except OSError as error:
+            raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
+
+    @property
+    def vocab_size(self) -> int:
+        """Entries of the vocabulary, special symbols included."""
+        return len(self._processor)
+
+    @property
+    def serialized(self) -> bytes:
+        """The bytes of the model file."""
+        return self._serialized
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text, without an end symbol."""
+        return self._processor.encode(text, out_type=int)
+
+    def encode_batch(self, texts: Sequence[str], num_threads: int = -1) -> list[list[int]]:
+        """The token ids of each text, without end symbols; -1 threads: as many as there are cores."""
+        return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids: padding is skipped, and all from the first end symbol on.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        return self._processor.decode(self._content(ids))
+
+    def decode_batch(self, ids: Iterable[Sequence[int]]) -> list[str]:
+        """`decode` of each row; the rows may be padded or of different lengths."""
+        return [self.decode(row) for row in ids]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary entries of token ids, for people to look at; special symbols included.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        return [self._processor.id_to_piece(token) for token in self._checked(ids)]
+
+    def graph_tokenizer(self) -> Any:
+        """The same model as a TensorFlow op.
+
+        Returns:
+            A `tensorflow_text.SentencepieceTokenizer`: `tokenize` takes strings [batch]
+            and gives a RaggedTensor int32 [batch, None] without end symbols, `detokenize`
+            is its inverse.
+
+        Reference: https://www.tensorflow.org/text/api_docs/python/text/SentencepieceTokenizer
+        """
+        import tensorflow_text  # heavy, and only exporting needs it
+
+        return tensorflow_text.SentencepieceTokenizer(model=self._serialized)
+
+    def _content(self, ids: Sequence[int]) -> list[int]:
+        content = self._checked(ids)
+        if EOS_ID in content:
+            content = content[: content.index(EOS_ID)]
+        return [token for token in content if token != PAD_ID]
+
+    def _checked(self, ids: Sequence[int]) -> list[int]:
+        plain = [int(token) for token in ids]
+        for token in plain:
+            if not 0 <= token < self.vocab_size:
+                raise ValueError(f"ids must be in [0, {self.vocab_size}), got {token}")
+        return plain
+
+
+def train_tokenizer(
+    sentences: Iterable[str], vocab_size: int, output_path: str | Path, lowercase: bool = False
+) -> Tokenizer:
+    """Trains a byte-pair vocabulary and writes its model file (section 5.1 of the paper).
+
+    The text is not normalised (SentencePiece's default would rewrite characters
+    such as "½"), and a character without an entry is spelled in bytes, so that
+    decoding gives back what was encoded, but for runs of blanks. The same sentences give the same file.
+
+    Args:
+        sentences: the text of both languages, without line breaks.
+        vocab_size: entries of the vocabulary, special symbols included.
+        output_path: where the model file is written.
+        lowercase: whether the model lowercases what it encodes, in Python and in the
+            graph alike, character by character.
+
+    Returns:
+        The trained tokenizer.
+
+    Raises:
+        InputError: there is no text, or `vocab_size` is larger than the text
+            allows or smaller than its characters need; names the limit.
+
+    Reference: https://github.com/google/sentencepiece
+    """
+    model = io.BytesIO()
+    try:
+        with _normalization(lowercase) as normalization:
+            _train(sentences, vocab_size, model, normalization)
+    except RuntimeError as error:
+        raise _training_error(str(error), vocab_size) from error
+    serialized = _without_paths(model.getvalue())
+    with replacing(output_path, "wb") as file:
+        file.write(serialized)
+    return Tokenizer(serialized)
+
+
+def _train(sentences: Iterable[str], vocab_size: int, model: io.BytesIO, normalization: dict[str, str]) -> None:
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=model,
+        vocab_size=vocab_size,
+        model_type="bpe",
+        byte_fallback=True,
+        **normalization,
+        character_coverage=_CHARACTER_COVERAGE,
+        max_sentencepiece_length=MAX_PIECE_CHARACTERS,
+        pad_id=PAD_ID,
+        eos_id=EOS_ID,
+        unk_id=UNK_ID,
+        bos_id=-1,
+        minloglevel=2,
+    )
+
+
+@contextlib.contextmanager
+def _normalization(lowercase: bool) -> Iterator[dict[str, str]]:
+    """SentencePiece's option for what happens to text before it is cut into pieces."""
+    if not lowercase:
+        yield {"normalization_rule_name": "identity"}
+        return
+    characters = (chr(code) for code in range(sys.maxunicode + 1) if not _SURROGATES[0] <= code <= _SURROGATES[1])
+    rules = ((character, character.lower()) for character in characters)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lowercase.tsv"
+        lines = (f"{ord(old):X}\t{' '.join(f'{ord(c):X}' for c in new)}\n" for old, new in rules if new != old)
+        path.write_text("".join(lines))
+        yield {"normalization_rule_tsv": str(path)}
+
+
+def _without_paths(serialized: bytes) -> bytes:
+    """A model without the name of a temporary file of ours: the same text, the same bytes."""
+    model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
+    if not model.normalizer_spec.normalization_rule_tsv:
+        return serialized
+    model.normalizer_spec.normalization_rule_tsv = ""
+    return model.SerializeToString(deterministic=True)
+
+
+def _training_error(message: str, vocab_size: int) -> InputError:
+    """SentencePiece's complaint in terms of what the user can change."""
+    if limit := _TOO_MANY_ENTRIES.search(message):
+        return InputError(f"vocab_size={vocab_size} is more than the text allows; the largest that works is {limit[1]}")
+    if limit := _TOO_FEW_ENTRIES.search(message):
+        return InputError(
+            f"vocab_size={vocab_size} is too small for the text's characters; the smallest that works is {limit[1]}"
+        )
+    return InputError(f"no vocabulary of {vocab_size} entries could be trained: {message}")

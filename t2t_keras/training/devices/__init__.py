@@ -1,0 +1,1 @@
+"""The devices that train together, and how much they hold."""

@@ -1,0 +1,58 @@
+"""Whether the largest batch of a training fits in memory: tried before the first update, not met after an hour."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.data.batching import EpochPlans
+from t2t_keras.data.pipeline import share_shape
+from t2t_keras.errors import InputError
+from t2t_keras.training.devices.strategy import distributed
+from t2t_keras.training.step import TrainingStep
+
+
+class OutOfMemoryError(InputError):
+    """Memory ran out on the largest batch of a training."""
+
+
+def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> None:
+    """Runs one step on the largest batch and takes it back: memory runs out now or not at all.
+
+    Args:
+        training: the step, whose state is the same afterwards.
+        plans: of the training's batches.
+        epoch: whose plan to look at.
+
+    Raises:
+        OutOfMemoryError: there was too little; says what to change.
+    """
+    state, step = training.read(), int(training.step.numpy())
+    config, strategy = training.config, training.strategy
+    for shape in plans.largest_shapes(epoch):
+        rows, source_len, target_len = share_shape(shape, strategy.num_replicas_in_sync, config.accumulation_steps)
+        element = {
+            "source": np.ones((rows, source_len), np.int32),
+            "target": np.ones((rows, target_len), np.int32),
+        }
+        try:
+            training.run(_without_end(strategy, element), 1)
+        except tf.errors.ResourceExhaustedError as error:
+            raise OutOfMemoryError(
+                f"out of memory on the largest batch ({rows} rows of {source_len} source and {target_len} target "
+                f"tokens on each replica): lower train.tokens_per_batch={config.tokens_per_batch} or "
+                f"raise train.accumulation_steps={config.accumulation_steps} ({str(error).splitlines()[0][:120]})"
+            ) from None
+    training.write(state, step)
+
+
+def _without_end(strategy: tf.distribute.Strategy, element: dict[str, np.ndarray]) -> Iterator:
+    """The same share for every replica again and again, in the form of the training batches."""
+    ids = tf.TensorSpec([None, None], tf.int32)
+    dataset = tf.data.Dataset.from_generator(
+        lambda: itertools.repeat(element), output_signature={"source": ids, "target": ids}
+    )
+    options = tf.data.Options()
+    options.autotune.enabled = False  # an iterator that autotunes can idle for a minute when it goes
+    return distributed(strategy, dataset.with_options(options))

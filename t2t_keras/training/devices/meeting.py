@@ -1,0 +1,73 @@
+"""Workers wait for each other before TensorFlow does.
+
+TensorFlow waits in C++, silently, for an hour, and no signal is heard meanwhile.
+"""
+
+import contextlib
+import socket
+import sys
+import time
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
+
+_SILENCE = 30.0  # seconds
+_PATIENCE = 3600.0  # a cluster may have to find machines and fetch images first
+_PAUSE = 0.2
+
+
+def wait_for_all(cluster: Cluster, patience: float = _PATIENCE, silence: float = _SILENCE) -> None:
+    """Returns once every worker has started and can be reached.
+
+    Each listens on its own port until it has reached all others. Whoever comes
+    later finds TensorFlow's server there instead, which is as good.
+
+    Args:
+        cluster: the workers.
+        patience: seconds to wait.
+        silence: seconds after which it is said who is missing.
+
+    Raises:
+        InputError: this worker's port is taken.
+        WorkerLostError: somebody did not come.
+    """
+    begun = time.monotonic()
+    missing = {index: address for index, address in enumerate(cluster.addresses) if index != cluster.index}
+    is_silent = True
+    with _listening(cluster):
+        while missing:
+            missing = {index: address for index, address in missing.items() if not _answers(address)}
+            waited = time.monotonic() - begun
+            names = ", ".join(f"{index} ({address})" for index, address in missing.items())
+            if missing and waited > patience:
+                raise WorkerLostError(
+                    f"worker {cluster.index} did not meet worker {names} in {waited / 60:.0f} minutes"
+                )
+            if missing and waited > silence and is_silent:
+                print(f"worker {cluster.index} waits for worker {names}", file=sys.stderr, flush=True)
+                is_silent = False
+            if missing:
+                time.sleep(_PAUSE)
+
+
+def _listening(cluster: Cluster) -> socket.socket:
+    _, port = _host_and_port(cluster.addresses[cluster.index])
+    is_dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual else socket.AF_INET
+    try:
+        return socket.create_server(("", port), family=family, backlog=len(cluster.addresses), dualstack_ipv6=is_dual)
+    except OSError as error:
+        raise InputError(f"worker {cluster.index} cannot listen on port {port}: {error.strerror}") from None
+
+
+def _answers(address: str) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(_host_and_port(address), timeout=5):
+        return True
+    return False
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        raise InputError(f"{address!r} is no host:port of a worker")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,219 @@
+"""How much of a batch fits on a device at once, found by trying, each time in a process of its own.
+
+Memory that runs out can end a process in many ways, and leaves those behind
+that it does not end in a state in which no second try tells anything. So a
+process tries one size, says how it went or dies of it, and gives back all that
+it took.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.config import Config
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.machine.processes import ProcessDiedError, call_apart
+from t2t_keras.runs.run import RESUMABLE, Run
+from t2t_keras.training.devices.strategy import LocalDevices, make_strategy
+from t2t_keras.training.devices.workers import Workers
+from t2t_keras.training.stop_signals import SIGNALS
+from t2t_keras.training.trainer import Trainer
+
+# How libraries below TensorFlow say it, which need not become a ResourceExhaustedError; oneDNN says "Status: 1".
+_NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|Status: 1, message: could not")
+
+
+class MicroBatch(NamedTuple):
+    """What a device computes at once.
+
+    Attributes:
+        tokens: of a side, padding included: a power of two.
+        accumulation_steps: parts that a device's share of a global batch is then run in.
+    """
+
+    tokens: int
+    accumulation_steps: int
+
+
+class Finding(NamedTuple):
+    """What was found out, as it is noted in a run's directory.
+
+    Attributes:
+        tokens: of a `MicroBatch`.
+        accumulation_steps: likewise.
+        conditions: all that the result depends on, as plain values.
+    """
+
+    tokens: int
+    accumulation_steps: int
+    conditions: dict[str, Any]
+
+
+def find_micro_batch(
+    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
+) -> Finding:
+    """The largest power of two of tokens that one of this machine's devices can take.
+
+    What a run's directory has noted of a training under the same conditions is
+    not searched for again.
+
+    Args:
+        run: where a result may be noted.
+        config: resolved; its accumulation steps do not count.
+        data: the prepared corpus, whose longest batches are tried.
+        devices: those of this machine, on which this process has not computed yet.
+        report: takes a line of text for each try.
+
+    Raises:
+        InputError: not even the longest pair fits, or settings or data are at fault.
+    """
+    conditions = _conditions(config, devices)
+    return _noted(run, conditions) or Finding(*_search(run, config, data, devices, report), conditions)
+
+
+def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) -> Config:
+    """Sets `train.accumulation_steps` so that the devices of every worker can take their parts.
+
+    The global batch, `train.tokens_per_batch`, is left as it is. The smallest of
+    what the workers found is noted, for the next start.
+
+    Args:
+        run: where the result is noted.
+        config: as given to `find_micro_batch`.
+        finding: this worker's.
+        workers: all of them.
+
+    Raises:
+        InputError: it cannot be noted.
+        WorkerLostError: another worker is gone.
+    """
+    with workers.watched():
+        findings = workers.gather(json.dumps(finding[:2]).encode())
+        smallest = max((MicroBatch(*json.loads(each)) for each in findings), key=lambda found: found.accumulation_steps)
+        with workers.alike():
+            if workers.is_chief:
+                run.note_micro_batch({**smallest._asdict(), "conditions": finding.conditions})
+    return _with_parts(config, smallest.accumulation_steps)
+
+
+def candidates(tokens_per_batch: int, replicas: int, longest: int) -> list[MicroBatch]:
+    """The micro-batches to try, largest first: powers of two from a replica's whole share down to one long pair.
+
+    Args:
+        tokens_per_batch: of the global batch.
+        replicas: of all workers together.
+        longest: tokens of the longest side of any pair.
+    """
+    share = -(-tokens_per_batch // replicas)
+    largest, smallest = (1 << (tokens - 1).bit_length() for tokens in (share, min(longest, share)))
+    sizes = (1 << power for power in range(largest.bit_length() - 1, smallest.bit_length() - 2, -1))
+    return [MicroBatch(tokens, -(-share // tokens)) for tokens in sizes]
+
+
+def _search(
+    run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
+) -> MicroBatch:
+    for candidate in candidates(config.train.tokens_per_batch, devices.all_replicas, _longest(data)):
+        reason = _try(run, _with_parts(config, candidate.accumulation_steps), data, devices)
+        parts = f"{candidate.accumulation_steps} part{'s' if candidate.accumulation_steps > 1 else ''}"
+        outcome = f"too much ({reason})" if reason else "fits"
+        report(f"{candidate.tokens:,} tokens on a device at once, {parts}: {outcome}")
+        if not reason:
+            return candidate
+    raise InputError(
+        f"not even {candidate.tokens:,} tokens on a device at once fit, no more than a single long pair ({reason}): "
+        "take a smaller model, or prepare the data with a smaller --max_length"
+    )
+
+
+def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) -> str:
+    """Why a training does not fit, in a few words; "" if it does."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    # Beside the run's own files: a checkpoint may be too large for the system's temporary folder.
+    folder = run.path / f"micro_batch_try_{devices.worker}"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices, str(folder))
+    except ProcessDiedError as error:
+        if -error.exit_code in SIGNALS:
+            raise InputError(f"the search was stopped by {signal.Signals(-error.exit_code).name}") from error
+        killed = error.exit_code < 0
+        return f"ended by {signal.Signals(-error.exit_code).name}" if killed else str(error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if outcome.fault:
+        raise InputError(f"trying how large a batch fits: {outcome.fault}")
+    return outcome.shortage
+
+
+class _Outcome(NamedTuple):
+    """How a try went; neither a fault nor a shortage if the batch fits."""
+
+    fault: str = ""  # of the settings or the data
+    shortage: str = ""  # whatever else went wrong, for memory that runs out is not always called that
+
+
+def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
+    """The work of the process that tries."""
+    _be_the_first_to_go()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # complaints on the way to an end that is told in one line
+    try:
+        _train_once(Config.from_dict(config), data_dir, devices, model_dir)
+    except Exception as error:
+        if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or _NO_MEMORY.search(str(error)):
+            return _Outcome(shortage="out of memory")
+        if isinstance(error, InputError):
+            return _Outcome(fault=str(error))
+        return _Outcome(shortage=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
+    return _Outcome()
+
+
+def _be_the_first_to_go() -> None:
+    """If the machine's own memory runs out, the kernel ends this process and no other."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> None:
+    """A whole training of one step, largest batch, validation, checkpoint and all, on this machine's devices."""
+    strategy = make_strategy(devices.strategy, devices.replicas)
+    data = PreparedData.open(data_dir)
+    # Each replica gets as much as it will with those of the other workers.
+    share = -(-config.train.tokens_per_batch * devices.replicas // devices.all_replicas)
+    tokens_per_batch = max(share, min(_longest(data), config.train.tokens_per_batch))
+    train = dataclasses.replace(config.train, max_steps=1, tokens_per_batch=tokens_per_batch)
+    outcome = Trainer(Run(model_dir), dataclasses.replace(config, train=train), data, strategy).train()
+    if outcome.step != 1 or outcome.signal:
+        raise InputError(outcome.reason)
+
+
+def _longest(data: PreparedData) -> int:
+    """Tokens of the longest side of any training pair."""
+    corpus = data.split("train")
+    return int(max(corpus.source_lengths.max(), corpus.target_lengths.max()))
+
+
+def _with_parts(config: Config, accumulation_steps: int) -> Config:
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, accumulation_steps=accumulation_steps))
+
+
+def _conditions(config: Config, devices: LocalDevices) -> dict[str, Any]:
+    """All that the result depends on, as plain values."""
+    train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
+    conditions = {name: value for name, value in train.items() if name not in RESUMABLE}
+    return {**conditions, "model": config.to_dict()["model"], "devices": devices._asdict() | {"worker": 0}}
+
+
+def _noted(run: Run, conditions: dict[str, Any]) -> Finding | None:
+    """What was found before under the same conditions."""
+    note = run.micro_batch
+    return Finding(**note) if json.loads(json.dumps(conditions)) == note.get("conditions") else None

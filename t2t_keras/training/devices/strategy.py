@@ -1,0 +1,174 @@
+"""A name -> tf.distribute.Strategy."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.streams import share_out_cores
+from t2t_keras.training.devices.cluster import Cluster, WorkerLostError, find_cluster
+from t2t_keras.training.devices.meeting import wait_for_all
+
+NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
+
+# A CPU that trains alone computes two halves of each batch side by side, each with half of the cores: small
+# operations then neither wait for threads nor for each other.
+_CPU_STREAMS = 2
+
+
+def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> tf.distribute.Strategy:
+    """The devices that training runs on; call it before anything else of TensorFlow.
+
+    Args:
+        name: "auto" takes a TPU if one answers to TPU_NAME, the workers of a cluster
+            if there is one, else all GPUs, else the CPU; the others are what they say.
+        replicas: 0 for one a device. On a CPU, that many logical devices are made,
+            to try many replicas anywhere; on GPUs, the first so many of each worker are used.
+        cluster: where the workers are read from; see `find_cluster`.
+
+    Returns:
+        A strategy. With several workers it returns once all of them are there.
+
+    Raises:
+        InputError: an unknown name, more replicas than there are devices, or an environment that describes no cluster.
+        WorkerLostError: the workers of the cluster do not meet.
+    """
+    if name not in NAMES:
+        raise InputError(f"unknown strategy {name!r}; valid: {', '.join(NAMES)}")
+    if replicas < 0:
+        raise InputError(f"--replicas must not be negative, got {replicas}")
+    if name == "auto" and os.environ.get("TPU_NAME"):
+        name = "tpu"
+    if name == "tpu":
+        # "local" is the TPU of this very machine.
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(os.environ.get("TPU_NAME"))
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    if name in ("auto", "multiworker"):
+        workers = find_cluster(cluster)
+        if name == "multiworker" and workers is None:
+            raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
+        if workers and len(workers.addresses) > 1:
+            return _workers_strategy(workers, replicas)
+        name = "auto"  # one worker is a machine on its own
+    if name == "cpu":
+        with contextlib.suppress(RuntimeError):  # TensorFlow runs, and has taken what it takes
+            tf.config.set_visible_devices([], "GPU")  # else the model, which is of no strategy, would be on one
+    # Listing logical devices starts TensorFlow, after which a CPU can no longer be divided into several.
+    has_gpus = name != "cpu" and bool(tf.config.list_physical_devices("GPU"))
+    gpus = [device.name for device in tf.config.list_logical_devices("GPU")] if has_gpus else []
+    if name == "mirrored" and not gpus and not replicas:
+        raise InputError("--strategy=mirrored found no GPU; to try it on a CPU add --replicas=N")
+    if gpus:
+        if replicas > len(gpus):
+            raise InputError(f"--replicas={replicas}, but there are {len(gpus)} GPUs")
+        return tf.distribute.MirroredStrategy(gpus[: replicas or len(gpus)])
+    return _cpu_strategy(max(replicas, 1))
+
+
+class LocalDevices(NamedTuple):
+    """What `make_strategy` would take of this machine, for whoever must not take it yet.
+
+    Attributes:
+        strategy: the name under which this machine's devices alone are to be had.
+        replicas: on them.
+        all_replicas: with those of the other workers.
+        worker: this worker's index.
+    """
+
+    strategy: str
+    replicas: int
+    all_replicas: int
+    worker: int
+
+
+def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> LocalDevices:
+    """The devices that `make_strategy` would take; arguments as there. Takes no memory of theirs.
+
+    Raises:
+        InputError: they are a TPU, which one process at a time can have; or as `make_strategy`.
+    """
+    if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
+        raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")
+    workers = find_cluster(cluster) if name in ("auto", "multiworker") else None
+    gpus = 0 if name == "cpu" else len(tf.config.list_physical_devices("GPU"))
+    here = replicas or max(gpus, 1)
+    count, index = (len(workers.addresses), workers.index) if workers else (1, 0)
+    return LocalDevices("mirrored" if gpus else "cpu", here, here * count, index)
+
+
+def is_tpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the replicas are those of a TPU, which wants shapes that do not depend on the data."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
+def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> Iterator[Any]:
+    """An iterator over a dataset whose consecutive elements are for this worker's consecutive replicas.
+
+    It is for `next_shares`, in a graph. TensorFlow's distributed iterators have a pipeline for each device that copies
+    ahead of time and tunes itself: when such a one goes, it can stand still for a minute. A few kilobytes of
+    ids reach a device quickly without that.
+    """
+    if is_tpu(strategy):  # whose host may be another machine
+        return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+    return iter(dataset)
+
+
+def next_shares(strategy: tf.distribute.Strategy, elements: Any) -> Any:
+    """The next elements of an iterator that `distributed` made, one for each replica of this worker."""
+    if is_tpu(strategy):
+        return next(elements)
+    # TensorFlow takes more than 32 plain calls of an iterator in a graph for a loop that ought to be in the graph.
+    return strategy.experimental_distribute_values_from_function(lambda _: elements.get_next_as_optional().get_value())
+
+
+def num_streams(strategy: tf.distribute.Strategy) -> int:
+    """How many parts of a replica's share of a batch are computed side by side: two on a single CPU, else one."""
+    return _CPU_STREAMS if isinstance(strategy, tf.distribute.OneDeviceStrategy) else 1
+
+
+def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
+    """One replica for each GPU of each worker, or one for the CPU of each."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if replicas > max(gpus, 1):
+        raise InputError(f"--replicas={replicas}, but this worker has {gpus or 'no'} GPUs")
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": cluster.addresses}),
+        task_type="worker",
+        task_id=cluster.index,
+        num_accelerators={"GPU": min(replicas or gpus, gpus)},
+        rpc_layer="grpc",
+    )
+    wait_for_all(cluster)
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+        signal.signal(signal.SIGTERM, handler)  # TensorFlow has caught it, only to take note
+        return strategy
+    except tf.errors.OpError as error:
+        raise WorkerLostError(
+            f"worker {cluster.index} did not meet the others ({', '.join(cluster.addresses)}): "
+            f"{error.message.splitlines()[0][:200]}"
+        ) from error
+
+
+def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
+    if replicas == 1:
+        share_out_cores(_CPU_STREAMS)
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    share_out_cores(replicas)  # else each device would have a pool of threads as large as the machine
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
+    if len(tf.config.get_logical_device_configuration(cpu) or []) < replicas:
+        try:
+            tf.config.set_logical_device_configuration(cpu, wanted)
+        except RuntimeError as error:
+            raise ValueError(
+                f"make_strategy(replicas={replicas}) must run before TensorFlow is used: {error}"
+            ) from None
+    return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])

@@ -1,0 +1,134 @@
+"""What the processes that train together tell each other, and what they do when one of them is gone.
+
+All of them run the same program; each call of a method here is made by all of
+them, at the same place of it. Where there is one process, nothing is sent.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.devices.cluster import WorkerLostError
+
+# What operations fail with when another worker is gone: errors of these kinds, or of any kind with these words. All
+# else, such as a GPU's InternalError or the UnknownError of what reads the data, is this worker's own.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+_LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the second is NCCL's
+
+
+class Workers:
+    """The workers of a strategy, this process among them.
+
+    Args:
+        strategy: the replicas.
+
+    Attributes:
+        count: how many workers there are; 1 unless several processes train together.
+        index: which one this is.
+        is_chief: whether this is the one that writes the run.
+        replica_ids: this worker's replicas among all.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
+        resolver, replicas = strategy.cluster_resolver, strategy.num_replicas_in_sync
+        self.count, self.index = 1, 0
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and resolver.task_id is not None:
+            self.count, self.index = resolver.cluster_spec().num_tasks("worker"), resolver.task_id
+        local = replicas // self.count
+        self.is_chief = self.index == 0
+        self.replica_ids = range(self.index * local, (self.index + 1) * local)
+
+    def sum(self, values: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The sum over all workers, the same on each.
+
+        Args:
+            values: this worker's whole numbers; of one shape on all.
+
+        Returns:
+            int64 of that shape.
+        """
+        # A worker with one GPU sums on that GPU, where TensorFlow adds up int64 but keeps int32 in the host's memory.
+        array = np.asarray(values, np.int64)
+        if self.count == 1:
+            return array
+        # A constant might be kept from before the cluster was there, on a device that is not in it.
+        total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(array), axis=None)
+        return total.numpy()
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What each worker gave, the first one's first; the same on each."""
+        if self.count == 1:
+            return [data]
+        lengths = np.zeros(self.count, np.int64)
+        lengths[self.index] = len(data)
+        lengths = self.sum(lengths)
+        table = np.zeros((self.count, max(int(lengths.max()), 1)), np.int64)  # --> [workers, longest]
+        table[self.index, : len(data)] = np.frombuffer(data, np.uint8)
+        table = self.sum(table).astype(np.uint8)
+        return [row[:length].tobytes() for row, length in zip(table, lengths, strict=True)]
+
+    def check_same(self, what: str, value: str) -> None:
+        """Makes sure that all workers have the same.
+
+        Args:
+            what: a name for it, in the plural.
+            value: this worker's.
+
+        Raises:
+            InputError: they have not; on every worker.
+        """
+        values = [other.decode() for other in self.gather(value.encode())]
+        odd = next((index for index, other in enumerate(values) if other != values[0]), None)
+        if odd is not None:
+            raise InputError(f"the workers have different {what}: worker 0 {values[0]}, worker {odd} {values[odd]}")
+
+    @contextlib.contextmanager
+    def alike(self) -> Iterator[None]:
+        """What fails inside on one worker, without having to do with the others, fails on all of them.
+
+        Raises:
+            InputError: inside, another worker failed.
+        """
+        if self.count == 1:
+            yield
+            return
+        error: Exception | None = None
+        try:
+            yield
+        except (InputError, OSError) as caught:
+            error = caught
+        failed = np.zeros(self.count, np.int64)
+        failed[self.index] = error is not None
+        failed = self.sum(failed)
+        if error is not None:
+            raise error
+        if failed.any():
+            raise InputError(f"worker {int(failed.argmax())} failed; its output says why")
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Says in one line when another worker is gone.
+
+        Raises:
+            WorkerLostError: it is.
+        """
+        try:
+            yield
+        except tf.errors.OpError as error:
+            begins = [error.message.find(words) for words in _LOST_WORDS if words in error.message]
+            if self.count == 1 or not (begins or isinstance(error, _LOST)):
+                raise
+            reason = error.message[min(begins, default=0) :].strip().partition("\n")[0]
+            raise WorkerLostError(
+                f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
+                f"command on all of them goes on from the last checkpoint ({reason[:200]})"
+            ) from error

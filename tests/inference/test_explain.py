@@ -1,0 +1,184 @@
+"""Attention out: alignments by hand, alignments of a model that has learned to copy, and words."""
+
+import functools
+
+import hypothesis
+import keras
+import numpy as np
+import pytest
+import tiny
+from hypothesis import strategies
+
+from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference import forced
+from t2t_keras.inference.explain import Explanation, WordAlignment, joined_word_alignment, word_starts
+from t2t_keras.inference.translator import Translator
+from t2t_keras.losses import SmoothedCrossEntropy
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.search.batches import padded
+from t2t_keras.symbols import EOS_ID
+from t2t_keras.text.repair import repair
+
+
+@functools.cache
+def words() -> list[str]:
+    """Some that are one token each, so that no part of one predicts the next."""
+    pieces = tiny.tokenizer().pieces(range(tiny.tokenizer().vocab_size))
+    candidates = [piece.removeprefix("▁") for piece in pieces if piece.startswith("▁")]
+    return [word for word in candidates if word and len(tiny.tokenizer().encode(word)) == 1][:16]
+
+
+@functools.cache
+def copier() -> Translator:
+    """A translator that has learned to give its source back, for which it must attend to the right token."""
+    keras.utils.set_random_seed(1)
+    rng = np.random.default_rng(1)
+    lines = [" ".join(rng.choice(words(), rng.integers(1, 9))) for _ in range(2048)]
+    tokens = padded([[*ids, EOS_ID] for ids in tiny.tokenizer().encode_batch(lines)])
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 32, "d_ff": 64, "num_heads": 2}
+    model = Transformer(TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, dropout_rate=0.0, **sizes))
+    model.compile(keras.optimizers.Adam(3e-3, 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
+    model.fit({"source": tokens, "target": tokens}, tokens, batch_size=64, epochs=12, verbose=0)
+    return Translator(tiny.tokenizer(), model, DecodeConfig(tokens_per_batch=60))
+
+
+def by_hand(source: list[str], target: list[str], *layers: list[list[float]]) -> Explanation:
+    """One head a layer; rows of attention without the end symbols."""
+    attention = np.zeros((len(layers), 1, len(target) + 1, len(source) + 1), np.float32)
+    attention[..., :-1, :-1] = np.array(layers)[:, None]
+    attention[..., -1] = 1.0  # more than to any other: end symbols take no part
+    return Explanation((*source, "</s>"), (*target, "</s>"), (-1.0,) * (len(target) + 1), attention)
+
+
+def words_of(explanation: Explanation) -> WordAlignment:
+    (attention,) = explanation.attention
+    return WordAlignment.of(explanation.source_pieces, explanation.target_pieces, attention.mean(axis=0))
+
+
+def test_parts_of_a_line_make_one_alignment():
+    one = by_hand(["▁a", "▁b", "c"], ["▁x", "▁y"], [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]])
+    other = by_hand(["▁d", "▁e"], ["▁z", "w", "▁v"], [[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]])
+    assert (one.word_alignment(), other.word_alignment()) == ("1-0 1-1", "1-0 0-1")
+    assert str(joined_word_alignment([words_of(one), words_of(other)])) == "1-0 1-1 3-2 2-3"
+    assert str(joined_word_alignment([])) == ""
+
+
+def test_a_translation_that_was_cut_off_has_no_end_symbol():
+    whole = by_hand(["▁a", "▁b"], ["▁x", "▁y"], [[0.4, 0.6], [0.9, 0.1]])
+    cut = Explanation(whole.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), whole.attention[:, :, :2])
+    assert cut.alignment() == whole.alignment() and cut.word_alignment() == whole.word_alignment() == "1-0 0-1"
+    assert str(joined_word_alignment([words_of(cut), words_of(whole)])) == "1-0 0-1 3-2 2-3"
+
+
+def test_alignment_by_hand():
+    explanation = by_hand(["▁a", "▁b", "c"], ["▁x", "▁y"], [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]])
+    assert explanation.alignment() == [(0, 0), (2, 1)]
+    # The second source word has the attention of both its tokens.
+    assert explanation.word_alignment() == "1-0 1-1"
+
+
+def test_target_words_have_the_attention_of_their_tokens():
+    explanation = by_hand(["▁a", "▁b"], ["▁x", "y", "▁z"], [[0.5, 0.4], [0.1, 0.6], [0.9, 0.1]])
+    assert explanation.alignment() == [(0, 0), (1, 1), (0, 2)]
+    assert explanation.word_alignment() == "1-0 0-1"
+
+
+def test_heads_are_averaged():
+    attention = np.zeros((1, 2, 2, 3), np.float32)
+    attention[0, :, 0] = [[0.6, 0.4, 0], [0.0, 0.5, 0.5]]
+    explanation = Explanation(("▁a", "▁b", "</s>"), ("▁x", "</s>"), (-1.0, -1.0), attention)
+    assert explanation.alignment() == [(1, 0)]
+
+
+def test_a_layer_can_be_chosen():
+    layers = [[[0.9, 0.1]], [[0.1, 0.9]], [[0.8, 0.2]]]
+    explanation = by_hand(["▁a", "▁b"], ["▁x"], *layers)
+    assert [explanation.word_alignment(layer) for layer in (0, 1, 2, -1, -2)] == ["0-0", "1-0", "0-0", "0-0", "1-0"]
+    for layer in (3, -4):
+        with pytest.raises(ValueError, match=rf"layer must be in \[-3, 3\), got {layer}"):
+            explanation.alignment(layer)
+
+
+@pytest.mark.parametrize(("source", "target"), [([], []), (["▁a"], []), ([], ["▁x"])])
+def test_nothing_to_align(source, target):
+    explanation = by_hand(source, target, np.zeros((len(target), len(source))))
+    assert explanation.alignment() == []
+    assert explanation.word_alignment() == ""
+
+
+# U+2581 itself means a blank to the tokenizer.
+@hypothesis.given(strategies.text(strategies.characters(exclude_characters="▁", exclude_categories=["Cs"])))
+@hypothesis.settings(deadline=None)
+def test_words_are_what_blanks_separate(text):
+    text = repair(text)
+    pieces = tiny.tokenizer().pieces(tiny.tokenizer().encode(text))
+    assert len(word_starts(pieces)) == len([word for word in text.split(" ") if word])
+
+
+def test_a_copied_sentence_is_aligned_with_itself():
+    lines = [" ".join(words()[:6]), " ".join(words()[12:5:-1]), words()[9]]
+    for explanation, line in zip(copier().explain(lines, lines), lines, strict=True):
+        assert min(explanation.token_log_probs) > -1, "it has learned to copy"
+        places = range(len(explanation.target_pieces) - 1)
+        assert explanation.alignment() == list(zip(places, places, strict=True))
+        assert explanation.word_alignment() == " ".join(f"{i}-{i}" for i in range(len(line.split())))
+
+
+def test_its_numbers_are_those_of_the_score_and_its_attention_adds_up():
+    targets = [*tiny.SENTENCES[1:], ""]
+    progress = []
+    explanations = copier().explain(tiny.SENTENCES, targets, lambda *done: progress.append(done))
+    assert progress == sorted(progress) and progress[-1] == (5, 5) and len(progress) > 1
+    scores = copier().score(tiny.SENTENCES, targets)
+    for explanation, score, line in zip(explanations, scores, tiny.SENTENCES, strict=True):
+        assert explanation.target_pieces == score.pieces
+        assert explanation.source_pieces == tuple(tiny.tokenizer().pieces([*tiny.tokenizer().encode(line), EOS_ID]))
+        np.testing.assert_allclose(explanation.token_log_probs, score.token_log_probs, atol=1e-5)
+        assert explanation.attention.dtype == np.float32
+        assert explanation.attention.shape == (1, 2, len(score.pieces), len(explanation.source_pieces))
+        np.testing.assert_allclose(explanation.attention.sum(-1), 1.0, rtol=1e-5)
+
+
+def test_a_pair_is_explained_alike_in_every_batch():
+    translator = Translator(tiny.tokenizer(), tiny.transformer())
+    together = translator.explain(tiny.SENTENCES, tiny.SENTENCES[::-1])
+    for source, target, expected in zip(tiny.SENTENCES, tiny.SENTENCES[::-1], together, strict=True):
+        (alone,) = translator.explain([source], [target])
+        np.testing.assert_allclose(alone.attention, expected.attention, atol=1e-5)
+        np.testing.assert_allclose(alone.token_log_probs, expected.token_log_probs, atol=1e-4)
+    assert translator._explained.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_alignment_alone_is_that_of_the_explanation(layers):
+    translator = Translator(tiny.tokenizer(), tiny.transformer(num_decoder_layers=layers))
+    ids = [[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES]
+    inputs = {"source": padded(ids), "target": padded(ids[::-1])}
+    attention = translator.model.logits_and_cross_attention(inputs)[1][:, max(layers - 2, 0)]
+    np.testing.assert_allclose(translator.model.alignment_attention(inputs), np.mean(attention, axis=1), atol=1e-6)
+
+
+def test_alignments_of_tokens_are_those_of_the_explanations():
+    """Of a model that knows where it looks: rounding does not decide."""
+    ids = [[*tiny.tokenizer().encode(" ".join(words()[i : i + 5])), EOS_ID] for i in range(6)]
+    expected = [explanation.word_alignment() for explanation in copier().explain_tokens(ids, ids)]
+    assert list(map(str, copier().align_tokens(ids, ids))) == expected
+    assert len(set(expected[0].split())) == 5
+
+
+def test_nothing_to_explain():
+    assert copier().explain([], []) == []
+    assert copier().align_tokens([], []) == []
+
+
+def test_bad_input_is_named(monkeypatch):
+    with pytest.raises(InputError, match="2 lines, but 1 translations"):
+        copier().explain(["a", "b"], ["a"])
+    monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
+    with pytest.raises(InputError, match="line 1: the source has .* tokens"):
+        copier().explain(tiny.SENTENCES[:1], ["a"])
+    with pytest.raises(InputError, match=r"\(CopyModel\) has no attention to show"):
+        Translator(tiny.tokenizer(), tiny.CopyModel(350)).explain(["a"], ["a"])
+    with pytest.raises(InputError, match=r"\(CopyModel\) has no attention to show"):
+        Translator(tiny.tokenizer(), tiny.CopyModel(350)).align_tokens([[1]], [[1]])

@@ -1,0 +1,89 @@
+"""Scores of given translations: those that the search gives, and those of the plain formula."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from t2t_keras import evaluation
+from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference import forced
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.inference.translator import Translator
+from t2t_keras.search.batches import padded
+from t2t_keras.symbols import EOS_ID
+
+
+def make(**settings) -> Translator:
+    return Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(max_length_offset=5, **settings))
+
+
+def test_hypotheses_have_the_score_that_the_search_gave_them():
+    translator = make(beam_size=3)
+    source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])
+    result = translator.search(source)
+    for slot in range(3):
+        found = token_log_probs_function(translator.model)(source, result.token_ids[:, slot]).numpy()
+        np.testing.assert_allclose(found.sum(1), result.log_probs[:, slot], atol=1e-4)
+        assert not found[result.token_ids[:, slot].numpy() == 0].any()
+
+
+def test_a_text_is_scored_as_its_tokens():
+    translator = make(length_penalty=0.8, tokens_per_batch=60)
+    sources, targets = tiny.SENTENCES, [*tiny.SENTENCES[1:], ""]
+    progress = []
+    scores = translator.score(sources, targets, lambda *done: progress.append(done))
+    assert progress == sorted(progress) and progress[-1] == (5, 5)
+    for target, score in zip(targets, scores, strict=True):
+        ids = [*tiny.tokenizer().encode(target), EOS_ID]
+        assert score.pieces == tuple(tiny.tokenizer().pieces(ids))
+        assert len(score.token_log_probs) == len(ids) and max(score.token_log_probs) < 0
+        assert score.log_prob == pytest.approx(sum(score.token_log_probs), rel=1e-6)
+        assert score.score == pytest.approx(score.log_prob / ((5 + len(ids)) / 6) ** 0.8, rel=1e-6)
+    total, count = evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets)
+    assert total == pytest.approx(-sum(score.log_prob for score in scores), rel=1e-5)
+    assert count == sum(len(score.pieces) for score in scores)
+
+
+def test_a_pair_is_scored_alike_in_every_batch():
+    together = make().score(tiny.SENTENCES, tiny.SENTENCES)
+    for line, expected in zip(tiny.SENTENCES, together, strict=True):
+        (alone,) = make().score([line], [line])
+        assert alone.pieces == expected.pieces
+        np.testing.assert_allclose(alone.token_log_probs, expected.token_log_probs, atol=1e-4)
+
+
+def test_logits_of_a_batch_never_lie_in_memory_together(monkeypatch):
+    """Whatever its size; and padding has none."""
+
+    class Watched:
+        def states(self, inputs, training):
+            states = tiny.transformer().states(inputs, training=training)
+            return states._replace(hidden=(states.hidden,))
+
+        def logits(self, hidden):
+            tf.numpy_function(lambda size: sizes.append(int(size)), [tf.shape(hidden[0])[0]], [])
+            return tiny.transformer().logits(hidden[0])
+
+    sizes: list[int] = []
+    monkeypatch.setattr(forced, "_CHUNK_TOKENS", 7)
+    source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])
+    found = token_log_probs_function(Watched())(source, source).numpy()
+    assert max(sizes) == 7
+    assert sum(sizes) == np.count_nonzero(source)
+    logits = tiny.transformer()({"source": source, "target": source}, training=False)
+    np.testing.assert_allclose(found, forced.target_log_probs(logits, tf.constant(source)), atol=1e-5)
+    np.testing.assert_array_equal(token_log_probs_function(Watched())(source[:2], 0 * source[:2]), 0 * source[:2])
+
+
+def test_nothing_to_score():
+    assert make().score([], []) == []
+
+
+def test_bad_input_is_named(monkeypatch):
+    with pytest.raises(InputError, match="2 lines, but 1 translations"):
+        make().score(["a", "b"], ["a"])
+    monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
+    with pytest.raises(InputError, match="line 2: the translation has .* tokens; at most 5 can be scored"):
+        make().score(["a", "b"], ["a", tiny.SENTENCES[0]])

@@ -1,0 +1,147 @@
+"""Requests as token ids: what is asked for, and what is refused."""
+
+import numpy as np
+import pytest
+import tiny
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.request import (
+    EncodedRequest,
+    Request,
+    RequestEncoder,
+    asked_arrays,
+    numbered,
+    request_batches,
+)
+
+
+def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> RequestEncoder:
+    return RequestEncoder(tiny.tokenizer(), DecodeConfig(**settings), lowercase, max_source_length, excluded)
+
+
+def test_fields_become_tokens():
+    tokenizer = tiny.tokenizer()
+    found = encoder().encode(Request("A man\tis", "Ein\u200b", ("blauen Hemd", "Hunde"), ("Schnee",)))
+    assert found.parts == (tuple(tokenizer.encode("A man is")),)
+    assert found.prefix == tuple(tokenizer.encode("Ein"))
+    assert found.constraints == tuple(tuple(tokenizer.encode(phrase)) for phrase in ("blauen Hemd", "Hunde"))
+    assert tuple(tokenizer.encode("Schnee")) == found.excluded[0]
+    assert encoder(lowercase=True).encode(Request("A", "EIN")).prefix == tuple(tokenizer.encode("ein"))
+
+
+def test_plain_lines_and_requests_keep_their_order():
+    requests = ["A man", Request("dogs"), "", Request(""), "snow"]
+    found = list(numbered(requests, encoder()))
+    expected = [tuple(tiny.tokenizer().encode(text)) for text in ("A man", "dogs", "", "", "snow")]
+    assert found == [EncodedRequest((ids,) if ids else ()) for ids in expected]
+
+
+@pytest.mark.parametrize("phrase", ["Schnee", "A man", "ü", "日", "in"])
+def test_excluded_spellings_are_all_there_are(phrase):
+    tokenizer = tiny.tokenizer()
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    text = "▁" + phrase.replace(" ", "▁")
+
+    def ways(rest: str) -> list[tuple[int, ...]]:
+        if not rest:
+            return [()]
+        firsts = [id for id in range(3, len(pieces)) if rest.startswith(pieces[id])]
+        return [(id, *way) for id in firsts for way in ways(rest[len(pieces[id]) :])]
+
+    found = encoder().encode(Request("A man", excluded=(phrase,))).excluded
+    expected = {*ways(text), tuple(tokenizer.encode(phrase))}
+    assert len(set(found)) == len(found) == min(len(expected), 64)
+    assert set(found) <= expected
+    assert max(map(len, found)) <= sorted(map(len, expected))[len(found) - 1], "the shortest come first"
+
+
+def test_excluded_punctuation_is_barred_wherever_it_stands():
+    found = encoder().encode(Request("A man", excluded=("!",))).excluded
+    assert {tuple(tiny.tokenizer().pieces(ids)) for ids in found} >= {("!",), ("▁", "!")}
+    found = encoder().encode(Request("A man", excluded=("dogs",))).excluded
+    assert all(tiny.tokenizer().pieces(ids)[0].startswith("▁") for ids in found)
+
+
+LONG = "A man in a blue shirt. " * 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_", "words"),
+    [
+        ({}, Request("A man", prefix=" "), ["prefix", "blank"]),
+        ({}, Request("A man", constraints=("Hund", "")), ["constraints", "blank"]),
+        ({}, Request("A man", excluded=("\u200b",)), ["excluded", "blank"]),
+        ({}, Request(" ", prefix="Ein"), ["prefix", "text is blank"]),
+        ({}, Request("", constraints=("Ein",)), ["constraints", "text is blank"]),
+        ({"max_source_length": 9}, Request(LONG, prefix="Ein"), ["prefix", "in parts"]),
+        ({"max_source_length": 9}, Request(LONG, constraints=("Ein",)), ["constraints", "in parts"]),
+        ({"sampling": True}, Request("A man", constraints=("Ein",)), ["constraints", "decode.sampling=true"]),
+        ({"num_groups": 2}, Request("A man", constraints=("Ein",)), ["constraints", "decode.num_groups=2"]),
+        ({"max_length_offset": 1}, Request("A", prefix=LONG), ["prefix", "limit of 3"]),
+        ({"max_length_offset": 1}, Request("A", constraints=("Ein Mann", "Hunde")), ["constraints", "limit of 3"]),
+        ({}, Request("A", prefix="Ein Mann", excluded=("Mann",)), ["prefix", "'Mann'", "excluded"]),
+        ({"excluded": ("Mann",)}, Request("A", constraints=("Ein Mann",)), ["constraints", "'Mann'", "excluded"]),
+    ],
+)
+def test_what_cannot_be_met_is_refused(settings, request_, words):
+    with pytest.raises(InputError) as error:
+        encoder(**settings).encode(request_)
+    assert all(word in str(error.value) for word in words), str(error.value)
+    with pytest.raises(InputError, match="^line 2: "):
+        list(numbered(["A man", request_], encoder(**settings)))
+
+
+def test_what_a_long_line_may_ask_for():
+    found = encoder(max_source_length=9).encode(Request(LONG, excluded=("Hund",)))
+    assert len(found.parts) > 1 and found.excluded
+
+
+def test_constraints_within_the_prefix_take_no_room():
+    request = Request("A", prefix="Ein Mann", constraints=("Mann",))
+    prefix = tiny.tokenizer().encode("Ein Mann")
+    assert encoder(max_length_offset=len(prefix) - 1).encode(request).prefix == tuple(prefix)
+    with pytest.raises(InputError, match="prefix"):
+        encoder(max_length_offset=len(prefix) - 2).encode(request)
+
+
+def test_characters_without_an_entry_are_refused(tmp_path):
+    """A vocabulary without byte fallback cannot spell everything."""
+    import sentencepiece
+
+    prefix = tmp_path / "plain"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(tiny.SENTENCES),
+        model_prefix=str(prefix),
+        vocab_size=100,
+        model_type="bpe",
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    tokenizer = type(tiny.tokenizer()).load(f"{prefix}.model")
+    plain = RequestEncoder(tokenizer, DecodeConfig(), False, 256)
+    for field, value in (("prefix", "日"), ("constraints", ("日",)), ("excluded", ("日",))):
+        with pytest.raises(InputError, match=f"{field}.*'日'"):
+            plain.encode(Request("A man", **{field: value}))
+    with pytest.raises(InputError, match="excluded"):
+        RequestEncoder(tokenizer, DecodeConfig(), False, 256, ("日",))
+
+
+def test_batches_hold_one_kind_each():
+    requests = [
+        EncodedRequest(((5,) * length,), *asked)
+        for length in (3, 9, 4)
+        for asked in [(), ((7,),), ((), ((8, 9),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
+    ]
+    batches = request_batches(requests, 1000)
+    assert sorted(map(sorted, batches)) == [[0, 5, 10], [1, 6, 11], [2, 7, 12], [3, 8, 13], [4, 9, 14]]
+    assert sorted(sum(request_batches(requests, 9), [])) == list(range(15))
+    arrays = asked_arrays([requests[3], requests[3]])
+    assert set(arrays) == {"prefix", "excluded"} and arrays["excluded"].shape == (2, 1, 1)
+    (excluded,) = asked_arrays([requests[4]]).values()
+    np.testing.assert_array_equal(excluded, [[[0, 4], [5, 6]]])
+    (constraints,) = asked_arrays([requests[2], EncodedRequest(((5,),), (), ((3,), (4,)))]).values()
+    np.testing.assert_array_equal(constraints, [[[8, 9], [0, 0]], [[3, 0], [4, 0]]])

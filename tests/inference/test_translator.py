@@ -1,0 +1,244 @@
+"""Lines in, lines out: order, odd lines, long lines, one trace; and the search on a real model."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translator import Translation, Translator
+from t2t_keras.lite import LiteEngine, LiteModel
+from t2t_keras.search.batches import length_batches, padded
+from t2t_keras.symbols import EOS_ID
+
+
+def copier(**arguments) -> Translator:
+    """A translator whose translation of a line is the line."""
+    tokenizer = tiny.tokenizer()
+    return Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), **arguments)
+
+
+def texts(translations: list[Translation]) -> list[str]:
+    return [translation.text for translation in translations]
+
+
+def test_every_line_gives_its_translation_in_order():
+    lines = [sentence[:length] for length in (9, 44, 3, 20, 1) for sentence in tiny.SENTENCES]
+    translator = copier(config=DecodeConfig(beam_size=2, tokens_per_batch=64))
+    assert texts(translator.translate(lines)) == [line.strip() for line in lines]
+    assert texts(translator.translate(iter(lines))) == [line.strip() for line in lines]
+
+
+def test_odd_lines_give_one_line_each():
+    odd = {
+        "": "",
+        "   \t ": "",
+        "\u00a0": "",
+        "\u200b\ufeff": "",
+        "\r": "",
+        "A man\r": "A man",
+        "A\tman": "A man",
+        "A\x0bman\u2028is": "A man is",
+        "A  \r\n man": "A man",
+        "A\x00man\u200b": "Aman",
+        "日本 \U0001f600 ½": "日本 \U0001f600 ½",
+        "A \ud800 man": "A ? man",
+        "<pad> </s> <unk>": "<pad> </s> <unk>",
+    }
+    found = copier().translate(odd)
+    assert texts(found) == list(odd.values())
+    assert [t.num_parts for t in found] == [1 if text else 0 for text in odd.values()]
+    assert copier().translate([]) == []
+
+
+def test_output_never_has_a_line_break():
+    class NewlineModel(tiny.CopyModel):
+        """Spells a line feed, by its byte, before everything."""
+
+        def encode(self, source):
+            newline = tiny.tokenizer()._processor.piece_to_id("<0x0A>")
+            return tf.pad(source, [[0, 0], [1, 0]], constant_values=newline)
+
+        def begin(self, source, memory, beam_size, *, wanted=frozenset()):
+            return super().begin(memory, memory, beam_size, wanted=wanted)
+
+    tokenizer = tiny.tokenizer()
+    translator = Translator(tokenizer, NewlineModel(tokenizer.vocab_size))
+    assert tokenizer.decode(translator.search(padded([[5, EOS_ID]])).token_ids[0, 0].numpy())[0] == "\n"
+    assert texts(translator.translate(["A man", "dogs"])) == ["A man", "dogs"]
+
+
+def test_lowercase():
+    assert texts(copier(lowercase=True).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
+
+
+@pytest.mark.parametrize("line", ["Two dogs play. " * 6667, "dog " * 25000, "a" * 100_000, "犬" * 3000])
+def test_absurdly_long_line(line):
+    translator = copier(config=DecodeConfig(beam_size=1), max_source_length=200)
+    before, found, after = translator.translate(["A man", line, "dogs"])
+    assert (before.text, after.text) == ("A man", "dogs")
+    assert found.num_parts > 1
+    assert found.text.replace(" ", "") == line.replace(" ", "")
+    assert found.num_tokens >= found.num_parts
+
+
+def test_line_of_just_the_limit_is_not_cut():
+    translator = copier()
+    ids = len(translator.tokenizer.encode(tiny.SENTENCES[0]))
+    for limit, parts in [(ids + 1, 1), (ids, 2)]:
+        (found,) = copier(max_source_length=limit).translate(tiny.SENTENCES[:1])
+        assert found.num_parts == parts
+
+
+def test_length_batches_keep_to_the_budget():
+    lengths = np.random.default_rng(1).integers(1, 50, size=200).tolist() + [500]
+    batches = list(length_batches(lengths, 256))
+    assert sorted(sum(batches, [])) == list(range(201))
+    assert batches[0] == [200], "one that is longer than the budget stands alone"
+    for batch in batches[1:]:
+        assert len(batch) * max(lengths[row] for row in batch) <= 256
+    assert len(batches) < 40
+    assert list(length_batches([], 256)) == []
+
+
+def test_progress_is_reported():
+    calls = []
+    copier().translate([*tiny.SENTENCES, ""], on_progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (5, 5)
+
+
+@pytest.mark.parametrize("streams", [2, 5])
+def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
+    lines = [" ".join(["dogs"] * (i % 7 + 1)) for i in range(40)]
+    translator = copier(config=DecodeConfig(beam_size=2, tokens_per_batch=16))
+    expected, seen = translator.translate(lines), []
+    monkeypatch.setattr("t2t_keras.machine.streams.num_streams", lambda: streams)
+    assert translator.translate(lines, lambda *progress: seen.append(progress)) == expected
+    assert seen == sorted(seen) and seen[-1] == (40, 40) and len(seen) > 10
+
+
+def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
+    monkeypatch.setattr("t2t_keras.machine.streams.num_streams", lambda: 2)
+    translator = copier(config=DecodeConfig(tokens_per_batch=16))
+    monkeypatch.setattr(translator, "_searches", lambda *batch, **asked: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        translator.translate(["dogs"] * 40)
+
+
+def test_stream_equals_translate():
+    lines = [*tiny.SENTENCES, "", "A dog"]
+    translator = copier()
+    read = []
+    stream = translator.translate_stream((read.append(line) or line for line in lines), chunk_lines=2)
+    first = next(stream)
+    assert len(read) == 2, "no more is read than a chunk"
+    assert [first, *stream] == translator.translate(lines)
+    with pytest.raises(ValueError, match="chunk_lines"):
+        next(translator.translate_stream(lines, chunk_lines=0))
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("engine", ["tensorflow", "lite"])
+def test_without_scores_it_finds_the_same(beam, engine):
+    model = tiny.transformer()
+    config = DecodeConfig(beam_size=beam, max_length_offset=8)
+    if engine == "lite":
+        model = LiteModel(model)
+    runs = LiteEngine([model]) if engine == "lite" else None
+    translator = Translator(tiny.tokenizer(), model, config, engine=runs)
+    lines = [*tiny.SENTENCES, "", Request(tiny.SENTENCES[0], prefix="Ein")]
+    found, scored = (translator.translate(lines, scored=scored) for scored in (False, True))
+    assert [(t.text, t.token_ids, t.exists) for t in found] == [(t.text, t.token_ids, t.exists) for t in scored]
+    assert all(t.exists for t in found)
+    assert [np.isnan(t.score) for t in found] == [beam == 1] * 5 + [False, False]  # a prefix is an option
+    assert [np.isnan(t.log_prob) for t in found] == [np.isnan(t.score) for t in found]
+    assert not any(np.isnan(t.score) for t in scored)
+
+
+def test_limits_follow_the_source():
+    """As many words as the source has, and the offset: no end symbol is counted on either side, or on both."""
+
+    class Endless(tiny.CopyModel):
+        def logits_of(self, column):
+            return tf.one_hot(tf.fill(tf.shape(column), 9), self.vocab_size) * 60.0
+
+    tokenizer = tiny.tokenizer()
+    translator = Translator(tokenizer, Endless(tokenizer.vocab_size), DecodeConfig(beam_size=1, max_length_offset=3))
+    result = translator.search(padded([[5, 6, 7, EOS_ID], [5, EOS_ID]]))
+    np.testing.assert_array_equal(result.lengths, [[4 + 3], [2 + 3]])
+    factor = DecodeConfig(beam_size=1, max_length_offset=3, max_length_factor=1.5)
+    result = Translator(tokenizer, Endless(tokenizer.vocab_size), factor).search(padded([[5, 6, EOS_ID], [5, EOS_ID]]))
+    np.testing.assert_array_equal(result.lengths, [[5 + 3], [3 + 3]])
+
+
+def test_minimum_length():
+    ids = (
+        copier(config=DecodeConfig(beam_size=1, min_length=6)).search(padded([[5, 6, EOS_ID]])).token_ids.numpy()[0, 0]
+    )
+    assert EOS_ID not in ids[:6]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_real_model_batched_equals_one_by_one(beam):
+    config = DecodeConfig(beam_size=beam, max_length_offset=5)
+    translator = Translator(tiny.tokenizer(), tiny.transformer(), config)
+    lines = [*tiny.SENTENCES, "dogs", "", "A man", "Zwei Hunde spielen"]
+    together = translator.translate(lines)
+    for line, found in zip(lines, together, strict=True):
+        (alone,) = translator.translate([line])
+        assert alone.text == found.text
+        assert alone.score == pytest.approx(found.score, abs=1e-4)
+    assert translator._searches.num_traces() == 1
+
+
+def test_log_probs_are_those_of_the_model():
+    """What the cached search adds up, the model says of the same tokens all at once."""
+    model = tiny.transformer()
+    translator = Translator(tiny.tokenizer(), model, DecodeConfig(beam_size=3, max_length_offset=2))
+    source = padded([[5, 6, 7, 8, EOS_ID], [9, 10, EOS_ID]])
+    result = translator.search(source)
+    for slot in range(3):
+        target = result.token_ids[:, slot]
+        log_probs = tf.nn.log_softmax(model({"source": source, "target": target}, training=False))
+        chosen = tf.gather(log_probs, target, batch_dims=2)  # --> [batch, length]
+        total = tf.reduce_sum(tf.where(target == 0, 0.0, chosen), axis=1)
+        np.testing.assert_allclose(result.log_probs[:, slot], total, atol=1e-4)
+
+
+def test_weights_are_read_at_each_call():
+    model = tiny.transformer(d_ff=48)
+    translator = Translator(tiny.tokenizer(), model, DecodeConfig(beam_size=1))
+    (before,) = translator.translate(["A man"])
+    for weight in model.trainable_variables:
+        weight.assign(weight * 1.7 + 0.01)
+    (after,) = translator.translate(["A man"])
+    assert before.log_prob != after.log_prob
+    assert translator._searches.num_traces() == 1
+
+
+def test_load(tmp_path):
+    model_dir = tiny.make_run(tmp_path / "run", lowercase=True)
+    translator = Translator.load(model_dir)
+    assert translator.lowercase and translator.config.beam_size == 2 and translator.max_source_length == 256
+    direct = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=2))
+    assert translator.translate(["a man"]) == direct.translate(["a man"])
+    greedy = dataclasses.replace(translator.config, beam_size=1)
+    assert Translator.load(model_dir, "latest", greedy).config.beam_size == 1
+
+
+def test_load_with_another_vocabulary(tmp_path):
+    from t2t_keras.text.tokenizer import train_tokenizer
+
+    model_dir = tiny.make_run(tmp_path / "run")
+    train_tokenizer(tiny.SENTENCES, 320, model_dir / "vocab.model")
+    with pytest.raises(InputError, match=r"320 entries.*350"):
+        Translator.load(model_dir)
+
+
+def test_misuse_names_the_argument():
+    with pytest.raises(ValueError, match="max_source_length"):
+        copier(max_source_length=1)

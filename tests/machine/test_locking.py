@@ -1,0 +1,58 @@
+"""One training of a run at a time, however the others end."""
+
+import errno
+import fcntl
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine import locking
+from t2t_keras.runs.run import Run
+
+HOLDER = """
+import os, sys, time
+from t2t_keras.runs.run import Run
+with Run(sys.argv[1]).lock():
+    if os.fork() == 0:  # has the lock too, until it lets go of its parent's files by becoming another program
+        time.sleep(0.5)
+        os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(20)"])
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
+    run = Run(tmp_path / "run")
+    command = [sys.executable, "-c", HOLDER, run.path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parents[2]) as holder:
+        assert holder.stdout.readline() == "held\n"
+        monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
+        with pytest.raises(InputError, match=f"run is being trained already, by process {holder.pid} on "), run.lock():
+            pytest.fail("was held")
+        holder.kill()
+        holder.wait()
+        monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 19.0)  # more than its child has it, less than that lives
+        with run.lock():
+            monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.1)
+            with pytest.raises(InputError, match="process"), run.lock():
+                pytest.fail("twice in one process")
+        with run.lock():
+            pass
+
+
+def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch, caplog):
+    def unsupported(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with Run(tmp_path).lock():
+        assert "cannot be locked (No locks available)" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot train in .*file"), Run(tmp_path / "file").lock():
+        pytest.fail("locked")

@@ -1,0 +1,125 @@
+"""Jobs in processes: few at a time, errors as they are, and nobody left behind."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.processes import ProcessDiedError, call_apart, run_jobs
+
+ROOT = pathlib.Path(__file__).parents[2]
+PATIENCE = 120  # seconds that a busy machine may take
+
+# A parent with two children that never end by themselves; it prints its children's ids.
+PARENT = """
+import itertools, os, sys
+sys.path.insert(0, sys.argv[1])
+from test_processes import announce_and_wait
+from t2t_keras.machine.processes import run_jobs
+
+if __name__ == "__main__":
+    for _ in run_jobs(announce_and_wait, ((number, sys.argv[2]) for number in itertools.count()), 2):
+        pass
+"""
+
+
+def square(number, argument):
+    return os.getpid(), number * argument
+
+
+def fail(number, argument):
+    if number == argument:
+        raise InputError(f"job {number}")
+    return number
+
+
+def die_of(number):
+    os.kill(os.getpid(), number)
+
+
+def announce_and_wait(number, folder):
+    (pathlib.Path(folder) / f"{os.getpid()}").touch()
+    time.sleep(PATIENCE)
+
+
+@pytest.mark.parametrize(("jobs", "processes"), [(0, 2), (1, 2), (5, 1)])
+def test_what_needs_no_processes_starts_none(jobs, processes):
+    results = list(run_jobs(square, [(number, 3) for number in range(jobs)], processes))
+    assert results == [(number, (os.getpid(), number * 3)) for number in range(jobs)]
+
+
+def test_jobs_are_shared_out_and_drawn_as_they_are_needed():
+    drawn = itertools.count()
+    jobs = ((number, 7) for number in itertools.takewhile(lambda number: number < 20, drawn))
+    results = {}
+    with contextlib.closing(run_jobs(square, jobs, 2)) as finished:
+        for number, (process, result) in finished:
+            assert process != os.getpid()
+            results[number] = result
+            if len(results) == 1:
+                assert next(drawn) <= 5  # this number is now left out
+                left_out = len(results)
+    assert left_out and len(results) == 19
+    assert all(result == number * 7 for number, result in results.items())
+
+
+def test_an_error_in_a_process_is_the_callers():
+    with pytest.raises(InputError, match="^job 1$"):
+        list(run_jobs(fail, [(number, 1) for number in range(9)], 2))
+
+
+def test_an_error_among_the_jobs_is_the_callers():
+    def jobs():
+        yield from ((number, -1) for number in range(4))
+        raise InputError("line 5")
+
+    with pytest.raises(InputError, match="line 5"):
+        list(run_jobs(fail, jobs(), 2))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_children_end_with_their_parent(tmp_path, number):
+    command = [sys.executable, "-c", PARENT, str(pathlib.Path(__file__).parent), str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as parent:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        parent.send_signal(number)
+        try:
+            assert parent.wait(PATIENCE) == -number
+        finally:
+            parent.kill()
+    children = [int(path.name) for path in tmp_path.iterdir()]
+    wait_until(lambda: not any(map(is_alive, children)))
+
+
+def test_a_call_apart():
+    process, result = call_apart(square, 3, 4)
+    assert (process != os.getpid(), result) == (True, 12)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+def test_a_call_apart_that_ends_without_a_result(number):
+    with pytest.raises(ProcessDiedError, match=f"ended with -{number}") as error:
+        call_apart(die_of, number)
+    assert error.value.exit_code == -number
+
+
+def is_alive(process):
+    try:
+        state = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE / 2
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,92 @@
+"""Presets by name: the paper's models, T2T's, and one change a row of Table 3."""
+
+import pytest
+
+from t2t_keras.config import Config, TrainConfig, TransformerConfig, differences
+from t2t_keras.errors import InputError
+from t2t_keras.models.presets import PRESETS, preset
+
+TABLE_3 = {
+    "table3_a_h1": {"model.num_heads: 8 -> 1"},
+    "table3_a_h4": {"model.num_heads: 8 -> 4"},
+    "table3_a_h16": {"model.num_heads: 8 -> 16"},
+    "table3_a_h32": {"model.num_heads: 8 -> 32"},
+    "table3_b_dk16": {"model.d_key: None -> 16"},
+    "table3_b_dk32": {"model.d_key: None -> 32"},
+    "table3_c_n2": {"model.num_encoder_layers: 6 -> 2", "model.num_decoder_layers: 6 -> 2"},
+    "table3_c_n4": {"model.num_encoder_layers: 6 -> 4", "model.num_decoder_layers: 6 -> 4"},
+    "table3_c_n8": {"model.num_encoder_layers: 6 -> 8", "model.num_decoder_layers: 6 -> 8"},
+    "table3_c_d256": {"model.d_model: 512 -> 256"},
+    "table3_c_d1024": {"model.d_model: 512 -> 1024"},
+    "table3_c_ff1024": {"model.d_ff: 2048 -> 1024"},
+    "table3_c_ff4096": {"model.d_ff: 2048 -> 4096"},
+    "table3_d_dropout0": {"model.dropout_rate: 0.1 -> 0.0"},
+    "table3_d_dropout2": {"model.dropout_rate: 0.1 -> 0.2"},
+    "table3_d_smoothing0": {"train.label_smoothing: 0.1 -> 0.0"},
+    "table3_d_smoothing2": {"train.label_smoothing: 0.1 -> 0.2"},
+    "table3_e_learned": {"model.position_encoding: 'sinusoidal' -> 'learned'"},
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_valid_configuration(name):
+    config = preset(name)
+    assert isinstance(config, Config)
+    assert Config.from_dict(config.to_dict()) == config
+
+
+def test_every_row_of_table_3_is_there():
+    assert {name for name in PRESETS if name.startswith("table3_")} == set(TABLE_3)
+
+
+@pytest.mark.parametrize(("name", "changes"), TABLE_3.items())
+def test_a_row_of_table_3_is_base_with_its_change(name, changes):
+    assert set(differences(preset("base"), preset(name))) == changes
+
+
+def test_base_is_the_papers():
+    model, train = preset("base").model, preset("base").train
+    assert model == TransformerConfig()
+    assert (model.num_encoder_layers, model.num_decoder_layers, model.d_model, model.d_ff) == (6, 6, 512, 2048)
+    assert (model.num_heads, model.dropout_rate, model.norm_position) == (8, 0.1, "post")
+    assert (model.attention_dropout_rate, model.relu_dropout_rate) == (0.0, 0.0)
+    assert model.position_encoding == "sinusoidal"
+    assert model.tie_embeddings
+    assert train == TrainConfig()
+    assert (train.tokens_per_batch, train.max_steps, train.warmup_steps) == (25000, 100_000, 4000)
+    assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.98, 1e-9)
+    assert (train.label_smoothing, train.learning_rate_scale, train.keep_checkpoints) == (0.1, 1.0, 5)
+
+
+def test_big_is_the_papers():
+    model, train = preset("big").model, preset("big").train
+    assert (model.d_model, model.d_ff, model.num_heads, model.dropout_rate) == (1024, 4096, 16, 0.3)
+    assert (train.max_steps, train.keep_checkpoints) == (300_000, 20)
+
+
+@pytest.mark.parametrize(("name", "sizes_of"), [("t2t_base", "base"), ("t2t_big", "big")])
+def test_t2ts_presets_are_t2ts(name, sizes_of):
+    model, train, paper = preset(name).model, preset(name).train, preset(sizes_of).model
+    for field in ("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout_rate"):
+        assert getattr(model, field) == getattr(paper, field)
+    assert (model.norm_position, model.position_encoding) == ("pre", "sinusoidal_halves")
+    assert (model.attention_dropout_rate, model.relu_dropout_rate) == (0.1, 0.1)
+    assert not model.use_attention_bias
+    assert (train.adam_beta2, train.learning_rate_scale, train.warmup_steps) == (0.997, 2.0, 8000)
+    assert train.tokens_per_batch == 8 * 4096
+
+
+def test_tiny_is_wu_et_als():
+    model, train = preset("tiny").model, preset("tiny").train
+    assert (model.num_encoder_layers, model.num_decoder_layers) == (4, 4)
+    assert (model.d_model, model.d_ff, model.num_heads, model.dropout_rate) == (128, 256, 4, 0.3)
+    peak = train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5
+    assert peak == pytest.approx(0.005, rel=1e-3)
+    assert (train.tokens_per_batch, train.max_steps, train.warmup_steps) == (4096, 8000, 2000)
+
+
+def test_an_unknown_name_lists_the_known():
+    with pytest.raises(
+        InputError, match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*table3_e_learned$"
+    ):
+        preset("huge")

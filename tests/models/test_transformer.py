@@ -1,0 +1,322 @@
+"""The Transformer: its shapes, what must not change its outputs, decoding with a cache, saving, fitting."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from t2t_keras.config import TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.layers import kernels
+from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
+from t2t_keras.losses import SmoothedCrossEntropy
+from t2t_keras.models.contract import BFLOAT16, COVERAGE
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.schedules import PaperSchedule
+
+SMALL = TransformerConfig(
+    vocab_size=13, num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=24, num_heads=2, dropout_rate=0.2
+)
+OPTIONS = {
+    "base": {},
+    "t2t": {
+        "norm_position": "pre",
+        "position_encoding": "sinusoidal_halves",
+        "use_attention_bias": False,
+        "attention_dropout_rate": 0.1,
+        "relu_dropout_rate": 0.1,
+    },
+    "learned": {"position_encoding": "learned", "max_positions": 16},
+    "widths": {"num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False},
+}
+every_option = pytest.mark.parametrize("changes", OPTIONS.values(), ids=OPTIONS)
+SOURCE = np.array([[3, 4, 5, 1, 0, 0], [6, 7, 8, 9, 3, 1]], "int32")
+TARGET = np.array([[5, 6, 7, 8, 1], [9, 3, 1, 0, 0]], "int32")
+
+
+@pytest.fixture(autouse=True)
+def random_seed():
+    keras.utils.set_random_seed(7)
+
+
+def make(changes=None) -> Transformer:
+    """A built model whose every weight matters: biases and scales too."""
+    model = Transformer(dataclasses.replace(SMALL, **(changes or {})))
+    model.build()
+    rng = np.random.default_rng(5)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.1 * rng.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+def logits_of(model, source=SOURCE, target=TARGET, **kwargs) -> np.ndarray:
+    return np.array(model({"source": source, "target": target}, **kwargs))
+
+
+@every_option
+def test_logits_have_the_vocabulary_and_are_float32(changes):
+    model = make(changes)
+    logits = model({"source": SOURCE, "target": TARGET})
+    assert tuple(logits.shape) == (2, 5, 13)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    assert model.compute_output_shape({"source": (2, 6), "target": (2, 5)}) == (2, 5, 13)
+    memory = model.encode(SOURCE)
+    assert tuple(memory.shape) == (2, 6, 16)
+    states = model.decode(TARGET, memory, SOURCE)
+    np.testing.assert_allclose(model.output_embedding.logits(states), logits, atol=1e-6)
+
+
+@every_option
+def test_later_targets_change_no_logits_before_them(changes):
+    model = make(changes)
+    logits = logits_of(model)
+    for position in range(4):
+        changed = TARGET.copy()
+        changed[:, position:] = (changed[:, position:] + 3) % 12 + 1
+        perturbed = logits_of(model, target=changed)
+        # The target at a position is first seen by the position after it.
+        np.testing.assert_allclose(perturbed[:, : position + 1], logits[:, : position + 1], atol=1e-6)
+        assert np.all(np.abs(perturbed[:, position + 1] - logits[:, position + 1]).max(-1) > 1e-4)
+
+
+@every_option
+def test_padding_and_neighbours_change_nothing(changes):
+    model = make(changes)
+    logits = logits_of(model)
+    np.testing.assert_allclose(logits_of(model, SOURCE[:1, :4], TARGET[:1]), logits[:1], atol=1e-5)
+    np.testing.assert_allclose(logits_of(model, SOURCE[1:], TARGET[1:, :3]), logits[1:, :3], atol=1e-5)
+    wider = np.pad(SOURCE, ((0, 0), (0, 7)))
+    np.testing.assert_allclose(logits_of(model, wider), logits, atol=1e-5)
+
+
+@every_option
+def test_skipping_padding_changes_no_token(changes):
+    """Neither inside a graph nor outside, where shapes are known."""
+    model = make(changes)
+    batch = {"source": SOURCE, "target": TARGET}
+    expected = np.array(model.states(batch).hidden)
+    for states in (model.states, tf.function(model.states)):
+        skipped = np.array(states(batch, skip_padding=True).hidden)
+        np.testing.assert_allclose(skipped[TARGET != 0], expected[TARGET != 0], atol=1e-5)
+        assert np.isfinite(skipped).all()
+        assert np.abs(skipped - expected)[TARGET == 0].max() > 1e-4
+
+
+@every_option
+def test_attention_out_comes_with_the_logits_of_the_call(changes):
+    """Inside a graph too, with shapes unknown; it tells layers and heads apart, and hides padding."""
+    model = make(changes)
+    compiled = tf.function(
+        model.logits_and_cross_attention,
+        input_signature=[dict.fromkeys(("source", "target"), tf.TensorSpec([None, None], tf.int32))],
+    )
+    batch = {"source": tf.constant(SOURCE), "target": tf.constant(TARGET)}
+    for found in (model.logits_and_cross_attention, compiled):
+        logits, attention = (np.array(values) for values in found(batch))
+        np.testing.assert_allclose(logits, logits_of(model), atol=1e-5)
+        heads = model.config.num_heads
+        assert attention.shape == (2, 2, heads, 5, 6) and attention.dtype == np.float32
+        np.testing.assert_allclose(attention.sum(-1), 1.0, rtol=1e-5)
+        assert np.all(attention[0, ..., 4:] == 0) and np.all(attention[1] > 0)
+        assert np.abs(attention[:, 0] - attention[:, 1]).max() > 1e-3
+        assert np.abs(attention[:, :, 0] - attention[:, :, 1]).max() > 1e-3
+
+
+def test_every_source_token_matters():
+    model = make()
+    logits = logits_of(model)
+    for position in range(4):
+        changed = SOURCE.copy()
+        changed[0, position] = 11
+        assert np.abs(logits_of(model, changed)[0, 0] - logits[0, 0]).max() > 1e-4
+
+
+def test_a_source_of_nothing_but_padding_gives_numbers():
+    """A row that fills up a batch; its loss weighs nothing but must not be NaN."""
+    model = make()
+    assert np.all(np.isfinite(logits_of(model, np.zeros_like(SOURCE), np.zeros_like(TARGET), training=True)))
+
+
+@every_option
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
+    """Beams swap places at every step, as a search makes them, and the cache follows."""
+    model = make(changes)
+    rng = np.random.default_rng(3)
+    length, rows = 5, 2 * beam_size
+    search = model.begin(SOURCE, model.encode(SOURCE), beam_size)
+    cache = search.cache
+    prefixes = np.zeros((rows, 1), "int32")  # the start symbol
+    for step in range(length):
+        assert int(cache.position) == step
+        logits, cache = search.step(prefixes[:, -1], cache)
+        assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+        # The logits at a position depend on the tokens before it: the last target may be anything.
+        targets = np.concatenate([prefixes[:, 1:], np.ones((rows, 1), "int32")], 1)
+        expected = logits_of(model, np.repeat(SOURCE, beam_size, 0), targets)[:, -1]
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+        chosen = np.concatenate([beam_size * i + rng.integers(0, beam_size, beam_size) for i in range(2)])
+        own = np.array(cache.per_hypothesis.is_own)
+        assert own.shape == (2, beam_size, (step + 1) * beam_size if beam_size > 1 else 0)
+        own = own.reshape(rows, -1)[chosen].reshape(own.shape)
+        cache = cache._replace(per_hypothesis=OwnEntries(ops.convert_to_tensor(own)))
+        prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
+
+
+@every_option
+def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
+    """The last layer's, mean over heads, of the same queries attending all at once; logits stay as they are."""
+    model, beam_size = make(changes), 2
+    plain, covered = (
+        model.begin(SOURCE, model.encode(SOURCE), beam_size, wanted=frozenset(wanted)) for wanted in ((), (COVERAGE,))
+    )
+    plain_cache, covered_cache = plain.cache, covered.cache
+    assert plain_cache.coverage.shape == (2, beam_size, 0)
+    expected = np.repeat((SOURCE == 0)[:, None].astype("float32"), beam_size, axis=1)  # --> [batch, beam, source_len]
+    attention, memory = model.decoder.layers[-1].cross_attention, model.encode(SOURCE)
+    seen = []
+    step = CrossAttentionStep.__call__
+    watched = lambda self, query, *rest: seen.append(query) or step(self, query, *rest)  # noqa: E731
+    monkeypatch.setattr(CrossAttentionStep, "__call__", watched)
+    for token in (0, 5, 7):
+        logits, plain_cache = plain.step(np.full(4, token), plain_cache)
+        others = np.array([token, 3, 4, token]) if token else np.zeros(4, "int32")
+        found, covered_cache = covered.step(others, covered_cache)
+        queries, keys, _ = attention._project(ops.reshape(seen[-1], (2, beam_size, -1)), memory)
+        scores = np.array(queries) @ np.swapaxes(np.array(keys), -1, -2)  # --> [heads, batch, beam, source_len]
+        weights = np.exp(scores) * (SOURCE != 0)[:, None]
+        expected += (weights / weights.sum(-1, keepdims=True)).mean(0)
+        np.testing.assert_allclose(covered_cache.coverage, expected, atol=1e-5)
+        np.testing.assert_allclose(found[0], logits[0], atol=1e-5)
+
+
+@every_option
+def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
+    model = make(changes)
+    exact, rounded = (
+        model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset(wanted)) for wanted in ((), (BFLOAT16,))
+    )
+    exact_cache, rounded_cache = exact.cache, rounded.cache
+    for token in (0, 5, 7):
+        expected, exact_cache = exact.step(np.full(2, token), exact_cache)
+        logits, rounded_cache = rounded.step(np.full(2, token), rounded_cache)
+        assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+        assert 0 < np.abs(np.array(logits) - np.array(expected)).max() < 0.05 * np.abs(np.array(expected)).max()
+
+
+def test_nothing_of_the_cache_but_ancestry_is_kept_a_hypothesis():
+    model = make()
+    cache = model.begin(SOURCE, model.encode(SOURCE), 3).cache
+    assert [tuple(x.shape) for x in keras.tree.flatten(cache.per_hypothesis)] == [(2, 3, 0)]
+    for nest, lengths in ((cache.per_sentence, {0}), (cache.source, {1, SOURCE.shape[1]})):
+        assert {tuple(x.shape)[0] for x in keras.tree.flatten(nest)} == {2}
+        assert {tuple(x.shape)[2] for x in keras.tree.flatten(nest)} == lengths
+
+
+def test_tied_embeddings_are_one_matrix_and_separate_ones_three():
+    tied, separate = make(), make({"tie_embeddings": False})
+    assert tied.source_embedding is tied.target_embedding is tied.output_embedding
+    matrices = [weight for weight in separate.trainable_variables if tuple(weight.shape) == (13, 16)]
+    assert len(matrices) == 3
+    assert separate.count_params() - tied.count_params() == 2 * 13 * 16
+
+
+@every_option
+def test_dropout_is_a_function_of_the_seed(changes):
+    model = make(changes)
+    seeds = [ops.convert_to_tensor(words, "int32") for words in ([1, 2], [1, 3])]
+    once = logits_of(model, seed=seeds[0], training=True)
+    np.testing.assert_array_equal(once, logits_of(model, seed=seeds[0], training=True))
+    assert np.abs(once - logits_of(model, seed=seeds[1], training=True)).max() > 1e-3
+    np.testing.assert_array_equal(logits_of(model, seed=seeds[0]), logits_of(model))
+    assert np.abs(logits_of(model, training=True) - logits_of(model, training=True)).max() > 1e-3
+
+
+def test_every_site_of_dropout_has_a_seed_of_its_own(monkeypatch):
+    """Otherwise masks of equal shapes, such as those of neighbouring layers, would be equal."""
+    model = make(OPTIONS["t2t"])
+    drawn = []
+
+    def dropout(inputs, rate, seed):
+        drawn.append(tuple(np.array(seed).tolist()))
+        return inputs
+
+    monkeypatch.setattr(kernels, "dropout", dropout)
+    logits_of(model, seed=ops.convert_to_tensor([1, 2], "int32"), training=True)
+    # Two embeddings; in an encoder layer two sub-layers, attention weights, ReLU; in a decoder layer 3 + 2 + 1.
+    assert len(drawn) == 2 + 2 * 4 + 2 * 6
+    assert len(set(drawn)) == len(drawn)
+
+
+@every_option
+def test_keras_save_and_load(changes, tmp_path):
+    model = make(changes)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.config == model.config
+    np.testing.assert_array_equal(logits_of(loaded), logits_of(model))
+    assert [w.path for w in loaded.trainable_variables] == [w.path for w in model.trainable_variables]
+
+
+def test_weights_save_and_load(tmp_path):
+    model, other = make(), make({"dropout_rate": 0.0})
+    other.set_weights([weight + 1.0 for weight in other.get_weights()])
+    model.save_weights(tmp_path / "model.weights.h5")
+    other.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(logits_of(other), logits_of(model))
+
+
+def test_from_preset_takes_changes_and_names_what_it_does_not_know():
+    model = Transformer.from_preset("tiny", vocab_size=50, num_encoder_layers=1, num_decoder_layers=1)
+    assert (model.config.vocab_size, model.config.d_model, model.config.num_encoder_layers) == (50, 128, 1)
+    with pytest.raises(InputError, match="unknown preset 'huge'; valid: tiny, "):
+        Transformer.from_preset("huge")
+    with pytest.raises(TypeError, match="depth"):
+        Transformer.from_preset("tiny", depth=3)
+
+
+def test_a_model_works_inside_a_functional_model():
+    source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
+    logits = make()({"source": source, "target": target})
+    assert logits.shape == (None, None, 13)
+    outer = keras.Model([source, target], keras.layers.Softmax()(logits))
+    np.testing.assert_allclose(np.array(outer([SOURCE, TARGET])).sum(-1), 1.0, rtol=1e-5)
+
+
+def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
+    model = make({"dropout_rate": 0.0})
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed = make({"dropout_rate": 0.0})
+    finally:
+        keras.config.set_dtype_policy("float32")
+    mixed.set_weights(model.get_weights())
+    logits = mixed({"source": SOURCE, "target": TARGET})
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    exact = logits_of(model)
+    assert np.abs(np.array(logits) - exact).max() < 0.05 * np.abs(exact).max()
+    (_, found), (_, expected) = (
+        m.logits_and_cross_attention({"source": SOURCE, "target": TARGET}) for m in (mixed, model)
+    )
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    np.testing.assert_allclose(found, expected, atol=0.05)
+    assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
+
+
+def test_plain_fit_learns_to_copy():
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(2, 6, 1024)
+    tokens = np.where(np.arange(6) < lengths[:, None], rng.integers(3, 13, (1024, 6)), 0).astype("int32")
+    tokens[np.arange(1024), lengths] = 1
+    config = dataclasses.replace(SMALL, d_model=32, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, dropout_rate=0)
+    model = Transformer(config)
+    schedule = PaperSchedule(32, warmup_steps=50, scale=1.5)
+    model.compile(keras.optimizers.Adam(schedule, 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
+    inputs = {"source": tokens, "target": tokens}
+    losses = model.fit(inputs, tokens, batch_size=64, epochs=14, verbose=0).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
+    predicted = model.predict(inputs, verbose=0).argmax(-1)
+    assert np.mean(predicted[tokens != 0] == tokens[tokens != 0]) > 0.95

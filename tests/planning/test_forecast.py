@@ -1,0 +1,145 @@
+"""What a training is said to take, against the graph, the files and sums made by hand."""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.data.encoded import write_encoded
+from t2t_keras.models import presets
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.planning.forecast import KINDS, Devices, activation_memory, forecast, pair_bytes, step
+from t2t_keras.training.step import TrainingStep
+
+MODEL = TransformerConfig(
+    vocab_size=23, num_encoder_layers=1, num_decoder_layers=1, d_model=48, d_ff=100, num_heads=3, dropout_rate=0.1
+)
+DEVICES = Devices("made up", 4, flops=1e12, utilisation=0.5, memory=1e9, memory_rate=1e10, link_rate=1e8)
+# Views of another tensor, or what is known before anything is computed.
+FREE = ("Reshape", "Identity", "Squeeze", "ExpandDims")
+NOT_ACTIVATIONS = (
+    "Const",
+    "ReadVariableOp",
+    "Placeholder",
+    "Shape",
+    "Pack",
+    "StridedSlice",
+    "AddN",
+    "ConcatV2",
+    "Cast",
+)
+
+
+def test_a_step_by_hand():
+    config = Config(MODEL, train=TrainConfig(tokens_per_batch=1000))
+    found = step(config, DEVICES, 10)
+    parameters = sum(MODEL.parameter_counts().values())
+    assert found.tokens == 1000
+    assert found.flops == 1000 * sum(MODEL.training_flops(10).values())
+    assert found.products == pytest.approx(found.flops / (4 * 0.5e12))
+    assert found.sent == pytest.approx(1.5 * 4 * parameters)  # each of 4 sends 3/4 of the gradients twice
+    assert found.all_reduce == pytest.approx(found.sent / 1e8)
+    assert found.update == pytest.approx(7 * 4 * parameters / 1e10)
+    assert found.seconds == pytest.approx(found.products + found.all_reduce + found.update)
+
+
+def test_one_device_sends_nothing():
+    assert step(Config(MODEL), dataclasses.replace(DEVICES, count=1), 10).sent == 0
+
+
+def test_the_papers_models_take_a_part_of_what_the_paper_says():
+    """Table 2's FLOPs are hours at a GPU's sustained rate; ours are of the products alone: less, and not much less."""
+    for name, paper in (("base", 3.3e18), ("big", 2.3e19)):
+        config = presets.preset(name)
+        flops = config.train.max_steps * step(config, DEVICES, 30).flops
+        assert 0.2 < flops / paper < 0.8
+
+
+def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
+    """Bytes of the forward pass's results that the backward pass reads, in the graph of one replica."""
+    train = TrainConfig(jit_compile=True, static_shapes=True, mixed_bfloat16=True)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        network = Transformer(model)
+        network.build()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    training = TrainingStep(network, train, tf.distribute.get_strategy())
+    ids, number, seed = (
+        tf.TensorSpec([rows, length], tf.int32),
+        tf.TensorSpec([], tf.float32),
+        tf.TensorSpec([2], tf.int32),
+    )
+
+    @tf.function(input_signature=[ids, ids, number, seed], autograph=False)
+    def gradients(*rows):
+        return training._rows._loss_and_gradients(*map(tf.convert_to_tensor, training.weights), *rows)
+
+    graph = gradients.get_concrete_function().graph
+    kept = {}
+    for operation in graph.get_operations():
+        if not operation.name.startswith("gradient_tape/"):
+            continue
+        for tensor in operation.inputs:
+            while tensor.op.type in FREE:
+                tensor = tensor.op.inputs[0]
+            backward = tensor.op.name.startswith("gradient_tape/")
+            if not backward and tensor.op.type not in NOT_ACTIVATIONS and tensor.shape.is_fully_defined():
+                kept[tensor.name] = math.prod(tensor.shape) * tensor.dtype.size
+    return sum(kept.values())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        pytest.param(
+            {"norm_position": "pre", "attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1, "num_encoder_layers": 2},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["paper", "t2t"],
+)
+def test_activations_are_those_of_the_graph(changes):
+    model = dataclasses.replace(MODEL, **changes)
+    rows, length = 5, 11
+    expected = activation_memory(Config(model, train=TrainConfig(mixed_bfloat16=True)), length) * rows * length
+    assert kept_bytes(model, rows, length) == pytest.approx(expected, rel=0.1)
+
+
+def test_float32_keeps_more():
+    assert activation_memory(Config(MODEL), 11) > 1.5 * activation_memory(
+        Config(MODEL, train=TrainConfig(mixed_bfloat16=True)), 11
+    )
+
+
+@pytest.mark.parametrize("vocab_size", [37000, 70000])
+def test_bytes_of_a_pair_are_those_of_the_files(tmp_path, vocab_size):
+    pairs, length = 1000, 30
+    tokens = np.full(length - 1, 7)
+    write_encoded(tmp_path, "train", ((tokens, tokens) for _ in range(pairs)), vocab_size)
+    written = sum(path.stat().st_size for path in tmp_path.iterdir())
+    expected = pairs * pair_bytes(dataclasses.replace(MODEL, vocab_size=vocab_size), length)
+    assert expected < written < 1.01 * expected + 1000
+
+
+def test_the_table_shows_the_numbers():
+    devices = Devices("h100", 8, utilisation=0.4, **KINDS["h100"])
+    text = forecast(presets.preset("big"), devices, 30, 4_500_000)
+    for number in ("8 x h100 at 40% of 989 TFLOP/s", "3.23e+13", "10.2 ms", "300,000", "1.3 hours", "5,400", "55.6"):
+        assert number in text, number
+    assert "the data" not in forecast(presets.preset("big"), devices, 30, 0)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_parts_of_a_batch_need_less_memory():
+    def activations(accumulation_steps: int) -> str:
+        config = Config(MODEL, train=TrainConfig(accumulation_steps=accumulation_steps, tokens_per_batch=10**7))
+        return next(line for line in forecast(config, DEVICES, 10, 0).splitlines() if "activations" in line)
+
+    whole, part = (float(activations(parts).split()[1]) for parts in (1, 4))
+    assert whole == pytest.approx(4 * part, rel=0.01)

@@ -1,0 +1,112 @@
+"""Counts from the configuration against models that are made, and against the paper."""
+
+import dataclasses
+import math
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.models import presets
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.planning.size import describe, training_memory
+
+SMALL = TransformerConfig(vocab_size=23, num_encoder_layers=2, num_decoder_layers=1, d_model=8, d_ff=12, num_heads=2)
+OPTIONS = [
+    {},
+    {"norm_position": "pre"},
+    {"position_encoding": "learned", "max_positions": 9},
+    {"position_encoding": "sinusoidal_halves"},
+    {"tie_embeddings": False},
+    {"use_attention_bias": False},
+    {"d_key": 3},
+    {"d_value": 5},
+    {"num_heads": 3, "d_key": 2, "d_value": 7, "use_attention_bias": False, "tie_embeddings": False},
+]
+# Table 3's column of parameters, in millions.
+TABLE_3 = {
+    "base": 65,
+    "table3_b_dk16": 58,
+    "table3_b_dk32": 60,
+    "table3_c_n2": 36,
+    "table3_c_n4": 50,
+    "table3_c_n8": 80,
+    "table3_c_d256": 28,
+    "table3_c_d1024": 168,
+    "table3_c_ff1024": 53,
+    "table3_c_ff4096": 90,
+}
+
+
+def preset_count(name: str, vocab_size: int) -> int:
+    model = dataclasses.replace(presets.preset(name).model, vocab_size=vocab_size)
+    return sum(model.parameter_counts().values())
+
+
+@pytest.mark.parametrize("changes", OPTIONS, ids=lambda changes: ",".join(changes) or "base")
+def test_counts_are_those_of_the_model(changes):
+    config = dataclasses.replace(SMALL, **changes)
+    model = Transformer(config)
+    model.build()
+    counts = config.parameter_counts()
+    assert counts["encoder"] == model.encoder.count_params()
+    assert counts["decoder"] == model.decoder.count_params()
+    assert sum(counts.values()) == model.count_params()
+
+
+def test_the_papers_base_and_big():
+    assert preset_count("base", 37000) == 63_082_496
+    assert preset_count("big", 37000) == 214_245_376
+
+
+@pytest.mark.parametrize(("name", "millions"), TABLE_3.items())
+def test_rows_of_table_3_round_to_the_papers_column(name, millions):
+    """All but big fit a shared vocabulary of some 41,000 entries."""
+    assert round(preset_count(name, 41000) / 1e6) == millions
+
+
+def test_big_is_within_a_million_of_the_papers_213():
+    """The column's big fits some 36,000 entries; at 37,000 it is 214.2, with or without attention biases."""
+    assert abs(round(preset_count("big", 37000) / 1e6) - 213) <= 1
+    assert round(preset_count("big", 36000) / 1e6) == 213
+
+
+@pytest.mark.parametrize("name", presets.PRESETS)
+def test_every_preset_can_be_counted(name):
+    assert all(count > 0 for count in presets.preset(name).model.parameter_counts().values())
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_heads": 3, "d_key": 2, "d_value": 7}, {"norm_position": "pre"}])
+def test_flops_are_those_of_the_products_in_the_graph(changes):
+    batch, length = 3, 5
+    model = Transformer(dataclasses.replace(SMALL, **changes))
+    model.build()
+    tokens = tf.TensorSpec([batch, length], tf.int32)
+    graph = tf.function(lambda source, target: model({"source": source, "target": target}))
+    operations = graph.get_concrete_function(tokens, tokens).graph.get_operations()
+    assert not any(operation.type in ("Einsum", "PartitionedCall") for operation in operations)
+    products = [op for op in operations if op.type in ("MatMul", "BatchMatMulV2")]
+    forward = 0
+    for product in products:
+        left, transposed = product.inputs[0].shape, "transpose_a" if product.type == "MatMul" else "adj_x"
+        inner = left[-2] if product.get_attr(transposed) else left[-1]
+        forward += 2 * math.prod(product.outputs[0].shape) * inner
+    expected = sum(model.config.training_flops(length).values()) * batch * length
+    assert 3 * forward == expected
+
+
+def test_memory_is_four_bytes_a_number():
+    weights = 4 * sum(SMALL.parameter_counts().values())
+    expected = {"weights": weights, "gradients": weights, "Adam": 2 * weights, "model, to validate": weights}
+    assert training_memory(Config(model=SMALL)) == expected
+    averaging = Config(model=SMALL, train=TrainConfig(ema_decay=0.999))
+    assert training_memory(averaging) == {**expected, "averages": weights}
+
+
+def test_the_table_shows_the_numbers():
+    config = presets.preset("big")
+    text = describe(config, 32)
+    for number in ("214,245,376", "37,888,000", "75,577,344", "100,780,032", "1,284,292,608", "64, 64"):
+        assert number in text
+    assert describe(config, 64) != text
+    assert max(map(len, text.splitlines())) <= 80

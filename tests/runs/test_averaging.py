@@ -1,0 +1,76 @@
+"""Averages: exact, of one model only, and told where they lean."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from checkpoint_arrays import arrays
+
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.runs import averaging, checkpoints
+
+
+def save(directory, step: int, weights=None, **state):
+    return checkpoints.save(directory, step, weights or arrays(step), {"m": np.zeros(2)}, {"epoch": 0, **state})
+
+
+def test_averages_are_the_mean(tmp_path):
+    loaded = [checkpoints.load(save(tmp_path, step)) for step in (1, 2, 3)]
+    averaged = averaging.average(loaded)
+    for name, array in averaged.items():
+        stacked = np.stack([arrays(step)[name] for step in (1, 2, 3)])
+        assert array.dtype == np.float32
+        np.testing.assert_array_equal(array, stacked.mean(axis=0, dtype=np.float64).astype(np.float32))
+    for name, array in averaging.average(loaded[:1]).items():
+        np.testing.assert_array_equal(array, arrays(1)[name])
+
+
+def test_averages_are_summed_in_float64(tmp_path):
+    values = [1.0] + [2.0**-25] * 8  # in float32 the small ones vanish one by one
+    loaded = [checkpoints.load(save(tmp_path, i, weights={"w": np.float32(v)})) for i, v in enumerate(values)]
+    assert averaging.average(loaded)["w"] == np.float32(sum(values) / 9)
+    assert averaging.average(loaded)["w"] != np.float32(1.0) / np.float32(9.0)
+
+
+def test_averages_refuse_another_model(tmp_path):
+    first = checkpoints.load(save(tmp_path, 1))
+    names = checkpoints.load(save(tmp_path, 2, weights={"file": arrays(1)["file"], "other": np.zeros(2)}))
+    with pytest.raises(
+        InputError, match=r"step_00000002 does not fit .*step_00000001: .*encoder/layer_0/kernel, .*other"
+    ):
+        averaging.average([first, names])
+    shapes = checkpoints.load(save(tmp_path, 3, weights=arrays(1, size=13)))
+    with pytest.raises(InputError, match=r"kernel has shape \(3, 13\) and \(3, 12\)"):
+        averaging.average([first, shapes])
+
+
+def test_averages_refuse_another_configuration(tmp_path):
+    config = Config(model=TransformerConfig(num_heads=8))
+    others = {
+        2: dataclasses.replace(config, train=TrainConfig(max_steps=7)),  # may differ within a run
+        3: Config(model=TransformerConfig(num_heads=4)),  # the same shapes
+        4: dataclasses.replace(config, train=TrainConfig(seed=2)),  # other weights to begin with
+    }
+    first = checkpoints.load(save(tmp_path, 1, config=config.to_dict()))
+    second, *foreign = (checkpoints.load(save(tmp_path, s, config=c.to_dict())) for s, c in others.items())
+    assert averaging.average([first, second]).keys() == arrays(1).keys()
+    for other, difference in zip(foreign, ["num_heads: 8 -> 4", "train.seed: 1 -> 2"], strict=True):
+        message = rf"step_0000000{other.step} was trained with other settings than .*step_00000001: .*{difference}"
+        with pytest.raises(InputError, match=message):
+            averaging.average([first, second, other])
+    plain = checkpoints.load(save(tmp_path, 5))  # nobody knows of what it is
+    assert averaging.average([first, plain]).keys() == arrays(1).keys()
+
+
+def test_nothing_to_average():
+    with pytest.raises(ValueError, match="checkpoints must not be empty"):
+        averaging.average([])
+
+
+@pytest.mark.parametrize(
+    "steps, expected",
+    [([], []), ([10], []), ([20, 10, 30], []), ([30, 10, 20, 27], [(20, 27), (27, 30)]), ([5, 5], [(5, 5)])],
+)
+def test_steps_that_lie_too_close(steps, expected):
+    assert averaging.crowded(steps, 10) == expected

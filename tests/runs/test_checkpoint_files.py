@@ -1,0 +1,128 @@
+"""A checkpoint is there whole or not at all."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from checkpoint_arrays import arrays, assert_equal, save
+
+from t2t_keras.errors import InputError
+from t2t_keras.runs import checkpoint_files, checkpoints
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("ema", [None, arrays(99)])
+def test_what_is_saved_is_loaded(tmp_path, ema):
+    state = {"epoch": 2, "batch": 7, "seed": -1, "best": {"bleu": 0.1 + 0.2, "waited": None}}
+    path = checkpoints.save(tmp_path / "new" / "checkpoints", 1000, arrays(1), arrays(2), state, ema)
+    assert path == tmp_path / "new" / "checkpoints" / "step_00001000"
+    loaded = checkpoints.load(path)
+    assert (loaded.path, loaded.step, loaded.state) == (path, 1000, state)
+    assert_equal(loaded.weights, arrays(1))
+    assert_equal(loaded.optimizer, arrays(2))
+    if ema is None:
+        assert loaded.ema is None
+    else:
+        assert_equal(loaded.ema, ema)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    with np.load(path / "weights.npz") as plain:  # anybody's NumPy reads it
+        np.testing.assert_array_equal(plain["file"], arrays(1)["file"])
+
+
+def test_the_same_step_again_replaces(tmp_path):
+    save(tmp_path, 5)
+    save(tmp_path, 5, weights=arrays(77), ema=arrays(78))
+    save(tmp_path, 5, weights=arrays(77))
+    assert_equal(checkpoints.load(tmp_path / "step_00000005").weights, arrays(77))
+    assert checkpoints.load(tmp_path / "step_00000005").ema is None
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_checkpoint_takes_its_name_once_its_files_have_theirs_on_the_disk(tmp_path, monkeypatch):
+    events = []
+    sync, rename = checkpoint_files.sync_directory, os.rename
+
+    def synced(directory):
+        events.append(("sync", directory.name, sorted(path.name for path in directory.iterdir())))
+        sync(directory)
+
+    monkeypatch.setattr(checkpoint_files, "sync_directory", synced)
+    monkeypatch.setattr(checkpoint_files.os, "rename", lambda *paths: (events.append("rename"), rename(*paths)))
+    save(tmp_path, 1)
+    assert events == [
+        ("sync", ".tmp_step_00000001", ["optimizer.npz", "state.json", "weights.npz"]),
+        "rename",
+        ("sync", tmp_path.name, ["step_00000001"]),
+    ]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_leaves_nothing_behind(tmp_path, monkeypatch, error):
+    save(tmp_path, 1)
+
+    def interrupted(*arguments):
+        raise error
+
+    monkeypatch.setattr(checkpoint_files.os, "rename", interrupted)
+    with pytest.raises(error):
+        save(tmp_path, 2)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
+
+
+def test_translating_does_not_read_the_optimizer(tmp_path):
+    path = save(tmp_path, 1)
+    truncate(path / "optimizer.npz")
+    assert_equal(checkpoints.load(path, weights_only=True).weights, arrays(1))
+
+
+def test_a_format_of_the_future(tmp_path):
+    path = save(tmp_path, 1)
+    document = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps({**document, "format": 3}))
+    with pytest.raises(InputError, match="format 3; this version of t2t_keras reads up to 2"):
+        checkpoints.load(path)
+
+
+def test_the_format_of_the_past(tmp_path):
+    path = save(tmp_path, 1)
+    document = json.loads((path / "state.json").read_text())
+    del document["checksum"]
+    (path / "state.json").write_text(json.dumps({**document, "format": 1}))
+    assert checkpoints.load(path).state == {"epoch": 3, "batch": 1}
+    (path / "state.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="damaged: 'checksum'"):
+        checkpoints.load(path)
+
+
+def test_arrays_that_numpy_cannot_keep(tmp_path):
+    with pytest.raises(ValueError, match="object for 'odd'"):
+        save(tmp_path, 1, weights={"odd": np.array([None])})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_average_left_goes_with_the_next(tmp_path):
+    path = checkpoints.save_weights(tmp_path, "averaged", 1, arrays(1), {})
+    for name in (".tmp_averaged", ".tmp_averaged.deleted", ".tmp_averaged_too"):
+        shutil.copytree(path, tmp_path / name)
+    checkpoints.save_weights(tmp_path, "averaged", 1, arrays(2), {})
+    assert_equal(checkpoints.load(path).weights, arrays(2))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".tmp_averaged_too", "averaged"]
+
+
+def test_a_file_that_cannot_go_yet(tmp_path, monkeypatch):
+    """Nothing ends for want of deleting something; the next save tries again."""
+    path = save(tmp_path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            shutil.os, "unlink", lambda *a, **k: (_ for _ in ()).throw(OSError(16, "Device or resource busy"))
+        )
+        checkpoint_files.discard(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [".tmp_step_00000001.deleted"]
+    assert checkpoints.steps(tmp_path) == []
+    save(tmp_path, 2)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000002"]

@@ -1,0 +1,244 @@
+"""Checkpoints: whole or not at all, damage noticed."""
+
+import logging
+import resource
+import shutil
+
+import numpy as np
+import pytest
+from checkpoint_arrays import arrays, assert_equal, save
+
+from t2t_keras.errors import InputError
+from t2t_keras.runs import checkpoints
+
+
+def test_steps_beyond_eight_digits_keep_their_order(tmp_path):
+    for step in (99_999_999, 100_000_000, 7):
+        save(tmp_path, step)
+    (tmp_path / "step_x").mkdir()
+    (tmp_path / "step_00000009").write_text("not a directory")
+    assert checkpoints.steps(tmp_path) == [7, 99_999_999, 100_000_000]
+    assert checkpoints.latest(tmp_path).step == 100_000_000
+
+
+def test_a_full_disk_keeps_the_last_good_one(tmp_path):
+    save(tmp_path, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))  # writing beyond it fails as on a full disk
+    try:
+        with pytest.raises(InputError, match=r"cannot save checkpoint .*step_00000002: .+; the earlier ones are"):
+            save(tmp_path, 2, optimizer=arrays(2, size=2**18))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
+    assert_equal(checkpoints.latest(tmp_path).weights, arrays(1))
+    save(tmp_path, 2)
+    assert checkpoints.latest(tmp_path).step == 2
+
+
+def test_what_a_killed_save_left_goes_with_the_next(tmp_path):
+    save(tmp_path, 1)
+    for name in (".tmp_step_00000002", ".tmp_step_00000001.deleted", ".tmp_averaged_last10"):
+        shutil.copytree(tmp_path / "step_00000001", tmp_path / name)
+    assert checkpoints.latest(tmp_path).step == 1
+    save(tmp_path, 3)
+    # An average may be being written by another program at this moment.
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        ".tmp_averaged_last10",
+        "step_00000001",
+        "step_00000003",
+    ]
+    checkpoints.save_weights(tmp_path, "averaged_last10", 3, arrays(1), {})
+    assert not (tmp_path / ".tmp_averaged_last10").exists()
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_a_bit(path):
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(bytes(contents))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("weights.npz", truncate),
+        ("weights.npz", flip_a_bit),
+        ("weights.npz", lambda path: path.unlink()),
+        ("optimizer.npz", truncate),
+        ("ema.npz", flip_a_bit),
+        ("state.json", truncate),
+        ("state.json", lambda path: path.write_text(path.read_text().replace('"batch": ', '"batch": 1'))),
+        ("state.json", lambda path: path.write_text("")),
+        ("state.json", lambda path: path.write_text("[1]")),
+        ("state.json", lambda path: path.unlink()),
+    ],
+)
+def test_damage_falls_back_to_the_one_before(tmp_path, caplog, name, damage):
+    for step in (1, 2):
+        save(tmp_path, step, ema=arrays(3))
+    damage(tmp_path / "step_00000002" / name)
+    with pytest.raises(InputError, match=name):
+        checkpoints.load(tmp_path / "step_00000002")
+    with caplog.at_level(logging.WARNING):
+        assert checkpoints.latest(tmp_path).step == 1
+    (record,) = caplog.records
+    assert "step_00000002" in record.getMessage() and "step_00000001" in record.getMessage()
+    damage(tmp_path / "step_00000001" / name)
+    with pytest.raises(InputError, match=r"(?s)no checkpoint .* can be used: .*step_00000002.*step_00000001"):
+        checkpoints.latest(tmp_path)
+
+
+def test_no_checkpoint_at_all(tmp_path):
+    assert checkpoints.latest(tmp_path / "missing") is None
+    assert checkpoints.steps(tmp_path) == []
+
+
+def test_pruning_keeps_the_newest_and_the_best(tmp_path):
+    for step in range(1, 7):
+        save(tmp_path, step)
+    checkpoints.set_best(tmp_path, 2, "bleu", np.float32(31.5))
+    assert checkpoints.best(tmp_path) == checkpoints.Best(2, "bleu", 31.5)
+    assert checkpoints.prune(tmp_path, keep=2) == [1, 3, 4]
+    assert checkpoints.steps(tmp_path) == [2, 5, 6]
+    checkpoints.set_best(tmp_path, 6, "bleu", 32.0)
+    assert checkpoints.prune(tmp_path, keep=2) == [2]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["best.json", "step_00000005", "step_00000006"]
+
+
+def test_pruning_takes_what_was_passed_over_too(tmp_path):
+    """Damaged ones must not count as the newest: with one to keep, they would be all that is left."""
+    for step in (4, 6, 8, 9):
+        save(tmp_path, step)
+    checkpoints.set_best(tmp_path, 9, "loss", 1.0)  # stays until it is made again
+    assert checkpoints.prune(tmp_path, keep=1, newest=6) == [4, 8]
+    assert checkpoints.steps(tmp_path) == [6, 9]
+
+
+def test_leftovers_of_a_killed_trainer_go(tmp_path):
+    checkpoints.remove_leftovers(tmp_path / "missing")
+    path = save(tmp_path, 1)
+    for name in (".tmp_step_00000002", ".tmp_step_00000001.deleted", ".tmp_averaged_last10"):
+        shutil.copytree(path, tmp_path / name)
+    (tmp_path / ".best.json.123.tmp").write_text("{")
+    (path / ".state.json.123.tmp").write_text("{")
+    checkpoints.remove_leftovers(tmp_path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".tmp_averaged_last10", "step_00000001"]
+    assert sorted(entry.name for entry in path.iterdir()) == ["optimizer.npz", "state.json", "weights.npz"]
+
+
+def test_a_state_is_replaced_and_nothing_else(tmp_path):
+    path = save(tmp_path, 1)
+    before = checkpoints.load(path)
+    weights = before.weights
+    checkpoints.replace_state(tmp_path, 1, {"validated": True})
+    after = checkpoints.load(path)
+    assert (after.step, after.state) == (1, {"validated": True})
+    assert_equal(after.weights, weights)
+    assert_equal(after.optimizer, before.optimizer)
+    with pytest.raises(InputError, match="step_00000002 is not a checkpoint"):
+        checkpoints.replace_state(tmp_path, 2, {})
+    checkpoints.discard(tmp_path, 1)
+    checkpoints.discard(tmp_path, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_misuse_is_named(tmp_path):
+    with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
+        checkpoints.prune(tmp_path, 0)
+    with pytest.raises(ValueError, match="step must have a checkpoint to be the best, got 9"):
+        checkpoints.set_best(tmp_path, 9, "loss", 1.0)
+
+
+def test_a_damaged_note_of_the_best(tmp_path):
+    (tmp_path / "best.json").write_text('{"step": 1')
+    with pytest.raises(InputError, match=r"best\.json is damaged"):
+        checkpoints.best(tmp_path)
+
+
+def test_an_average_is_a_checkpoint(tmp_path):
+    path = checkpoints.save_weights(tmp_path, "averaged_last2", 8, arrays(4), {"averaged": [7, 8]})
+    loaded = checkpoints.load(path)
+    assert (loaded.step, loaded.state) == (8, {"averaged": [7, 8]})
+    assert_equal(loaded.weights, arrays(4))
+    with pytest.raises(InputError, match=r"optimizer\.npz does not exist"):
+        _ = loaded.optimizer
+
+
+def test_a_damaged_average_is_passed_over(tmp_path, caplog):
+    save(tmp_path, 8)
+    for name in ("averaged_last2", "averaged_last4"):
+        checkpoints.save_weights(tmp_path, name, 8, arrays(4), {})
+    (tmp_path / "averaged_last2" / "weights.npz").write_bytes(b"nothing")
+    assert checkpoints.resolve(tmp_path).name == "averaged_last4"
+    assert "averaged_last2/weights.npz is damaged" in caplog.text
+    (tmp_path / "averaged_last4" / "state.json").write_text("{")
+    assert checkpoints.resolve(tmp_path).name == "step_00000008"
+    with pytest.raises(InputError, match="averaged_last2/weights.npz is damaged"):
+        checkpoints.load(checkpoints.resolve(tmp_path, "averaged_last2"))
+
+
+def test_any_checkpoint_counts(tmp_path):
+    assert not checkpoints.exist(tmp_path / "missing")
+    assert not checkpoints.exist(tmp_path)
+    checkpoints.save_weights(tmp_path, "averaged_last2", 8, arrays(4), {})
+    assert checkpoints.exist(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".hidden", "step_00000007", "best", "latest"])
+def test_names_that_cannot_be_an_average(tmp_path, name):
+    with pytest.raises(InputError, match="cannot name a checkpoint"):
+        checkpoints.save_weights(tmp_path, name, 1, arrays(1), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_stand_for_checkpoints(tmp_path, monkeypatch):
+    folder = tmp_path / "run" / "checkpoints"
+    for step in (10, 20, 30):
+        save(folder, step)
+    checkpoints.set_best(folder, 20, "loss", 2.0)
+    average = checkpoints.save_weights(folder, "averaged_last2", 20, arrays(1), {})
+    elsewhere = save(tmp_path / "other", 40)
+    monkeypatch.chdir(tmp_path)
+    expected = {
+        "latest": folder / "step_00000030",
+        "best": folder / "step_00000020",
+        "10": folder / "step_00000010",
+        "step_00000010": folder / "step_00000010",
+        "averaged_last2": average,
+        str(elsewhere): elsewhere,
+    }
+    assert {name: checkpoints.resolve(folder, name) for name in expected} == expected
+    assert checkpoints.resolve(folder, "other/step_00000040").samefile(elsewhere)
+
+
+def test_the_default_is_the_newest_average_until_training_goes_on(tmp_path):
+    save(tmp_path, 20)
+    assert checkpoints.resolve(tmp_path).name == "step_00000020"
+    for name, step in (("averaged_old", 10), ("averaged_new", 20)):
+        checkpoints.save_weights(tmp_path, name, step, arrays(1), {})
+    assert checkpoints.resolve(tmp_path).name == "averaged_new"
+    assert checkpoints.resolve(tmp_path, "latest").name == "step_00000020"
+    save(tmp_path, 30)
+    assert checkpoints.resolve(tmp_path).name == "step_00000030"
+    for step in (20, 30):
+        shutil.rmtree(tmp_path / checkpoints.step_name(step))
+    assert checkpoints.resolve(tmp_path).name == "averaged_new"
+
+
+@pytest.mark.parametrize("name", [None, "latest", "best", "25", "averaged_last9"])
+def test_names_that_stand_for_nothing(tmp_path, name):
+    with pytest.raises(InputError, match="steps there: none; names there: none"):
+        checkpoints.resolve(tmp_path / "missing", name)
+    if name in ("25", "averaged_last9"):
+        for step in (10, 20):
+            save(tmp_path, step)
+        checkpoints.set_best(tmp_path, 10, "loss", 1.0)
+        checkpoints.save_weights(tmp_path, "averaged_last2", 20, arrays(1), {})
+        with pytest.raises(
+            InputError, match=f"no checkpoint '{name}' in .*steps there: 10, 20; .*best, averaged_last2"
+        ):
+            checkpoints.resolve(tmp_path, name)

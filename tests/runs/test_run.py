@@ -1,0 +1,214 @@
+"""A run's directory: what it refuses, and what comes back from it."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+from t2t_keras.config import Config, TransformerConfig, override
+from t2t_keras.errors import InputError
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import assign_weights, weight_names
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.load import load_model
+from t2t_keras.runs.run import RESUMABLE, Run
+
+CONFIG = Config(
+    model=TransformerConfig(vocab_size=11, num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=12, num_heads=2)
+)
+
+
+@pytest.fixture
+def vocab(tmp_path):
+    path = tmp_path / "vocab"
+    path.write_bytes(b"the vocabulary")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, vocab):
+    run = Run(tmp_path / "run")
+    run.start(CONFIG, tmp_path / "data", vocab)
+    return run
+
+
+def test_a_run_keeps_its_configuration_vocabulary_and_data(run, tmp_path):
+    assert run.exists
+    assert run.config == CONFIG
+    assert run.data_dir == tmp_path / "data"
+    assert run.vocab_path.read_bytes() == b"the vocabulary"
+    assert {path.name for path in run.path.iterdir()} == {"config.json", "vocab.model"}
+
+
+def test_the_configuration_is_readable_json(run):
+    values = json.loads(run.config_path.read_text(encoding="utf-8"))
+    assert values["model"]["d_model"] == 8
+
+
+def test_starting_again_with_the_same_is_fine(run, tmp_path, vocab):
+    run.start(CONFIG, tmp_path / "elsewhere", vocab)
+    assert run.config == CONFIG
+    assert run.data_dir == tmp_path / "elsewhere"
+
+
+def test_another_configuration_is_refused_with_the_names_of_what_differs(run, tmp_path, vocab):
+    other = override(CONFIG, ["model.d_ff=16", "train.seed=2", "train.max_steps=7"])
+    with pytest.raises(InputError) as error:
+        run.start(other, tmp_path / "data", vocab)
+    assert "model.d_ff: 12 -> 16; train.seed: 1 -> 2" in str(error.value)
+    assert "max_steps" not in str(error.value)
+    assert str(run.path) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert run.config == CONFIG
+
+
+@pytest.mark.parametrize("setting", sorted(RESUMABLE))
+def test_how_long_and_how_watched_may_change(run, tmp_path, vocab, setting):
+    section, _, name = setting.partition(".")
+    new = override(CONFIG, [f"{setting}={getattr(getattr(CONFIG, section), name) + 1}"])
+    assert new != CONFIG
+    run.start(new, tmp_path / "data", vocab)
+    assert run.config == new
+
+
+@pytest.mark.parametrize("setting", ["decode.beam_size=5", "decode.sampling=true", "decode.bfloat16=true"])
+def test_how_it_decodes_may_change(run, tmp_path, vocab, setting):
+    new = override(CONFIG, [setting])
+    run.start(new, tmp_path / "data", vocab)
+    assert run.config == new
+
+
+def test_another_vocabulary_is_refused(run, tmp_path, vocab):
+    vocab.write_bytes(b"another one")
+    with pytest.raises(InputError, match="another vocabulary"):
+        run.start(CONFIG, tmp_path / "data", vocab)
+    assert run.vocab_path.read_bytes() == b"the vocabulary"
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    assert not Run(tmp_path).exists
+    with pytest.raises(InputError, match="is not a run's directory: it has no config.json"):
+        _ = Run(tmp_path).config
+    with pytest.raises(InputError, match="is not a run's directory"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "", '{"model": {"depth": 3}}', "[]", '{"model": 3}', "\xff"])
+def test_a_damaged_configuration_is_bad_input(tmp_path, content):
+    (tmp_path / "config.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError):
+        _ = Run(tmp_path).config
+
+
+def test_a_configuration_that_does_not_say_where_the_data_was_is_bad_input(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="does not say where the data was"):
+        _ = Run(tmp_path).data_dir
+
+
+def test_weight_names_are_unique_and_do_not_depend_on_the_models_name():
+    names = []
+    for name in ("one", "two"):
+        model = Transformer(CONFIG.model, name=name)
+        model.build()
+        names.append(weight_names(model))
+    assert names[0] == names[1]
+    assert len(set(names[0])) == len(names[0]) == len(model.trainable_variables)
+
+
+def test_load_model_gives_the_trained_weights(run):
+    model = Transformer(CONFIG.model)
+    model.build()
+    weights = {
+        name: np.asarray(weight.value) + 0.5
+        for name, weight in zip(weight_names(model), model.trainable_variables, strict=True)
+    }
+    checkpoints.save_weights(run.checkpoints_path, "averaged_test", 3, weights, {})
+    loaded, config, vocab_path = load_model(run.path)
+    assert (config, vocab_path) == (CONFIG, run.vocab_path)
+    for name, weight in zip(weight_names(loaded), loaded.trainable_variables, strict=True):
+        np.testing.assert_array_equal(weight.value, weights[name])
+
+
+@pytest.mark.parametrize("change", [{"num_encoder_layers": 2}, {"d_ff": 16}])
+def test_weights_of_another_model_are_refused_by_name(change):
+    models = [Transformer(CONFIG.model), Transformer(dataclasses.replace(CONFIG.model, **change))]
+    for model in models:
+        model.build()
+    weights = {
+        name: np.asarray(weight.value)
+        for name, weight in zip(weight_names(models[1]), models[1].trainable_variables, strict=True)
+    }
+    with pytest.raises(InputError, match="encoder/layer_"):
+        assign_weights(models[0], weights)
+
+
+def test_leftovers_go_and_nothing_else(tmp_path):
+    for name in (".metrics.jsonl.77.tmp", ".config.json.tmp", ".lock", "metrics.jsonl", "mine.tmp", ".mine.tmp"):
+        (tmp_path / name).write_text("")
+    Run(tmp_path).remove_leftovers()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", ".mine.tmp", "metrics.jsonl", "mine.tmp"]
+
+
+def contents(folder) -> dict[str, bytes]:
+    """Every file in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def make_export(folder) -> None:
+    """What tells an exported model from a run, in its version 1."""
+    extra = folder / "1" / "assets.extra"
+    extra.mkdir(parents=True)
+    (folder / "1" / "saved_model.pb").write_bytes(b"a graph")
+    (extra / "config.json").write_text(json.dumps({**CONFIG.to_dict(), "export": {"excluded": []}}), encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["", "1", "1/assets.extra"])
+def test_an_export_is_not_trained_and_stays_as_it_is(tmp_path, vocab, place):
+    make_export(tmp_path / "export")
+    before = contents(tmp_path / "export")
+    run = Run(tmp_path / "export" / place)
+    for refused in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
+        with pytest.raises(InputError, match="--model_dir"):
+            refused()
+    assert contents(tmp_path / "export") == before
+
+
+@pytest.mark.parametrize("content", ["{}", '{"name": "somebody else\'s"}', '{"data_dir": "data", "lr": 1}', "[]", "{"])
+def test_a_configuration_of_something_else_is_not_trained_over(tmp_path, vocab, content):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(content, encoding="utf-8")
+    run = Run(tmp_path / "run")
+    for refused in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
+        with pytest.raises(InputError, match=r"run.config\.json"):
+            refused()
+    assert contents(tmp_path / "run") == {"config.json": content.encode()}
+
+
+def test_a_vocabulary_without_a_run_is_not_replaced(tmp_path, vocab):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "vocab.model").write_bytes(b"somebody's")
+    with pytest.raises(InputError, match=r"vocab.model is there without a run.*--model_dir"):
+        Run(tmp_path / "run").start(CONFIG, tmp_path, vocab)
+    assert contents(tmp_path / "run") == {"vocab.model": b"somebody's"}
+
+
+def test_a_run_that_is_forgotten_may_begin_with_anything(run, tmp_path, vocab):
+    vocab.write_bytes(b"another one")
+    run.forget()
+    assert contents(run.path) == {}
+    run.start(override(CONFIG, ["train.seed=2"]), tmp_path, vocab)
+    assert run.config.train.seed == 2
+    assert run.vocab_path.read_bytes() == b"another one"
+
+
+def test_starting_again_writes_nothing(tmp_path, vocab):
+    run = Run(tmp_path / "run")
+    run.start(CONFIG, tmp_path, vocab)
+    times = [path.stat().st_mtime_ns for path in (run.config_path, run.vocab_path)]
+    os.utime(run.path, (0, 0))
+    run.start(CONFIG, tmp_path, vocab)
+    assert [path.stat().st_mtime_ns for path in (run.config_path, run.vocab_path)] == times
+    assert run.path.stat().st_mtime == 0  # not even a temporary file

@@ -1,0 +1,100 @@
+"""Runs the search on scripted models, compiled, and reads hypotheses out of its results."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+from reference_search import EOS, Options
+from scripted import NUM_CODES, ScriptedModel
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.search.beam_search import SearchResult, beam_search
+from t2t_keras.search.goal import Goal
+from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram
+
+# What is fixed when a search is traced; the rest differs from sentence to sentence.
+_TRACED = ("alpha", "normalization", "patience", "no_repeat", "excluded", "num_groups", "strength", "coverage_penalty")
+
+
+def padded(rows: list, shape: tuple[int, ...]) -> np.ndarray:
+    """Token ids as one array [rows, *shape], filled up with zeros."""
+    array = np.zeros((len(rows), *shape), np.int32)
+    for index, row in enumerate(rows):
+        if len(shape) == 2:
+            array[index, : len(row)] = padded(row, shape[1:])
+        else:
+            array[index, : len(row)] = row
+    return array
+
+
+def rules_of(no_repeat: int, excluded: tuple) -> tuple:
+    rules = (NoRepeatNgram(no_repeat),) if no_repeat else ()
+    return (*rules, ExcludedPhrases(excluded)) if excluded else rules
+
+
+@functools.cache
+def compiled(beam: int, vocab: int, traced: tuple, with_prefixes: bool, with_constraints: bool):
+    values = dict(zip(_TRACED, traced, strict=True))
+    ids = [tf.TensorSpec([None] * rank, tf.int32) for rank in (1, 1, 2, 3)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, NUM_CODES, vocab]), *ids], autograph=False)
+    def run(tables, limits, min_lengths, prefixes, constraints):
+        settings = DecodeConfig(
+            beam_size=beam,
+            length_penalty=values["alpha"],
+            patience=values["patience"],
+            length_normalization=values["normalization"],
+            coverage_penalty=values["coverage_penalty"],
+            num_groups=values["num_groups"],
+            diversity_strength=values["strength"],
+        )
+        goal = Goal(
+            settings,
+            limits,
+            min_lengths,
+            rules=rules_of(values["no_repeat"], values["excluded"]),
+            prefixes=prefixes if with_prefixes else None,
+            constraints=constraints if with_constraints else None,
+        )
+        cache = ScriptedModel.cache_of(tables, beam, coverage=values["coverage_penalty"] > 0)
+        return beam_search(ScriptedModel.step, cache, goal)
+
+    return run
+
+
+def search(model: ScriptedModel, limits: list[int], beam: int, sentences: list[Options]) -> SearchResult:
+    """A search with the options of each sentence, which must agree on all that is fixed when traced."""
+    (traced,) = {tuple(getattr(options, name) for name in _TRACED) for options in sentences}
+    with_prefixes = any(options.prefix for options in sentences)
+    with_constraints = any(options.constraints for options in sentences)
+    run = compiled(beam, model.tables.shape[-1], traced, with_prefixes, with_constraints)
+    prefixes = padded([options.prefix for options in sentences], (max(len(o.prefix) for o in sentences),))
+    phrase_len = max((len(phrase) for o in sentences for phrase in o.constraints), default=0)
+    constraints = padded([o.constraints for o in sentences], (max(len(o.constraints) for o in sentences), phrase_len))
+    min_lengths = [options.min_length for options in sentences]
+    result = run(model.tables, limits, min_lengths, prefixes, constraints)
+    return SearchResult(*(part.numpy() for part in result))
+
+
+def hypotheses(result: SearchResult, sentence: int) -> list[tuple]:
+    """The used slots as (tokens, score, log_prob); checks what must be in the others and in the padding."""
+    found = []
+    for slot, length in enumerate(result.lengths[sentence]):
+        tokens = result.token_ids[sentence, slot]
+        assert not tokens[length:].any()
+        if length == 0:
+            assert np.isneginf(result.scores[sentence, slot])
+        else:
+            assert tokens[:length].all(), "padding inside a hypothesis"
+            assert EOS not in tokens[: length - 1]
+            found.append((tuple(tokens[:length].tolist()), *_numbers(result, sentence, slot)))
+    return found
+
+
+def _numbers(result: SearchResult, sentence: int, slot: int) -> tuple[float, float]:
+    return float(result.scores[sentence, slot]), float(result.log_probs[sentence, slot])
+
+
+def assert_same(found: list[tuple], expected: list[tuple]) -> None:
+    assert [tokens for tokens, *_ in found] == [tokens for tokens, *_ in expected]
+    np.testing.assert_allclose([f[1:] for f in found], [e[1:] for e in expected], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,295 @@
+"""The search against independent references on scripted logits, and its corners."""
+
+import functools
+
+import numpy as np
+import pytest
+import reference_search
+import tensorflow as tf
+from scripted import NUM_CODES, ScriptedModel
+from searching import assert_same, hypotheses
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.search.beam_search import SearchResult, beam_search
+from t2t_keras.search.goal import Goal
+
+EOS = reference_search.EOS
+
+
+@functools.cache
+def compiled(beam: int, alpha: float, vocab: int, patience: float = 0.0):
+    signature = [tf.TensorSpec([None, NUM_CODES, vocab]), *[tf.TensorSpec([None], tf.int32)] * 2]
+
+    @tf.function(input_signature=signature)
+    def run(tables: tf.Tensor, limits: tf.Tensor, min_lengths: tf.Tensor) -> SearchResult:
+        settings = DecodeConfig(beam_size=beam, length_penalty=alpha, patience=patience)
+        cache = ScriptedModel.cache_of(tables, beam)
+        return beam_search(ScriptedModel.step, cache, Goal(settings, limits, min_lengths))
+
+    return run
+
+
+def search(
+    model: ScriptedModel,
+    limits: list[int],
+    beam: int,
+    alpha: float = 0.6,
+    min_lengths: list[int] | None = None,
+    patience: float = 0.0,
+) -> SearchResult:
+    run = compiled(beam, alpha, model.tables.shape[-1], patience)
+    result = run(model.tables, limits, np.zeros(len(limits), np.int32) if min_lengths is None else min_lengths)
+    return SearchResult(*(part.numpy() for part in result))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.5])
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_equals_reference_beam_search(beam, alpha):
+    limits = [6, 1, 5, 12, 3, 8]
+    for seed, end_bias in [(1, 0.0), (2, -2.0), (3, 1.5), (4, -6.0)]:
+        model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=end_bias)
+        result = search(model, limits, beam, alpha)
+        for sentence, limit in enumerate(limits):
+            expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, alpha)
+            assert_same(hypotheses(result, sentence), expected)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_minimum_length_equals_reference(beam):
+    limits, minima = [6, 1, 5, 12, 3, 8], [2, 1, 0, 11, 3, 20]
+    for seed in range(4):
+        model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=2.0)
+        result = search(model, limits, beam, min_lengths=minima)
+        for sentence, (limit, minimum) in enumerate(zip(limits, minima, strict=True)):
+            expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, 0.6, minimum)
+            found = hypotheses(result, sentence)
+            assert_same(found, expected)
+            assert all(len(tokens) - (tokens[-1] == EOS) >= min(minimum, limit) for tokens, *_ in found)
+
+
+@pytest.mark.parametrize("patience", [0.3, 1.0, 2.0])
+def test_patience_equals_reference(patience):
+    beam, limit, changed = 4, 30, 0
+    for seed in range(6):
+        model = ScriptedModel.random(seed, batch=3, vocab=7)
+        result = search(model, [limit] * 3, beam, patience=patience)
+        unlimited = search(model, [limit] * 3, beam)
+        for sentence in range(3):
+            next_log_probs = model.next_log_probs(sentence)
+            expected = reference_search.beam_search(next_log_probs, limit, beam, 0.6, patience=patience)
+            assert_same(hypotheses(result, sentence), expected)
+            changed += hypotheses(result, sentence) != hypotheses(unlimited, sentence)
+    assert changed > 0 or patience > 1
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.4])
+@pytest.mark.parametrize(("vocab", "limit"), [(5, 6), (7, 4)])
+def test_wide_beam_finds_every_optimum(vocab, limit, alpha):
+    # The last step has the most candidates, those that do not end included: none of them may be crowded out.
+    wide = (vocab - 2) ** (limit - 1) * (vocab - 1)
+    for seed in range(3):
+        model = ScriptedModel.random(seed, batch=2, vocab=vocab)
+        result = search(model, [limit, limit - 1], wide, alpha)
+        for sentence, own_limit in enumerate([limit, limit - 1]):
+            expected = reference_search.exhaustive_search(model.next_log_probs(sentence), vocab, own_limit, alpha)
+            assert_same(hypotheses(result, sentence), expected)
+
+
+def test_stop_is_exact():
+    """Searching on to the limit finds nothing better than what the search stopped with."""
+    beam, limit, alpha = 3, 40, 0.8
+    stopped_early = 0
+    for seed in range(8):
+        model = ScriptedModel.random(seed, batch=1, vocab=6, end_bias=0.5)
+        result = search(model, [limit], beam, alpha)
+        stopped_early += result.token_ids.shape[2] < limit
+        unstopped = ScriptedModel(np.concatenate([model.tables, endless_table(6)]))
+        longer = search(unstopped, [limit, limit], beam, alpha)
+        assert longer.token_ids.shape[2] == limit
+        assert_same(hypotheses(longer, 0), hypotheses(result, 0))
+    assert stopped_early == 8
+
+
+def endless_table(vocab: int) -> np.ndarray:
+    """A sentence whose end symbol has no probability: it keeps the whole batch searching to the limit."""
+    table = np.zeros((1, NUM_CODES, vocab))
+    table[:, :, EOS] = -np.inf
+    return table
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_batch_equals_one_by_one(beam):
+    model = ScriptedModel.random(11, batch=7, vocab=6, end_bias=-1.0)
+    limits = [9, 2, 14, 1, 30, 5, 7]
+    together = search(model, limits, beam)
+    for sentence, limit in enumerate(limits):
+        alone = search(model.rows(sentence), [limit], beam)
+        steps = alone.token_ids.shape[2]
+        np.testing.assert_array_equal(together.token_ids[sentence, :, :steps], alone.token_ids[0])
+        assert not together.token_ids[sentence, :, steps:].any()
+        for part in ("scores", "log_probs", "lengths"):
+            np.testing.assert_array_equal(getattr(together, part)[sentence], getattr(alone, part)[0])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_beam_of_one_is_greedy_search(alpha):
+    for seed, end_bias in [(1, 0.0), (2, -2.5), (3, 1.0)]:
+        model = ScriptedModel.random(seed, batch=8, vocab=7, end_bias=end_bias)
+        result = search(model, [10] * 8, 1, alpha)
+        for sentence in range(8):
+            (found,) = hypotheses(result, sentence)
+            assert found[0] == reference_search.greedy_search(model.next_log_probs(sentence), 10)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_nothing_finished_returns_the_living(beam):
+    model = ScriptedModel(np.concatenate([ScriptedModel.random(5, 2, 12).tables, endless_table(12)]))
+    model.tables[0, :, EOS] = -60.0
+    result = search(model, [5, 7, 4], beam)
+    best = hypotheses(result, 0)[0]
+    assert len(best[0]) == 5 and EOS not in best[0]
+    assert best[1] == pytest.approx(best[2] / (10 / 6) ** 0.6, rel=1e-6)
+    assert_same(
+        hypotheses(result, 2), reference_search.beam_search(model.next_log_probs(2), limit=4, beam=beam, alpha=0.6)
+    )
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_end_symbol_first(beam):
+    model = ScriptedModel.random(6, batch=1, vocab=6)
+    model.tables[0, 0, EOS] = 50.0
+    result = search(model, [8], beam)
+    assert hypotheses(result, 0)[0][0] == (EOS,)
+    assert result.log_probs[0, 0] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_one_token_at_most(beam):
+    model = ScriptedModel.random(7, batch=3, vocab=6)
+    result = search(model, [1, 1, 1], beam)
+    assert result.token_ids.shape == (3, beam, 1)
+    for sentence in range(3):
+        expected = reference_search.beam_search(model.next_log_probs(sentence), limit=1, beam=beam, alpha=0.6)
+        assert_same(hypotheses(result, sentence), expected)
+
+
+@pytest.mark.parametrize("vocab", [3, 2])
+def test_beam_larger_than_vocabulary(vocab):
+    model = ScriptedModel.random(8, batch=2, vocab=vocab)
+    result = search(model, [4, 3], 9)
+    for sentence, limit in enumerate([4, 3]):
+        expected = reference_search.exhaustive_search(model.next_log_probs(sentence), vocab, limit, alpha=0.6)
+        assert_same(hypotheses(result, sentence), expected)
+
+
+def test_ties_are_broken_by_slot_then_token():
+    tables = np.zeros((1, NUM_CODES, 6))
+    result = search(ScriptedModel(tables), [4], 3, alpha=0.0)
+    expected = reference_search.beam_search(ScriptedModel(tables).next_log_probs(0), limit=4, beam=3, alpha=0.0)
+    assert_same(hypotheses(result, 0), expected)
+    assert [tokens for tokens, *_ in expected] == [(1,), (2, 1), (3, 1)]
+
+
+def test_padding_has_probability_but_is_never_chosen():
+    model = ScriptedModel.random(9, batch=1, vocab=5)
+    model.tables[:, :, reference_search.PAD] = 20.0
+    result = search(model, [3], 2)
+    expected = reference_search.beam_search(model.next_log_probs(0), limit=3, beam=2, alpha=0.6)
+    assert_same(hypotheses(result, 0), expected)
+    assert expected[0][2] < -10, "the scores are the model's own: padding takes its share"
+
+
+def test_limit_of_zero_leaves_a_sentence_out():
+    model = ScriptedModel.random(10, batch=2, vocab=5)
+    result = search(model, [0, 4], 2)
+    assert not result.lengths[0].any() and not result.token_ids[0].any()
+    assert result.log_probs[0, 0] == 0
+    expected = reference_search.beam_search(model.next_log_probs(1), limit=4, beam=2, alpha=0.6)
+    assert_same(hypotheses(result, 1), expected)
+
+
+@pytest.mark.parametrize(("batch", "limits"), [(0, []), (2, [0, 0])])
+def test_nothing_to_do(batch, limits):
+    result = search(ScriptedModel.random(1, batch, vocab=5), np.zeros(batch, np.int32), 3)
+    assert result.token_ids.shape == (batch, 3, 0)
+
+
+def test_one_trace_serves_every_batch_size_and_limit():
+    run = compiled(3, 0.6, 7)
+    for batch, limit in [(1, 3), (5, 9), (2, 1)]:
+        run(ScriptedModel.random(1, batch, vocab=7).tables, [limit] * batch, [0] * batch)
+    assert run.experimental_get_tracing_count() == 1
+
+
+def test_same_result_without_tracing():
+    model = ScriptedModel.random(12, batch=3, vocab=6)
+    eager = beam_search(model.step, model.start_cache(beam=2), Goal(DecodeConfig(beam_size=2), [5, 3, 6]))
+    traced = search(model, [5, 3, 6], 2)
+    np.testing.assert_array_equal(eager.token_ids, traced.token_ids)
+    np.testing.assert_allclose(eager.scores, traced.scores, rtol=1e-6)
+
+
+def test_scores_are_float32_whatever_the_logits():
+    model = ScriptedModel.random(13, batch=2, vocab=6)
+
+    def half_step(token_ids, cache):
+        logits, cache = model.step(token_ids, cache)
+        return tf.cast(logits, tf.bfloat16), cache
+
+    result = beam_search(half_step, model.start_cache(beam=2), Goal(DecodeConfig(beam_size=2), [4, 4]))
+    assert result.scores.dtype == result.log_probs.dtype == tf.float32
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_sentences_that_are_done_leave_the_computation(beam):
+    model = ScriptedModel.random(14, batch=8, vocab=12, end_bias=-40.0)
+    limits = [2, 2, 9, 2, 6, 2, 2, 9]
+    rows = []
+
+    def watched_step(token_ids, cache):
+        sizes = [len(cache.source[0]), len(cache.per_hypothesis), len(cache.per_sentence)]
+        assert sizes == [len(token_ids) // beam] * 3
+        rows.append(len(token_ids) // beam)
+        return model.step(token_ids, cache)
+
+    result = beam_search(watched_step, model.start_cache(beam), Goal(DecodeConfig(beam_size=beam), limits))
+    assert rows == [8, 8, 3, 3, 3, 3, 2, 2, 2]
+    for sentence, limit in enumerate(limits):
+        expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, alpha=0.6)
+        assert_same(hypotheses(SearchResult(*(part.numpy() for part in result)), sentence), expected)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_broken_model_ends_at_the_limit(beam):
+    """Logits that are no numbers give no hypothesis, and spare the other sentences."""
+    model = ScriptedModel.random(15, batch=2, vocab=7)
+    expected = reference_search.beam_search(model.next_log_probs(1), limit=4, beam=beam, alpha=0.6)
+    model.tables[0] = np.nan
+    result = search(model, [6, 4], beam)
+    assert not result.lengths[0].any() and not result.token_ids[0].any()
+    assert_same(hypotheses(result, 1), expected)
+
+
+@pytest.mark.parametrize("num_best", [1, 2, 4])
+def test_fewer_results_are_the_same_ones_sooner(num_best):
+    limits = [12, 3, 9, 12, 0, 10]
+    sooner = False
+    for seed, end_bias in [(1, 0.0), (2, -2.0), (3, 1.5), (4, -6.0), (5, 3.0)]:
+        model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=end_bias)
+        everything = search(model, limits, 5)
+        cache = ScriptedModel.cache_of(tf.constant(model.tables), 5)
+        found = beam_search(ScriptedModel.step, cache, Goal(DecodeConfig(beam_size=5), limits, num_best=num_best))
+        found = SearchResult(*(part.numpy() for part in found))
+        steps = found.token_ids.shape[2]
+        assert found.scores.shape == (6, num_best)
+        for few, many in zip(found[1:], everything[1:], strict=True):
+            np.testing.assert_allclose(few, many[:, :num_best], rtol=1e-6)
+        np.testing.assert_array_equal(found.token_ids, everything.token_ids[:, :num_best, :steps])
+        sooner |= steps < everything.token_ids.shape[2]
+    assert sooner
+
+
+@pytest.mark.parametrize("num_best", [0, 3])
+def test_more_results_than_hypotheses_are_refused(num_best):
+    with pytest.raises(ValueError, match=f"num_best must be between 1 and beam_size=2, got {num_best}"):
+        Goal(DecodeConfig(beam_size=2), [3], num_best=num_best)

@@ -1,0 +1,258 @@
+"""Several models as one: against one model, against NumPy, with and without a cache, and from disk."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from t2t_keras import evaluation
+from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.inference.loading import Member
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.contract import COVERAGE
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import weight_names
+from t2t_keras.runs import checkpoints, run
+from t2t_keras.search.batches import padded
+from t2t_keras.search.beam_search import beam_search
+from t2t_keras.search.ensemble import Ensemble, combined_logits
+from t2t_keras.search.goal import Goal
+from t2t_keras.symbols import EOS_ID
+from t2t_keras.text.tokenizer import train_tokenizer
+
+COMBINATIONS = ["probabilities", "log_probabilities"]
+every_combination = pytest.mark.parametrize("combination", COMBINATIONS)
+SOURCE = padded([[5, 6, 7, 8, EOS_ID], [9, 300, EOS_ID]])
+
+
+def logits_of(model, inputs: dict) -> tf.Tensor:
+    return model.logits(model.states(inputs).hidden)
+
+
+def make_model(seed: int, **changes) -> Transformer:
+    """Untrained, but with opinions."""
+    tf.keras.utils.set_random_seed(seed)
+    model = Transformer(TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **{**tiny.MODEL, **changes}))
+    model.build()
+    rng = np.random.default_rng(seed)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.3 * rng.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+@pytest.fixture(scope="module")
+def models():
+    return [make_model(1), make_model(2, d_model=24, num_heads=4, num_encoder_layers=2, num_decoder_layers=1)]
+
+
+def translator_of(model, **settings) -> Translator:
+    return Translator(tiny.tokenizer(), model, DecodeConfig(**{"max_length_offset": 4, **settings}))
+
+
+def in_numpy(logits: list[np.ndarray], combination: str) -> np.ndarray:
+    """Normalised log-probabilities of the combination, in float64."""
+
+    def log_softmax(values: np.ndarray) -> np.ndarray:
+        values = values.astype(np.float64) - values.max(-1, keepdims=True)
+        return values - np.log(np.exp(values).sum(-1, keepdims=True))
+
+    log_probs = [log_softmax(values) for values in logits]
+    if combination == "probabilities":
+        return np.log(np.mean([np.exp(values) for values in log_probs], axis=0))
+    return log_softmax(np.mean(log_probs, axis=0))
+
+
+@every_combination
+@pytest.mark.parametrize(("copies", "beam"), [(1, 3), (3, 1)])
+def test_a_model_with_itself_is_the_model(models, combination, copies, beam):
+    expected = translator_of(models[0], beam_size=beam).search(SOURCE)
+    found = translator_of(Ensemble(models[:1] * copies, combination), beam_size=beam).search(SOURCE)
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5, rtol=1e-6)
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-5, rtol=1e-6)
+
+
+@every_combination
+def test_combined_probabilities_are_those_of_the_members_logits(models, combination):
+    inputs = {"source": SOURCE, "target": padded([[7, 8, 9, 10, EOS_ID], [5, EOS_ID]])}
+    logits = logits_of(Ensemble(models, combination), inputs)
+    assert logits.dtype == tf.float32
+    expected = in_numpy([model(inputs, training=False).numpy() for model in models], combination)
+    np.testing.assert_allclose(tf.nn.log_softmax(logits), expected, atol=1e-5)
+
+
+def test_the_two_means_differ(models):
+    inputs = {"source": SOURCE, "target": SOURCE}
+    one, other = (tf.nn.softmax(logits_of(Ensemble(models, combination), inputs)) for combination in COMBINATIONS)
+    assert np.abs(one - other).max() > 0.01
+
+
+def test_what_float32_cannot_hold_stays_finite():
+    logits = np.array([[0.0, -40.0, -80.0, -300.0]], np.float32)
+    one, other = (tf.nn.log_softmax(combined_logits([logits, logits - 5], name)).numpy() for name in COMBINATIONS)
+    np.testing.assert_allclose(one[:, :3], logits[:, :3], atol=1e-4)
+    assert -90 < one[0, 3] < -80
+    np.testing.assert_allclose(other, logits, atol=1e-4)
+
+
+@every_combination
+def test_decoding_with_a_cache_equals_decoding_at_once(models, combination):
+    ensemble = Ensemble(models, combination)
+    target = padded([[7, 8, 9, 10, EOS_ID], [5, 6, 7, 8, EOS_ID]])
+    expected = logits_of(ensemble, {"source": SOURCE, "target": target})
+    search = ensemble.begin(SOURCE, ensemble.encode(SOURCE), 1)
+    cache, previous = search.cache, np.zeros(2, np.int32)
+    for position in range(target.shape[1]):
+        assert int(cache.position) == position
+        logits, cache = search.step(previous, cache)
+        np.testing.assert_allclose(logits, expected[:, position], atol=1e-5)
+        previous = target[:, position]
+
+
+@every_combination
+def test_hypotheses_have_the_score_that_the_search_gave_them(models, combination):
+    """Which they have only if every member's cache followed its hypothesis."""
+    ensemble = Ensemble(models, combination)
+    result = translator_of(ensemble, beam_size=4).search(SOURCE)
+    assert len({tuple(ids) for ids in result.token_ids.numpy()[0]}) == 4
+    token_log_probs = token_log_probs_function(ensemble)
+    for slot in range(4):
+        found = token_log_probs(SOURCE, result.token_ids[:, slot])
+        np.testing.assert_allclose(tf.reduce_sum(found, 1), result.log_probs[:, slot], atol=1e-4)
+
+
+def test_coverage_is_the_members_mean(models):
+    """Also after beams have swapped places, which a model with itself shows by being the model."""
+
+    def search(model, penalty: float):
+        begun = model.begin(SOURCE, model.encode(SOURCE), 3, wanted=frozenset({COVERAGE}))
+        goal = Goal(DecodeConfig(beam_size=3, coverage_penalty=penalty), [9, 7])
+        return beam_search(begun.step, begun.cache, goal)
+
+    expected, found = (search(model, 0.4) for model in (models[0], Ensemble(models[:1] * 2)))
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5, rtol=1e-6)
+    assert np.abs(search(models[0], 0.0).scores - expected.scores).max() > 0.01
+
+    ensemble, parts = Ensemble(models), []
+    for model in (ensemble, *models):
+        begun = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
+        parts.append(begun.step(np.zeros(2, np.int32), begun.cache)[1].coverage)
+    np.testing.assert_allclose(parts[0], (parts[1] + parts[2]) / 2, atol=1e-6)
+
+
+def test_batched_equals_one_by_one(models):
+    translator = translator_of(Ensemble(models), beam_size=3)
+    lines = [*tiny.SENTENCES, "dogs", "", "A man"]
+    together = translator.translate(lines)
+    for line, expected in zip(lines, together, strict=True):
+        (alone,) = translator.translate([line])
+        assert alone.text == expected.text
+        assert alone.score == pytest.approx(expected.score, abs=1e-4)
+    assert translator._searches.num_traces() == 1
+
+
+def test_an_ensemble_scores_and_is_evaluated(models):
+    translator = translator_of(Ensemble(models))
+    scores = translator.score(tiny.SENTENCES, tiny.SENTENCES)
+    total, _ = evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, tiny.SENTENCES, tiny.SENTENCES)
+    assert total == pytest.approx(-sum(score.log_prob for score in scores), rel=1e-5)
+
+
+def test_attention_is_the_members_mean():
+    alike = [make_model(1), make_model(2)]
+    inputs = {"source": SOURCE, "target": SOURCE}
+    logits, attention = Ensemble(alike).logits_and_cross_attention(inputs)
+    np.testing.assert_allclose(logits, logits_of(Ensemble(alike), inputs), atol=1e-4)
+    expected = np.mean([model.logits_and_cross_attention(inputs)[1] for model in alike], axis=0)
+    np.testing.assert_allclose(attention, expected, atol=1e-6)
+    explanation = translator_of(Ensemble(alike)).explain(["A man"], ["dogs"])[0]
+    np.testing.assert_allclose(explanation.attention.sum(-1), 1.0, rtol=1e-5)
+    ids = [tiny.tokenizer().encode("A man")], [tiny.tokenizer().encode("dogs")]
+    (aligned,) = translator_of(Ensemble(alike)).align_tokens(*ids)
+    (expected,) = translator_of(Ensemble(alike)).explain_tokens(*ids)
+    assert str(aligned) == expected.word_alignment() != ""
+
+
+def test_members_that_differ_are_aligned_on_average(models):
+    inputs = {"source": SOURCE, "target": SOURCE}
+    expected = np.mean([model.alignment_attention(inputs) for model in models], axis=0)
+    np.testing.assert_allclose(Ensemble(models).alignment_attention(inputs), expected, atol=1e-6)
+    np.testing.assert_allclose(expected.sum(-1), 1.0, rtol=1e-5)
+
+
+def test_attention_of_members_that_differ_is_refused(models):
+    with pytest.raises(InputError, match=r"2 layers of 2 heads; 1 layers of 4 heads"):
+        translator_of(Ensemble(models)).explain(["A man"], ["dogs"])
+
+
+def test_misuse_names_the_argument():
+    with pytest.raises(ValueError, match="models"):
+        Ensemble([])
+    with pytest.raises(ValueError, match="combination .* got 'median'"):
+        Ensemble([make_model(1)], "median")
+    with pytest.raises(ValueError, match=r"one vocabulary, got sizes \[3, 4\]"):
+        combined_logits([tf.zeros([2, 3]), tf.zeros([2, 4])], "probabilities")
+
+
+@pytest.fixture
+def model_dir(tmp_path) -> pathlib.Path:
+    """A run with two checkpoints."""
+    model_dir = tiny.make_run(tmp_path / "run")
+    add_checkpoint(model_dir, 2, make_model(2))
+    return model_dir
+
+
+def add_checkpoint(model_dir: pathlib.Path, step: int, model: Transformer) -> None:
+    names = weight_names(model)
+    weights = {name: weight.numpy() for name, weight in zip(names, model.trainable_variables, strict=True)}
+    checkpoints.save(run.Run(model_dir).checkpoints_path, step, weights, {}, {})
+
+
+def test_checkpoints_of_one_run(model_dir):
+    loaded = Translator.load_ensemble([(model_dir, "1"), Member(model_dir)], "log_probabilities")
+    direct = Ensemble([tiny.transformer(), make_model(2)], "log_probabilities")
+    inputs = {"source": SOURCE, "target": SOURCE}
+    found, expected = (logits_of(model, inputs) for model in (loaded.model, direct))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert loaded.config.beam_size == 2 and loaded.max_source_length == 256
+    with pytest.raises(InputError, match="77"):
+        Translator.load_ensemble([(model_dir, "1"), (model_dir, "77")])
+
+
+def test_runs_of_other_settings(model_dir, tmp_path):
+    """The shortest limit holds; the first run's decoding settings do."""
+    shorter = tiny.make_run(tmp_path / "shorter", max_length=100)
+    loaded = Translator.load_ensemble([(model_dir, None), (shorter, None)], config=DecodeConfig(beam_size=1))
+    assert loaded.max_source_length == 100 and loaded.config.beam_size == 1
+    lowercased = tiny.make_run(tmp_path / "lowercased", lowercase=True)
+    with pytest.raises(InputError, match="run and .*lowercased only one was trained on lowercased text"):
+        Translator.load_ensemble([(model_dir, None), (lowercased, None)])
+
+
+def test_other_vocabularies_are_refused_by_name(model_dir, tmp_path):
+    other = tiny.make_run(tmp_path / "other")
+    train_tokenizer([line.swapcase() for line in tiny.SENTENCES], 350, other / "vocab.model")
+    with pytest.raises(InputError, match=r"run and .*other have different vocabularies: entry \d+ is '.*' in one and"):
+        Translator.load_ensemble([(model_dir, None), (model_dir, "1"), (other, None)])
+
+
+def test_no_member_is_refused():
+    with pytest.raises(ValueError, match="models"):
+        Translator.load_ensemble([])
+
+
+def test_members_in_words(tmp_path):
+    assert Member.parse("runs/a") == Member("runs/a", None)
+    assert Member.parse("runs/a@best") == Member("runs/a", "best")
+    assert Member.parse("me@home/a@5000") == Member("me@home/a", "5000")
+    (tmp_path / "a@b").mkdir()
+    assert Member.parse(str(tmp_path / "a@b")) == Member(str(tmp_path / "a@b"), None)
+    for wrong in ("", "@best", "runs/a@"):
+        with pytest.raises(InputError, match="MODEL_DIR@CHECKPOINT"):
+            Member.parse(wrong)

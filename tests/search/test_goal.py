@@ -1,0 +1,300 @@
+"""Every option of the search against the NumPy reference, on scripted logits."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import reference_search
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_search import EOS, Options, contains
+from scripted import NUM_CODES, ScriptedModel
+from searching import assert_same, compiled, hypotheses, search
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.search.beam_search import beam_search
+from t2t_keras.search.goal import Goal
+from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram
+
+LIMITS = [6, 1, 5, 6, 3, 4]
+EXCLUDED = ((3,), (2, 4), (5, 6, 2), (4, 4))
+PREFIXES = [(2, 3), (5,), (), (6, 6, 6, 6), (4, 2, 4), (0, 3)]
+CONSTRAINTS = [((2, 3), (3, 4)), ((5,),), (), ((6, 2, 6), (2,)), ((4, 4, 5, 2),), ((3, 3), (2, 3, 3))]
+
+
+def reference(model: ScriptedModel, sentence: int, limit: int, beam: int, options: Options) -> list[tuple]:
+    options = dataclasses.replace(options, coverage=model.coverage(sentence))
+    return reference_search.beam_search(model.next_log_probs(sentence), limit, beam, options=options)
+
+
+def check(beam: int, sentences: list[Options], seeds=range(4), end_bias: float = 0.0) -> list[list[tuple]]:
+    """Search = reference in every sentence, and together = alone; gives back what was found."""
+    found = []
+    for seed in seeds:
+        model = ScriptedModel.random(seed, batch=len(sentences), vocab=7, end_bias=end_bias)
+        result = search(model, LIMITS, beam, sentences)
+        for sentence, (limit, options) in enumerate(zip(LIMITS, sentences, strict=True)):
+            found.append(hypotheses(result, sentence))
+            assert_same(found[-1], reference(model, sentence, limit, beam, options))
+    return found
+
+
+def check_alone(beam: int, sentences: list[Options]) -> None:
+    """A batch gives what its sentences give one by one; a kernel may round the last bit by its place."""
+    model = ScriptedModel.random(21, batch=len(sentences), vocab=7)
+    together = search(model, LIMITS, beam, sentences)
+    has = [(bool(o.prefix), bool(o.constraints)) for o in sentences]
+    for sentence, (limit, options) in enumerate(zip(LIMITS, sentences, strict=True)):
+        if has[sentence] != tuple(map(any, zip(*has, strict=True))):
+            continue  # alone it would be another search, one without prefixes or constraints
+        alone = search(model.rows(sentence), [limit], beam, [options])
+        steps = alone.token_ids.shape[2]
+        np.testing.assert_array_equal(together.token_ids[sentence, :, :steps], alone.token_ids[0])
+        np.testing.assert_array_equal(together.lengths[sentence], alone.lengths[0])
+        for part in ("scores", "log_probs"):
+            np.testing.assert_allclose(getattr(together, part)[sentence], getattr(alone, part)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(no_repeat=1),
+        Options(no_repeat=2, min_length=4),
+        Options(no_repeat=3, min_length=5),
+        Options(excluded=EXCLUDED),
+        Options(excluded=EXCLUDED, no_repeat=2, min_length=2),
+    ],
+)
+def test_rules(beam, options):
+    for found in check(beam, [options] * len(LIMITS), seeds=range(2)):
+        for tokens, *_ in found:
+            assert not any(contains(tokens, phrase) for phrase in options.excluded)
+            n = options.no_repeat
+            grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)] if n else []
+            assert len(grams) == len(set(grams))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_prefixes(beam):
+    sentences = [Options(prefix=prefix) for prefix in PREFIXES]
+    found = check(beam, sentences)
+    for index, sentence_found in enumerate(found):
+        prefix, limit = PREFIXES[index % len(PREFIXES)], LIMITS[index % len(PREFIXES)]
+        assert sentence_found
+        for tokens, *_ in sentence_found:
+            assert all(a in (0, b) for a, b in zip(prefix[:limit], tokens, strict=False))
+
+
+def test_a_prefix_comes_before_rules_and_the_minimum_length():
+    sentences = [Options(prefix=prefix, excluded=EXCLUDED, no_repeat=2, min_length=3) for prefix in PREFIXES]
+    check(3, sentences)
+    check_alone(3, sentences)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("end_bias", [0.0, 2.0])
+def test_constraints(beam, end_bias):
+    sentences = [Options(constraints=phrases) for phrases in CONSTRAINTS]
+    for index, found in enumerate(check(beam, sentences, end_bias=end_bias)):
+        phrases, limit = CONSTRAINTS[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
+        if sum(map(len, phrases)) <= limit:
+            assert found
+            assert all(contains(tokens, phrase) for tokens, *_ in found for phrase in phrases)
+
+
+def test_constraints_with_prefixes_and_rules():
+    together = zip(PREFIXES, CONSTRAINTS, strict=True)
+    sentences = [Options(prefix=prefix, constraints=phrases, no_repeat=2) for prefix, phrases in together]
+    check(3, sentences)
+    check_alone(3, sentences)
+
+
+def test_constraints_on_some_sentences_leave_the_others_as_they_are():
+    model = ScriptedModel.random(3, batch=6, vocab=7)
+    result = search(model, LIMITS, 3, [Options(constraints=phrases) for phrases in CONSTRAINTS])
+    plain = search(model, LIMITS, 3, [Options()] * 6)
+    assert_same(hypotheses(result, 2), hypotheses(plain, 2))
+
+
+phrase = st.lists(st.integers(2, 6), min_size=1, max_size=3).map(tuple)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    constraints=st.lists(phrase, min_size=1, max_size=3).map(tuple),
+    extra=st.integers(0, 3),
+    seed=st.integers(0, 999),
+    beam=st.sampled_from([1, 3]),
+)
+def test_every_result_has_its_phrases(constraints, extra, seed, beam):
+    model = ScriptedModel.random(seed, batch=1, vocab=7)
+    total = sum(map(len, constraints))
+    options = Options(constraints=constraints)
+    found = hypotheses(search(model, [total + extra], beam, [options]), 0)
+    assert found
+    for tokens, *_ in found:
+        assert all(contains(tokens, phrase) for phrase in constraints)
+    assert_same(found, reference(model, 0, total + extra, beam, options))
+
+
+@pytest.mark.parametrize("normalization", ["average", "none"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_length_normalizations(normalization, beam):
+    check(beam, [Options(normalization=normalization)] * len(LIMITS))
+    model = ScriptedModel.random(5, batch=1, vocab=6)
+    options = Options(normalization=normalization)
+    wide = search(model, [4], 5 * 4**3, [options])
+    expected = reference_search.exhaustive_search(model.next_log_probs(0), 6, 4, options=options)
+    assert_same(hypotheses(wide, 0), expected)
+
+
+@pytest.mark.parametrize(
+    ("beam", "num_groups", "strength", "patience"),
+    [(4, 2, 0.0, 0.0), (4, 2, 0.7, 0.0), (6, 3, 2.0, 0.0), (3, 3, 1.3, 0.0), (6, 2, 0.5, 0.5)],
+)
+def test_groups(beam, num_groups, strength, patience):
+    options = Options(num_groups=num_groups, strength=strength, patience=patience)
+    check(beam, [options] * len(LIMITS))
+    check(beam, [dataclasses.replace(options, min_length=8)] * len(LIMITS), seeds=range(2))
+    check_alone(beam, [options] * len(LIMITS))
+
+
+def test_groups_with_rules_prefixes_and_coverage():
+    common = {"num_groups": 2, "strength": 0.6, "no_repeat": 2, "coverage_penalty": 0.4, "normalization": "average"}
+    check(4, [Options(prefix=prefix, **common) for prefix in PREFIXES])
+
+
+def test_groups_without_strength_are_the_same_search_over_again():
+    model = ScriptedModel.random(4, batch=1, vocab=7)
+    grouped = hypotheses(search(model, [6], 6, [Options(num_groups=2)]), 0)
+    assert_same(grouped[::2], hypotheses(search(model, [6], 3, [Options()]), 0))
+    assert_same(grouped[::2], grouped[1::2])
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("penalty", [0.2, 2.0])
+def test_coverage_penalty(beam, penalty):
+    options = Options(coverage_penalty=penalty)
+    check(beam, [options] * len(LIMITS))
+    check(beam, [dataclasses.replace(options, min_length=8)] * len(LIMITS), seeds=range(2))
+    check_alone(beam, [options] * len(LIMITS))
+
+
+def test_coverage_penalty_with_everything_that_goes_with_it():
+    options = {"coverage_penalty": 0.5, "normalization": "none", "excluded": EXCLUDED, "min_length": 2}
+    check(3, [Options(constraints=phrases, **options) for phrases in CONSTRAINTS])
+
+
+@pytest.mark.parametrize("limit", [4, 3])
+def test_wide_beam_finds_every_optimum(limit):
+    options = Options(coverage_penalty=0.8, excluded=((3, 2), (4,)), no_repeat=2)
+    for seed in range(3):
+        model = ScriptedModel.random(seed, batch=1, vocab=6)
+        options = dataclasses.replace(options, coverage=model.coverage(0))
+        expected = reference_search.exhaustive_search(model.next_log_probs(0), 6, limit, options=options)
+        assert_same(hypotheses(search(model, [limit], 200, [options]), 0), expected)
+
+
+@pytest.mark.parametrize(
+    "options", [Options(coverage_penalty=1.0), Options(normalization="average"), Options(num_groups=3, strength=0.5)]
+)
+def test_stop_is_exact(options):
+    """Searching on to the limit finds nothing better than what the search stopped with."""
+    for seed in range(4):
+        model = ScriptedModel.random(seed, batch=1, vocab=6, end_bias=0.5)
+        endless = np.zeros((1, NUM_CODES, 6), np.float32)
+        endless[:, :, EOS] = -np.inf
+        result = search(model, [30], 3, [options])
+        longer = search(ScriptedModel(np.concatenate([model.tables, endless])), [30, 30], 3, [options] * 2)
+        assert longer.token_ids.shape[2] == 30
+        assert result.token_ids.shape[2] < 30 or options.normalization == "average", "whose bound is a loose one"
+        assert_same(hypotheses(longer, 0), hypotheses(result, 0))
+
+
+ALL_OPTIONS = [
+    [Options(no_repeat=2, prefix=(3,), constraints=((2,),), coverage_penalty=0.1)],
+    [Options(num_groups=2, strength=0.5, excluded=((2, 2),), prefix=(4,))],
+]
+
+
+@pytest.mark.parametrize("options", ALL_OPTIONS)
+def test_corners(options):
+    for beam, vocab in [(12, 5), (2, 5)]:
+        model = ScriptedModel.random(6, batch=1, vocab=vocab)
+        for limit in (0, 1, 4):
+            result = search(model, [limit], beam, options)
+            if limit:
+                assert_same(hypotheses(result, 0), reference(model, 0, limit, beam, options[0]))
+            else:
+                assert not result.lengths.any()
+        model.tables[0, 0, EOS] = 60.0
+        assert_same(hypotheses(search(model, [3], beam, options), 0), reference(model, 0, 3, beam, options[0]))
+
+
+@pytest.mark.parametrize("options", ALL_OPTIONS)
+def test_broken_model_spares_the_other_sentences(options):
+    model = ScriptedModel.random(7, batch=2, vocab=7)
+    expected = reference(model, 1, 5, 4, options[0])
+    model.tables[0] = np.nan
+    result = search(model, [6, 5], 4, options * 2)
+    assert not result.lengths[0].any()
+    assert_same(hypotheses(result, 1), expected)
+
+
+def test_one_trace_serves_every_batch_size_and_length():
+    sentences = [Options(prefix=(2,), constraints=((3, 4),), no_repeat=2)]
+    compiled.cache_clear()
+    for batch, limit, own in [
+        (1, 3, sentences),
+        (5, 9, sentences * 5),
+        (2, 1, [Options(prefix=(2, 3), constraints=((5,), (3, 4, 5)), no_repeat=2)] * 2),
+    ]:
+        search(ScriptedModel.random(1, batch, vocab=7), [limit] * batch, 2, own)
+    traced = compiled.cache_info()
+    assert traced.currsize == 1
+    run = compiled(2, 7, (0.6, "gnmt", 0.0, 2, (), 1, 0.0, 0.0), True, True)
+    assert run.experimental_get_tracing_count() == 1
+
+
+def test_options_that_are_off_add_no_op():
+    model = ScriptedModel.random(1, batch=1, vocab=7)
+
+    def number_of_ops(**options) -> int:
+        goal = Goal(DecodeConfig(beam_size=2), [5], **options)
+        function = tf.function(lambda: beam_search(model.step, model.start_cache(2), goal))
+        graph = function.get_concrete_function().graph
+        return sum(len(g.get_operations()) for g in [graph, *_inner(graph)])
+
+    assert number_of_ops() < number_of_ops(rules=(NoRepeatNgram(2),))
+
+
+def _inner(graph) -> list:
+    return [
+        getattr(function, "graph", function) for function in graph._functions.values() if hasattr(function, "graph")
+    ]
+
+
+MISUSE = [
+    (lambda: Goal(DecodeConfig(num_groups=2), [3], constraints=[[[2]]]), "constraints .* num_groups=2"),
+    (lambda: NoRepeatNgram(0), "n must be positive, got 0"),
+    (lambda: ExcludedPhrases([[]]), "phrases must be"),
+    (lambda: ExcludedPhrases([[3, 0]]), r"phrases must be .* got \(3, 0\)"),
+    (lambda: run_with(rules=(ExcludedPhrases([[9]]),)), "phrases have the id 9, the vocabulary ends at 4"),
+    (lambda: run_with(prefixes=[3]), r"prefixes must have 2 axes, got shape \(1,\)"),
+    (lambda: run_with(constraints=[[3]]), r"constraints must have 3 axes"),
+    (lambda: run_with(coverage_penalty=0.2), "coverage_penalty=0.2 needs"),
+]
+
+
+def run_with(coverage_penalty=0.0, **asked):
+    model = ScriptedModel.random(1, batch=1, vocab=5)
+    settings = DecodeConfig(beam_size=2, coverage_penalty=coverage_penalty)
+    return beam_search(model.step, model.start_cache(2), Goal(settings, [3], **asked))
+
+
+@pytest.mark.parametrize(("misuse", "message"), MISUSE)
+def test_misuse_names_the_arguments(misuse, message):
+    with pytest.raises(ValueError, match=message):
+        misuse()

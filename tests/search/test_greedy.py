@@ -1,0 +1,61 @@
+"""Greedy search against the general search with a beam of one."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scripted import ScriptedModel
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.search.beam_search import beam_search
+from t2t_keras.search.goal import Goal
+
+LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("end_bias", [-6.0, 0.0, 2.0])
+@pytest.mark.parametrize("min_length", [0, 3])
+def test_equals_the_general_search(seed, end_bias, min_length):
+    model = ScriptedModel.random(seed, batch=len(LIMITS), vocab=7, end_bias=end_bias)
+    model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
+    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but is not greedy_search
+    settings = DecodeConfig(beam_size=1, min_length=min_length)
+    found, expected = (
+        beam_search(ScriptedModel.step, model.start_cache(1), Goal(settings, LIMITS, prefixes=prefixes))
+        for prefixes in (None, free)
+    )
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-5)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+def test_nothing_left_to_choose_is_an_empty_output():
+    model = ScriptedModel.random(1, batch=2, vocab=2)
+    result = beam_search(ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [4, 4], [4, 0]))
+    assert result.lengths[0, 0] == 0
+    assert np.isneginf(result.scores[0, 0])
+    assert result.token_ids[1, 0, 0] == 1
+
+
+def test_an_empty_batch():
+    model = ScriptedModel.random(1, batch=1, vocab=5)
+    model = ScriptedModel(model.tables[:0])
+    result = beam_search(
+        ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), tf.zeros([0], tf.int32))
+    )
+    assert result.token_ids.shape == (0, 1, 0)
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_logits_that_are_no_numbers_give_no_output(scored):
+    model = ScriptedModel.random(2, batch=3, vocab=7, end_bias=2.0)
+    goal = Goal(DecodeConfig(beam_size=1), [6] * 3, scored=scored)
+    wanted = beam_search(ScriptedModel.step, model.start_cache(1), goal)
+    model.tables[1, :, 4] = np.nan
+    found = beam_search(ScriptedModel.step, model.start_cache(1), goal)
+    assert found.lengths[1, 0] == 0 and np.isneginf(found.scores[1, 0]) and not found.token_ids[1].numpy().any()
+    for row in (0, 2):
+        length = int(wanted.lengths[row, 0])
+        np.testing.assert_array_equal(found.token_ids[row, 0, :length], wanted.token_ids[row, 0, :length])
+        np.testing.assert_array_equal(found.scores[row], wanted.scores[row])

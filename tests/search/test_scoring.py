@@ -1,0 +1,28 @@
+"""The length penalty by hand, and the bound by trying."""
+
+import numpy as np
+import pytest
+
+from t2t_keras.search.scoring import best_attainable_score, length_penalty, normalised_score
+
+
+def test_length_penalty_by_hand():
+    np.testing.assert_allclose(length_penalty(np.array([1, 7, 25]), 0.5), [1.0, 2**0.5, 5**0.5], rtol=1e-6)
+    np.testing.assert_array_equal(length_penalty(np.array([1, 7, 25]), 0.0), [1.0, 1.0, 1.0])
+
+
+def test_normalised_score_by_hand():
+    assert float(normalised_score(np.float32(-6.0), 7, 1.0)) == pytest.approx(-3.0)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
+def test_no_continuation_exceeds_the_bound(alpha):
+    rng = np.random.default_rng(1)
+    limit = 30
+    for length in (1, 10, 29):
+        for _ in range(20):
+            log_prob = -rng.exponential(5.0)
+            later = log_prob - np.cumsum(rng.exponential(0.1, size=limit - length)) * rng.integers(0, 2)
+            scores = normalised_score(later.astype(np.float32), np.arange(length + 1, limit + 1), alpha)
+            bound = best_attainable_score(np.float32(log_prob), limit, alpha)
+            assert np.max(scores) <= bound

@@ -1,0 +1,230 @@
+"""Every setting and every request, through a translator, on a model of random weights."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translation import Translation, joined
+from t2t_keras.inference.translator import Translator
+from t2t_keras.search.ensemble import Ensemble
+from t2t_keras.search.searches import Searches
+from t2t_keras.symbols import EOS_ID
+
+LINES = [*tiny.SENTENCES[:3], "dogs"]
+REQUESTS = [
+    "A man",
+    Request("A man", prefix="Ein Hund"),
+    Request("Two dogs", constraints=("blauen", "Schnee")),
+    Request("Two dogs play", excluded=("Hund", "!")),
+    Request("in the snow", prefix="Zwei", constraints=("Leiter",)),
+    Request("snow", constraints=("Mann",), excluded=("dog",)),
+    Request("A dog", "Ein", ("Hemd",), ("man",)),
+]
+
+
+def translator(model=None, excluded=(), **settings) -> Translator:
+    config = DecodeConfig(**{"beam_size": 3, "max_length_offset": 8, **settings})
+    return Translator(tiny.tokenizer(), model or tiny.transformer(), config, excluded=excluded)
+
+
+def ids_of(text: str) -> tuple[int, ...]:
+    return tuple(tiny.tokenizer().encode(text))
+
+
+def contains(ids: tuple[int, ...], phrase: tuple[int, ...]) -> bool:
+    return any(ids[start : start + len(phrase)] == phrase for start in range(len(ids)))
+
+
+def same(one: Translation, other: Translation) -> bool:
+    return one.token_ids == other.token_ids and one.score == pytest.approx(other.score, abs=1e-4)
+
+
+def test_requests_are_met_and_depend_on_nothing_else():
+    own = translator()
+    found = own.translate(REQUESTS)
+    for request, translation in zip(REQUESTS[1:], found[1:], strict=True):
+        (ids,) = translation.token_ids
+        assert ids[: len(ids_of(request.prefix))] == ids_of(request.prefix)
+        assert translation.text.startswith(request.prefix)
+        assert all(contains(ids, ids_of(phrase)) for phrase in request.constraints)
+        assert not any(contains(ids, ids_of(phrase)) for phrase in request.excluded)
+    traces = own._searches.num_traces()
+    assert traces == 7, "one for each kind"
+    backwards = own.translate([*REQUESTS[::-1], *REQUESTS])
+    assert all(map(same, backwards, [*found[::-1], *found]))
+    assert all(same(own.translate([request])[0], before) for request, before in zip(REQUESTS, found, strict=True))
+    assert list(own.translate_stream(REQUESTS, chunk_lines=2))[3].text == found[3].text
+    assert own._searches.num_traces() == traces
+
+
+def test_lines_that_ask_for_nothing_run_the_plain_search():
+    own = translator()
+    assert own.translate([Request(line) for line in LINES]) == own.translate(LINES)
+    assert own._searches.num_traces() == 1
+    own.check("A man"), own.check(Request("A man", "Ein"))
+    with pytest.raises(InputError, match="^prefix"):
+        own.check(Request("", "Ein"))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_excluded_words(beam_size):
+    copier, settings = tiny.CopyModel(tiny.tokenizer().vocab_size), {"beam_size": beam_size, "max_length_offset": 2}
+    lines = ["Two dogs play", "dogs", "A man"]
+    assert [t.text for t in translator(copier, **settings).translate(lines)] == lines
+    for_all = translator(copier, excluded=("dogs",), **settings).translate(lines)
+    for_each = translator(copier, **settings).translate([Request(line, excluded=("dogs",)) for line in lines])
+    assert all(map(same, for_all, for_each))
+    assert not any("dogs" in translation.text.split() for translation in for_all)
+    assert for_all[0].text.startswith("Two") and for_all[2].text == "A man"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"length_normalization": "average"}, {"length_normalization": "none"}, {"length_penalty": 1.0}],
+)
+def test_nbest_has_its_scores_from_the_model(settings):
+    own = translator(**settings)
+    lines = [*LINES, "", Request("A man", prefix="Ein")]
+    found = own.translate_nbest(lines, 3)
+    assert [hypotheses[0] for hypotheses in found] == own.translate(lines)
+    assert [len(hypotheses) for hypotheses in found] == [3, 3, 3, 3, 1, 3]
+    flat = [translation for hypotheses in found for translation in hypotheses if translation.num_parts]
+    forced = own.score_tokens([t.source_ids[0] for t in flat], [t.token_ids[0] for t in flat])
+    for translation, score in zip(flat, forced, strict=True):
+        assert sum(score.token_log_probs) == pytest.approx(translation.log_prob, abs=1e-4)
+        assert score.score == pytest.approx(translation.score, abs=1e-4)
+        assert len(score.pieces) == translation.num_tokens == len(translation.token_ids[0])
+    for hypotheses in found:
+        assert sorted(hypotheses, key=lambda t: -t.score) == hypotheses
+        assert len({translation.token_ids for translation in hypotheses}) == len(hypotheses)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_searching_in_bfloat16_finds_much_the_same(members):
+    models = [tiny.transformer(), tiny.transformer(d_ff=24)]
+    model = models[0] if members == 1 else Ensemble(models)
+    found = translator(model, bfloat16=True).translate(LINES)
+    exact = translator(model).score_tokens([t.source_ids[0] for t in found], [t.token_ids[0] for t in found])
+    differences = [abs(t.score - other.score) for t, other in zip(found, exact, strict=True)]
+    assert 0 < max(differences) < 0.1
+
+
+@pytest.mark.parametrize("settings", [{"coverage_penalty": 0.2}, {"bfloat16": True}])
+def test_what_a_model_does_not_offer_is_refused_before_it_searches(settings):
+    (name,) = settings
+    with pytest.raises(InputError, match=f"^decode.{name}: the model does not offer"):
+        translator(tiny.CopyModel(tiny.tokenizer().vocab_size), **settings)
+
+
+@pytest.mark.parametrize("num_best", [0, 4])
+def test_nbest_is_at_most_the_beam(num_best):
+    with pytest.raises(InputError, match=rf"num_best.*beam_size=3.*{num_best}"):
+        translator().translate_nbest(LINES, num_best)
+
+
+def test_nbest_of_a_line_in_parts_are_the_best_combinations():
+    config = DecodeConfig(beam_size=3, max_length_offset=3)
+    own = Translator(tiny.tokenizer(), tiny.transformer(), config, max_source_length=12)
+    line = tiny.SENTENCES[1]
+    (found,) = own.translate_nbest([line], 3)
+    assert found[0].num_parts > 1
+    parts = [own.tokenizer.decode(ids) for ids in found[0].source_ids]
+    sums = [sum(t.score for t in combination) for combination in itertools.product(*own.translate_nbest(parts, 3))]
+    np.testing.assert_allclose([t.score for t in found], sorted(sums, reverse=True)[:3], atol=1e-4)
+    assert found[0] == own.translate([line])[0]
+    assert len(found[0].token_ids) == found[0].num_parts
+
+
+def test_samples_are_those_of_their_seed():
+    own = translator(sampling=True, temperature=1.5, top_k=50, top_p=0.9)
+    found = own.translate_nbest(LINES, 3)
+    assert [samples[0] for samples in found] == own.translate(LINES)
+    assert [t.text for t in own.translate(LINES[::-1])] == [samples[0].text for samples in found[::-1]]
+    assert len({sample.text for sample in found[0]}) == 3
+    other = translator(sampling=True, temperature=1.5, seed=2).translate(LINES)
+    assert [t.text for t in other] != [samples[0].text for samples in found]
+    (prefixed,) = own.translate([Request("A man", prefix="Ein Hund", excluded=("Mann",))])
+    assert prefixed.text.startswith("Ein Hund")
+    long = Translator(own.tokenizer, own.model, own.config, max_source_length=12)
+    (samples,) = long.translate_nbest(LINES[1:2], 3)
+    assert len(samples) == 3 and all(sample.num_parts > 1 for sample in samples)
+
+
+def test_greedy_sampling_is_greedy_search():
+    greedy, sampled = translator(beam_size=1), translator(beam_size=1, sampling=True, top_k=1)
+    assert all(map(same, greedy.translate(LINES), sampled.translate(LINES)))
+
+
+def test_groups_that_avoid_each_other_begin_differently():
+    (found,) = translator(beam_size=2, num_groups=2, diversity_strength=100.0).translate_nbest(["A man"], 2)
+    first, second = (translation.token_ids[0] for translation in found)
+    assert all(one != other for one, other in zip(first, second, strict=False) if EOS_ID not in (one, other))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_no_repeated_ngrams(size):
+    for translation in translator(no_repeat_ngram_size=size, min_length=7).translate(LINES):
+        (ids,) = translation.token_ids
+        grams = [ids[start : start + size] for start in range(len(ids) - size + 1)]
+        assert len(grams) == len(set(grams)) > 5
+
+
+@pytest.mark.parametrize("members", [0, 1, 2])
+def test_coverage_penalty_is_that_of_the_attention(members):
+    models = (tiny.transformer(), tiny.transformer(d_ff=48))[:members]
+    own = translator(Ensemble(models) if members else None, coverage_penalty=0.7)
+    found = [translation for hypotheses in own.translate_nbest(LINES, 3) for translation in hypotheses]
+    explained = own.explain_tokens([t.source_ids[0] for t in found], [t.token_ids[0] for t in found])
+    for translation, explanation in zip(found, explained, strict=True):
+        coverage = explanation.attention[-1].mean(0).sum(0)
+        expected = translation.log_prob / ((5 + translation.num_tokens) / 6) ** 0.6
+        expected += 0.7 * np.log(np.minimum(coverage, 1)).sum()
+        assert translation.score == pytest.approx(expected, abs=1e-4)
+
+
+def test_rules_that_leave_nothing():
+    vocab = tiny.tokenizer().vocab_size
+    own = Translator(
+        tiny.tokenizer(),
+        tiny.CopyModel(vocab),
+        DecodeConfig(beam_size=2, no_repeat_ngram_size=1, min_length=2 * vocab, max_length_offset=2 * vocab),
+    )
+    ((only,),) = own.translate_nbest(["A man"], 2)
+    assert not only.exists and (only.text, only.score, only.num_tokens) == ("", -np.inf, 0)
+    assert all(t.exists for t in translator().translate(["A man", ""]))
+
+
+def test_beam_larger_than_the_vocabulary():
+    with pytest.raises(InputError, match="beam_size=351.*350"):
+        translator(beam_size=351)
+
+
+@pytest.mark.parametrize(("changes", "traces"), [({}, 2), ({"no_repeat_ngram_size": 2}, 1), ({"beam_size": 2}, 1)])
+def test_what_needs_its_scores_is_not_traced_without_them(changes, traces):
+    searches = Searches(tiny.transformer(), DecodeConfig(**{"beam_size": 1, "max_length_offset": 3, **changes}))
+    for scored in (True, False, True, False):
+        searches(np.array([[5, 6, 1]], np.int32), scored=scored)
+    assert searches.num_traces() == traces
+
+
+def test_a_line_has_no_translation_if_one_of_its_parts_has_none():
+    nan, inf = float("nan"), float("inf")
+    parts = [Translation("a", nan, nan, 3, 1), Translation("", -inf, -inf, 0, 1)]
+    assert not joined(parts).exists and joined(parts).log_prob == -inf
+    assert joined(parts[:1] * 2).exists and np.isnan(joined(parts[:1] * 2).score)
+
+
+@pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sampling": True}], ids=["beam", "greedy", "samples"])
+def test_no_operation_has_onednn_report_a_type_that_it_cannot_do(settings):
+    """It does so of transposed integers, on the standard error of whoever translates."""
+    compiled = Searches(tiny.transformer(), DecodeConfig(**settings))._compiled[frozenset(), True, False]
+    graph = compiled.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    transposed = {tf.dtypes.as_dtype(node.attr["T"].type) for node in nodes if node.op.endswith("Transpose")}
+    assert transposed == {tf.float32}

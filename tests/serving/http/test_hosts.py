@@ -1,0 +1,76 @@
+"""Whom the REST interface answers: DNS rebinding and pages of other sites."""
+
+import asyncio
+
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.http.hosts import HostCheck
+from t2t_keras.serving.options import ServingOptions
+
+
+def status(allowed, **headers):
+    sent = []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive():
+        raise AssertionError("it has no body")
+
+    async def send(message):
+        sent.append(message)
+
+    names = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": names}
+    asyncio.run(HostCheck(app, "gpu1", allowed)(scope, receive, send))
+    return sent[0]["status"]
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8501", "127.0.0.1:8501", "10.1.2.3", "[::1]:8501", "[fe80::1]", "gpu1:8501", "GPU1"],
+)
+def test_names_of_its_own_are_answered(host):
+    assert status([], host=host) == 200
+
+
+def test_names_that_are_allowed_are_answered():
+    assert status(["translate.example"], host="translate.example:80") == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["rebound.example", "rebound.example:8501", "gpu1.example", "localhost.example", "127.0.0.1.example", "[::1", "@:"],
+)
+def test_other_names_are_not(host):
+    assert status([], host=host) == 403
+    assert status(["*"], host=host) == 200
+
+
+def test_what_names_no_host_is_no_browser():
+    assert status([]) == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "wanted"),
+    [
+        ("http://127.0.0.1:8501", "127.0.0.1:8501", 200),
+        ("https://translate.example", "translate.example", 200),  # behind a gateway that keeps the host
+        ("https://translate.example", "127.0.0.1:8501", 200),  # behind one that does not
+        ("http://127.0.0.1:3000", "127.0.0.1:8501", 403),
+        ("http://gpu1:3000", "gpu1:8501", 403),
+        ("https://other.example", "127.0.0.1:8501", 403),
+        ("https://127.0.0.1:8501.other.example", "127.0.0.1:8501", 403),
+        ("null", "127.0.0.1:8501", 403),
+    ],
+)
+def test_pages_of_other_sites_may_not_use_it(origin, host, wanted):
+    assert status(["translate.example"], host=host, origin=origin) == wanted
+
+
+@pytest.mark.parametrize("host", ["", "host:80", "http://host"])
+def test_allowed_hosts_are_names(tmp_path, host):
+    with pytest.raises(InputError, match="allowed_hosts"):
+        ServingOptions(str(tmp_path), allowed_hosts=[host])
+    assert ServingOptions(str(tmp_path), allowed_hosts=["*", "translate.example"])

@@ -1,0 +1,96 @@
+"""What a call of a signature may ask for, told before anything is computed."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.export.limits import MAX_ELEMENTS, MAX_LINE_TOKENS
+from t2t_keras.serving.options import Limits
+from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.served_signatures import Signature, check_size
+
+TEXT = {"text": tf.TensorSpec([None], tf.string)}
+ALIGN = {
+    "translation": tf.TensorSpec([None], tf.string),
+    "source_pieces": tf.TensorSpec([None, None], tf.string),
+    "attention": tf.TensorSpec([None, None, None], tf.float32),
+}
+IDS = {"source_ids": tf.TensorSpec([None, None], tf.int32), "source_length": tf.TensorSpec([None], tf.int32)}
+
+
+def signature(inputs, outputs):
+    return Signature("align", inputs, outputs, lambda: pytest.fail("it must not be run"))
+
+
+def texts(*lengths):
+    array = np.empty(len(lengths), object)
+    array[:] = [b"x" * length for length in lengths]
+    return {"text": array}
+
+
+def refusal(*arguments):
+    with pytest.raises(ServingError) as caught:
+        signature(*arguments[:2]).check(*arguments[2:])
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    return caught.value.message
+
+
+def test_a_long_line_among_many_short_ones_is_refused_for_its_padding():
+    """A few kilobytes ask for [256, 1500, 1500]."""
+    message = refusal(TEXT, ALIGN, texts(*[1] * 255, 3000), Limits())
+    assert "576384256 elements" in message and "256 sentences" in message and "max_output_elements=8388608" in message
+
+
+@pytest.mark.parametrize("lengths", [[4096], [250] * 256, [1] * 256])
+def test_what_the_other_limits_allow_of_real_text_is_not_refused(lengths):
+    assert signature(TEXT, ALIGN).check(texts(*lengths), Limits()) == len(lengths)
+
+
+def test_outputs_of_fixed_size_are_bounded_by_the_number_of_sentences_alone():
+    outputs = {"translations": tf.TensorSpec([None, 4], tf.string), "score": tf.TensorSpec([None], tf.float32)}
+    assert signature(TEXT, outputs).check(texts(*[4096] * 10), Limits(max_output_elements=50)) == 10
+    assert "50 elements" in refusal(TEXT, outputs, texts(*[1] * 10), Limits(max_output_elements=49))
+
+
+def test_rows_of_numbers_are_bounded():
+    outputs = {"translation_ids": tf.TensorSpec([None, None], tf.int32)}
+
+    def ids(rows, length):
+        return {"source_ids": np.ones([rows, length], np.int32), "source_length": np.ones([rows], np.int32)}
+
+    assert signature(IDS, outputs).check(ids(2, 1024), Limits()) == 2
+    assert "30000 numbers: the limit is max_input_length=1024" in refusal(IDS, outputs, ids(1, 30_000), Limits())
+    # Of a fixed length they are as long as the model wants them.
+    fixed = {"image": tf.TensorSpec([None, 50, 50], tf.float32)}
+    image = {"image": np.zeros([1, 50, 50], np.float32)}
+    assert signature(fixed, outputs).check(image, Limits()) == 1
+
+
+def test_two_rows_and_one_length_are_not_a_batch():
+    inputs = {"source_ids": np.ones([2, 3], np.int32), "source_length": np.ones([1], np.int32)}
+    message = refusal(IDS, {"translation_ids": tf.TensorSpec([None, None], tf.int32)}, inputs, Limits())
+    assert "'source_ids' has 2" in message and "'source_length' has 1" in message
+
+
+def test_a_row_costs_its_text_and_its_numbers_of_any_length():
+    inputs = {**TEXT, "seed": tf.TensorSpec([None], tf.int64), "names": tf.TensorSpec([None, 2], tf.string)}
+    names = np.array([[b"a", b"bc"], [b"", b""]], object)
+    call = {**texts(5, 0), "seed": np.zeros([2], np.int64), "names": names}
+    assert signature(inputs, {}).costs(call, 2).tolist() == [40, 32]
+    ids = {"source_ids": np.ones([3, 10], np.int32), "source_length": np.ones([3], np.int32)}
+    assert signature(IDS, {}).costs(ids, 3).tolist() == [72] * 3
+    assert signature({"one": tf.TensorSpec([], tf.string)}, {}).costs(
+        {"one": np.array(b"abc", object)}, 1
+    ).tolist() == [32]
+
+
+def test_the_server_lets_through_what_the_graph_of_an_export_does():
+    limits = Limits()
+    assert (limits.max_input_length, limits.max_output_elements) == (MAX_LINE_TOKENS, MAX_ELEMENTS)
+
+
+def test_outputs_are_counted_once_they_are_there():
+    outputs = {"a": np.zeros([3, 5]), "b": np.zeros([])}
+    check_size(outputs, Limits(max_output_elements=16))
+    with pytest.raises(ServingError, match="16 elements.*max_output_elements=15"):
+        check_size(outputs, Limits(max_output_elements=15))

@@ -1,0 +1,43 @@
+import pytest
+
+from t2t_keras.text.languages import east_asian, written_in
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("zh", "zh"),
+        ("zh_TW", "zh"),
+        ("ZH-Hant-HK", "zh"),
+        ("yue", "zh"),
+        ("ja", "ja"),
+        ("jpn_Jpan", "ja"),
+        ("ko-KR", "ko"),
+    ],
+)
+def test_codes_of_east_asian_languages(code, expected):
+    assert east_asian(code) == expected
+
+
+@pytest.mark.parametrize("code", ["de", "en", "", "zha", "jav", "kor2"])
+def test_codes_of_other_languages(code):
+    assert east_asian(code) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["他在图书馆看书。", "今天天气很好！"], "zh"),
+        (["《の》是一個日文字母，在中文的招牌上也常常看得見，但是很少有人知道它怎麼讀。"], "zh"),
+        (["私は図書館で本を読みます。"], "ja"),
+        (["나는 도서관에서 책을 읽는다."], "ko"),
+        (["iPhone 15 的价格是多少？我想买一部新的手机。"], "zh"),
+        (["Das Wort 图书馆 heißt Bibliothek."], None),
+        (["Ein Mann steht auf einer Leiter."], None),
+        (["यह किताब अच्छी है"], None),
+        (["12 + 3 = 15", ""], None),
+        ([], None),
+    ],
+)
+def test_what_a_text_is_written_in(lines, expected):
+    assert written_in(lines) == expected

@@ -1,0 +1,54 @@
+"""Workers that wait for each other, as threads."""
+
+import concurrent.futures
+import contextlib
+import socket
+import time
+
+import pytest
+from worker_processes import free_ports
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
+from t2t_keras.training.devices.meeting import wait_for_all
+
+
+@pytest.fixture
+def addresses() -> tuple[str, ...]:
+    return tuple(f"127.0.0.1:{port}" for port in free_ports(3))
+
+
+def test_all_go_on_together_and_leave_their_ports(addresses):
+    """The last one comes late; TensorFlow then takes the ports, and here a second meeting."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for _ in range(2):
+            early = [pool.submit(wait_for_all, Cluster(addresses, index)) for index in range(2)]
+            assert not concurrent.futures.wait(early, timeout=0.5).done
+            # As a worker that has met all others goes on as TensorFlow's server, on the same port.
+            with contextlib.closing(socket.create_server(("127.0.0.1", int(addresses[2].rpartition(":")[2])))):
+                for waiting in early:
+                    waiting.result(timeout=10)
+
+
+def test_whoever_is_missing_is_named(addresses, capsys):
+    with pytest.raises(WorkerLostError, match=f"worker 1 did not meet worker 0 .{addresses[0]}., 2 .{addresses[2]}."):
+        wait_for_all(Cluster(addresses, 1), patience=0.5, silence=0.1)
+    assert capsys.readouterr().err == f"worker 1 waits for worker 0 ({addresses[0]}), 2 ({addresses[2]})\n"
+
+
+def test_a_name_that_is_not_known_yet(addresses):
+    begun = time.monotonic()
+    with pytest.raises(WorkerLostError, match="nowhere.invalid:1"):
+        wait_for_all(Cluster((addresses[0], "nowhere.invalid:1"), 0), patience=0.1)
+    assert time.monotonic() - begun < 30
+
+
+def test_a_port_that_is_taken(addresses):
+    taken = socket.create_server(("", int(addresses[0].rpartition(":")[2])))
+    with taken, pytest.raises(InputError, match=r"worker 0 cannot listen on port \d+: Address already in use"):
+        wait_for_all(Cluster(addresses, 0))
+
+
+def test_an_address_without_a_port():
+    with pytest.raises(InputError, match="'host' is no host:port"):
+        wait_for_all(Cluster(("host", "other:1"), 0))

@@ -1,0 +1,206 @@
+"""The strategy that a name and the environment stand for."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.training.devices.cluster import WorkerLostError
+from t2t_keras.training.devices.strategy import NAMES, distributed, make_strategy, next_shares, num_streams
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    for name in ("TF_CONFIG", "SLURM_PROCID", "JOB_COMPLETION_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def no_gpus(monkeypatch):
+    plain = tf.config.list_physical_devices
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [] if kind == "GPU" else plain(kind))
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: [])
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """Two pretended GPUs, and the devices that a MirroredStrategy would be made of."""
+
+    class Device:
+        def __init__(self, index: int) -> None:
+            self.name = f"/device:GPU:{index}"
+
+    gpus = [Device(0), Device(1)]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: gpus)
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda devices: devices)
+
+
+def workers_in_environment(monkeypatch, count: int) -> None:
+    monkeypatch.setattr("t2t_keras.training.devices.strategy.wait_for_all", lambda cluster: None)
+    cluster = {"worker": [f"host{i}:2222" for i in range(count)]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
+
+
+def test_unknown_name():
+    with pytest.raises(InputError, match="'gpu'.*auto, cpu, mirrored, multiworker, tpu"):
+        make_strategy("gpu")
+
+
+def test_negative_replicas():
+    with pytest.raises(InputError, match="--replicas must not be negative, got -1"):
+        make_strategy("cpu", -1)
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_one_cpu(no_gpus, name, replicas):
+    strategy = make_strategy(name, replicas)
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    assert strategy.num_replicas_in_sync == 1
+
+
+def test_one_cpu_has_two_streams_with_half_of_the_cores_each(monkeypatch, no_gpus):
+    calls = []
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", calls.append)
+    for cores in (1, 2, 9):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, cores=cores: set(range(cores)), raising=False)
+        assert num_streams(make_strategy("cpu")) == 2
+    assert calls == [1, 1, 4]
+    assert num_streams(tf.distribute.MirroredStrategy(["/cpu:0"])) == 1
+
+
+def test_the_cpu_by_name_even_if_there_are_gpus(two_gpus):
+    assert isinstance(make_strategy("cpu"), tf.distribute.OneDeviceStrategy)
+
+
+@pytest.mark.parametrize("name", ["auto", "mirrored"])
+def test_all_gpus_or_the_first(two_gpus, name):
+    assert make_strategy(name) == ["/device:GPU:0", "/device:GPU:1"]
+    assert make_strategy(name, 1) == ["/device:GPU:0"]
+    with pytest.raises(InputError, match="--replicas=3, but there are 2 GPUs"):
+        make_strategy(name, 3)
+
+
+def test_mirrored_needs_gpus_or_a_number(no_gpus):
+    with pytest.raises(InputError, match="found no GPU.*--replicas=N"):
+        make_strategy("mirrored")
+    assert make_strategy("mirrored", 1).num_replicas_in_sync == 1
+
+
+def test_logical_devices_come_too_late(no_gpus):
+    assert float(tf.constant(1.0)) == 1.0  # TensorFlow is in use
+    with pytest.raises(ValueError, match=r"replicas=3.* before TensorFlow is used"):
+        make_strategy("cpu", 3)
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu", "mirrored"])
+def test_many_replicas_on_a_machine_without_a_gpu(name):
+    """In a process of its own, in which nothing has used TensorFlow before, with the real lists of devices."""
+    code = (
+        "from t2t_keras.training.devices.strategy import make_strategy; import tensorflow as tf; "
+        "has_gpu = tf.config.list_physical_devices('GPU'); "
+        f"print('replicas', 0 if has_gpu else make_strategy({name!r}, 3).num_replicas_in_sync)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    if "replicas 0" in done.stdout:
+        pytest.skip("there is a GPU")
+    assert "replicas 3" in done.stdout
+
+
+def test_workers_of_the_environment(monkeypatch, no_gpus):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: resolver)
+    workers_in_environment(monkeypatch, 2)
+    for resolver in (make_strategy(), make_strategy("multiworker", cluster="tf_config")):
+        assert resolver.cluster_spec().as_dict() == {"worker": ["host0:2222", "host1:2222"]}
+        assert (resolver.task_type, resolver.task_id, resolver.num_accelerators()) == ("worker", 0, {"GPU": 0})
+    with pytest.raises(InputError, match="--replicas=2, but this worker has no GPUs"):
+        make_strategy("multiworker", 2)
+    assert isinstance(make_strategy("cpu"), tf.distribute.OneDeviceStrategy)
+    workers_in_environment(monkeypatch, 1)
+    for name in ("auto", "multiworker"):
+        assert isinstance(make_strategy(name), tf.distribute.OneDeviceStrategy)
+
+
+def test_workers_need_a_cluster(no_gpus):
+    with pytest.raises(InputError, match="found no TF_CONFIG, no step of SLURM"):
+        make_strategy("multiworker")
+
+
+def test_workers_that_do_not_meet(monkeypatch, no_gpus):
+    def fail(resolver):
+        raise tf.errors.DeadlineExceededError(None, None, "waited too long\nand a trace")
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+    workers_in_environment(monkeypatch, 2)
+    with pytest.raises(WorkerLostError, match="worker 0 did not meet the others .host0:2222, host1:2222.: waited too"):
+        make_strategy()
+
+
+def test_each_worker_with_its_gpus(monkeypatch, two_gpus):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: resolver)
+    workers_in_environment(monkeypatch, 2)
+    assert make_strategy().num_accelerators() == {"GPU": 2}
+    assert make_strategy(replicas=1).num_accelerators() == {"GPU": 1}
+    with pytest.raises(InputError, match="--replicas=3, but this worker has 2 GPUs"):
+        make_strategy(replicas=3)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cluster": []}', '{"cluster": {"worker": 2}}'])
+def test_environment_that_is_no_cluster(monkeypatch, no_gpus, text):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(InputError, match="TF_CONFIG") as error:
+        make_strategy()
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_tpu_that_the_environment_names(monkeypatch):
+    calls = []
+    monkeypatch.setenv("TPU_NAME", "mine")
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: f"resolver of {name}")
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", calls.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
+    assert make_strategy() == "strategy of resolver of mine"
+    assert calls == ["resolver of mine", "resolver of mine"]
+
+
+def test_every_name_is_handled(monkeypatch, two_gpus):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda resolver: "workers")
+    workers_in_environment(monkeypatch, 2)
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda name: "resolver")
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: "tpu")
+    assert len({str(make_strategy(name)) for name in NAMES if name != "auto"}) == 4
+
+
+def test_iterators_have_no_pipelines_beside_ours():
+    """Those that TensorFlow makes for each device tune themselves, and stand still for up to a minute when they go."""
+    dataset = tf.data.Dataset.range(3)
+    assert isinstance(distributed(tf.distribute.MirroredStrategy(["/cpu:0"]), dataset), tf.data.Iterator)
+
+
+def test_there_may_be_more_replicas_than_tensorflow_takes_elements_for():
+    """Of more than 32 in a graph it believes that they are a loop unrolled by mistake."""
+    strategy = tf.distribute.get_strategy()
+
+    @tf.function(autograph=False)
+    def take(elements: tf.data.Iterator) -> list[tf.Tensor]:
+        return [next_shares(strategy, elements) for _ in range(40)]
+
+    assert [int(element) for element in take(distributed(strategy, tf.data.Dataset.range(40)))] == list(range(40))
+
+
+def test_a_cpu_takes_nothing_of_a_gpu(monkeypatch):
+    visible = []
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *arguments: visible.append(arguments))
+    make_strategy("cpu")
+    assert visible == [([], "GPU")]
+    make_strategy("auto")
+    assert len(visible) == 1

@@ -1,0 +1,327 @@
+"""Trainings of several processes: equal to those of one, alike in what they decide, clear when one is gone."""
+
+import functools
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tensorflow as tf
+import tiny_training
+import worker_processes
+from tiny_training import assert_same_end, assert_same_numbers, records
+from worker_processes import running
+
+from t2t_keras.errors import InputError
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.cluster import WorkerLostError
+from t2t_keras.training.devices.workers import Workers
+
+STEPS = 300
+SIZES = {"max_steps": STEPS, "checkpoint_steps": 20, "validation_steps": 100, "keep_checkpoints": 3}
+LONGER = {
+    "train__max_steps": 150,
+    "train__validation_steps": 75,
+    "train__validation_sentences": 19,
+    "train__best_metric": "bleu",
+    "train__ema_decay": 0.9,
+    "train__accumulation_steps": 2,
+    "train__tokens_per_batch": 400,
+    "model__dropout_rate": 0.1,
+    "model__use_attention_bias": False,
+    "model__norm_position": "pre",
+}
+SECONDS_TO_NOTICE = 60  # that a worker is gone
+QUICKLY = (str(worker_processes.HERE / "launch_quickly.py"),)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny_training.make_data(tmp_path_factory.mktemp("workers"))
+
+
+@pytest.fixture(scope="module")
+def make_flags(data):
+    """A function that makes the flags of a run: all settings of the tiny training, and some that differ."""
+
+    def make(model_dir: pathlib.Path, **changes: object) -> list[str]:
+        plain = tiny_training.launch_flags(model_dir, data, model={"dropout_rate": 0.3}, **SIZES)
+        return plain + [f"--set={name.replace('__', '.')}={value}" for name, value in changes.items()]
+
+    return make
+
+
+@pytest.fixture
+def eager():
+    """A few steps take less time so than their graph takes to make."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def train_alone(flags: list[str], replicas: int) -> None:
+    """In one process, on logical devices."""
+    command = [sys.executable, "-m", "launch.train", "--strategy=cpu", f"--replicas={replicas}", *flags]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run(command, cwd=worker_processes.ROOT, env=environment, check=True, capture_output=True, timeout=1200)
+
+
+def train_together(count: int, flags: list[str], folder: pathlib.Path, environments=None) -> None:
+    with running([flags] * count, folder, environments) as workers:
+        assert workers.end() == [0] * count, workers.output(0) + workers.output(1)
+
+
+def saved_steps(model_dir: pathlib.Path) -> list[int]:
+    return checkpoints.steps(Run(model_dir).checkpoints_path)
+
+
+def step_of(model_dir: pathlib.Path) -> int:
+    """Steps in the metrics so far."""
+    return max((record["step"] for record in read_metrics(Run(model_dir).metrics_path)), default=0)
+
+
+def test_one_process_talks_to_nobody():
+    workers = Workers(tf.distribute.get_strategy())
+    assert (workers.count, workers.index, workers.is_chief, list(workers.replica_ids)) == (1, 0, True, [0])
+    assert workers.sum([3, 4]).tolist() == [3, 4]
+    assert workers.gather("ä".encode()) == ["ä".encode()]
+    workers.check_same("things", "any")
+    with pytest.raises(InputError, match="its own"), workers.alike():
+        raise InputError("its own")
+    lost = tf.errors.UnavailableError(None, None, "connection reset")
+    with pytest.raises(tf.errors.UnavailableError), workers.watched():
+        raise lost
+    workers.count = 2
+    words = r"worker 0 of 2 stops: another worker .*connection reset"
+    with pytest.raises(WorkerLostError, match=words), workers.watched():
+        raise lost
+
+
+def test_what_workers_send_each_other_is_int64(monkeypatch):
+    """A worker with one GPU sums there; a GPU has int32 in the host's memory, where its collectives cannot add."""
+    strategy = tf.distribute.get_strategy()
+    workers = Workers(strategy)
+    workers.count = 2
+    sent = []
+
+    def reduce(op, value, axis):
+        sent.append(value)
+        return value
+
+    monkeypatch.setattr(strategy, "reduce", reduce)
+    assert workers.sum([3, 2**40]).tolist() == [3, 2**40]
+    assert workers.gather(b"a\xff") == [b"a\xff", b""]
+    with workers.alike():
+        pass
+    assert len(sent) == 4
+    assert {value.dtype for value in sent} == {tf.int64}
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (tf.errors.UnavailableError(None, None, "Socket closed"), True),
+        (tf.errors.DeadlineExceededError(None, None, "no answer"), True),
+        (tf.errors.InternalError(None, None, "Collective ops is aborted by: Error reported from task:1"), True),
+        (tf.errors.ResourceExhaustedError(None, None, "Graph\nCollective ops is aborted by: OOM at task:1"), True),
+        (tf.errors.UnknownError(None, None, "NCCL: remote process exited or there was a network error"), True),
+        # This worker's own trouble.
+        (tf.errors.ResourceExhaustedError(None, None, "no memory left"), False),
+        (tf.errors.InternalError(None, None, "cuDNN launch failure"), False),
+        (tf.errors.UnknownError(None, None, "OSError: [Errno 5] Input/output error"), False),
+        (tf.errors.PermissionDeniedError(None, None, "events.out.tfevents; Permission denied"), False),
+    ],
+)
+def test_what_counts_as_a_lost_worker(error, is_lost):
+    workers = Workers(tf.distribute.get_strategy())
+    workers.count = 2
+    with pytest.raises(WorkerLostError if is_lost else type(error)), workers.watched():
+        raise error
+
+
+def test_the_reason_why_a_worker_counts_as_lost_is_told():
+    workers = Workers(tf.distribute.get_strategy())
+    workers.count = 2
+    message = (
+        "Graph execution error:\n\nDetected at node x\n{{node x}} Collective ops is aborted by: Socket closed\nmore"
+    )
+    with pytest.raises(WorkerLostError, match=r"\(Collective ops is aborted by: Socket closed\)$"), workers.watched():
+        raise tf.errors.InternalError(None, None, message)
+
+
+def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags, eager):
+    """The second has a folder of its own, which must stay as it is: not there."""
+    settings = {"max_steps": 4, "checkpoint_steps": 2, "validation_steps": 4}
+    changes = {"model__dropout_rate": 0.0, **{f"train__{name}": value for name, value in settings.items()}}
+    flags = [make_flags(tmp_path / name, **changes) for name in ("first", "second")]
+    with running(flags, tmp_path, program=QUICKLY) as workers:
+        assert workers.end() == [0, 0], workers.output(0) + workers.output(1)
+        outputs = [workers.output(0), workers.output(1)]
+    assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1] == "step 4: reached train.max_steps"
+    assert tiny_training.train(tmp_path / "alone", data, model={"dropout_rate": 0.0}, **settings).step == 4
+    assert_same_numbers(tmp_path / "first", tmp_path / "alone")
+    assert saved_steps(tmp_path / "first") == [2, 4]
+    assert not (tmp_path / "second").exists()
+
+
+@pytest.fixture(scope="module")
+def replicas_of_one_process(tmp_path_factory, make_flags):
+    """A function that trains in one process with so many logical devices, and gives the run's folder."""
+
+    @functools.cache
+    def run(count: int) -> pathlib.Path:
+        model_dir = tmp_path_factory.mktemp("alone") / "run"
+        train_alone(make_flags(model_dir, **LONGER), count)
+        return model_dir
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("cluster", ["tf_config", "slurm", "kubernetes"])
+def test_workers_equal_replicas_of_one_process(tmp_path, make_flags, replicas_of_one_process, cluster, count):
+    """Dropout, moving averages, BLEU and accumulation included."""
+    flags = make_flags(tmp_path / "run", **LONGER)
+    if cluster == "kubernetes":
+        if not worker_processes.has_pods():
+            pytest.skip("needs namespaces of Linux: unshare, ip")
+        worker_processes.run_pods(count, flags, tmp_path)
+    else:
+        environments = getattr(worker_processes, cluster)(count)
+        train_together(count, [*flags, f"--cluster={cluster}"], tmp_path, environments)
+    alone = replicas_of_one_process(count)
+    assert_same_numbers(tmp_path / "run", alone)
+    assert records(tmp_path / "run", "valid")[-1]["bleu"] > 0
+    steps = [checkpoints.best(Run(path).checkpoints_path).step for path in (tmp_path / "run", alone)]
+    assert steps[0] == steps[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+def test_a_worker_that_waits_for_others_says_so_and_can_be_stopped(tmp_path, make_flags, number, status):
+    environment = worker_processes.tf_config(2)[1]
+    with running([make_flags(tmp_path / "run")], tmp_path, [environment]) as workers:
+        workers.wait_for(lambda: "worker 1 waits for worker 0 (127.0.0.1:" in workers.output(0))
+        workers.processes[0].send_signal(number)
+        assert workers.end(30) == [status]
+        assert "Traceback" not in workers.output(0)
+
+
+@pytest.mark.slow
+def test_stopped_and_killed_workers_go_on_as_if_nothing_had_been(tmp_path, make_flags):
+    """SIGKILL to either, SIGTERM to one and to all: each time all of them stop, and all go on together."""
+    flags = make_flags(tmp_path / "run", train__ema_decay=0.9)
+
+    def until(step: int, signals: dict[int, signal.Signals]) -> tuple[list[int], list[str], float]:
+        """Sends each worker its signal once a step is in the metrics; the statuses, the last lines, the seconds."""
+        with running([flags] * 2, tmp_path / f"until_{step}") as workers:
+            workers.wait_for(lambda: step_of(tmp_path / "run") >= step)
+            for index, number in signals.items():
+                workers.processes[index].send_signal(number)
+            begun = time.monotonic()
+            statuses = workers.end()
+            seconds = time.monotonic() - begun
+            return statuses, [workers.output(i).strip().rpartition("\n")[-1] for i in range(2)], seconds
+
+    for victim, step in ((1, 50), (0, 90)):
+        statuses, lines, seconds = until(step, {victim: signal.SIGKILL})
+        other = 1 - victim
+        assert statuses[victim] == -signal.SIGKILL
+        assert statuses[other] == 75, lines[other]
+        assert "another worker ended or cannot be reached" in lines[other]
+        assert seconds < SECONDS_TO_NOTICE
+
+    for signals, step in (({1: signal.SIGTERM}, 130), (dict.fromkeys(range(2), signal.SIGTERM), 170)):
+        statuses, lines, _ = until(step, signals)
+        assert statuses == [128 + signal.SIGTERM] * 2, lines
+        assert lines[0] == lines[1]
+        stopped_at = int(re.match(r"step (\d+): stopped by SIGTERM", lines[0])[1])
+        assert saved_steps(tmp_path / "run")[-1] == stopped_at
+        assert step_of(tmp_path / "run") == stopped_at
+
+    train_together(2, flags, tmp_path / "end")
+    train_together(2, make_flags(tmp_path / "uninterrupted", train__ema_decay=0.9), tmp_path / "uninterrupted_logs")
+    assert_same_end(tmp_path / "run", tmp_path / "uninterrupted", STEPS)
+    assert [line["step"] for line in records(tmp_path / "run", "train")] == list(range(1, STEPS + 1))
+    assert not list(Run(tmp_path / "run").checkpoints_path.glob(".*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_worker_that_dies_while_the_others_start(tmp_path, make_flags, victim):
+    """Before the first step, wherever the others are then."""
+    with running([make_flags(tmp_path / "run")] * 3, tmp_path) as workers:
+        workers.wait_for(lambda: (tmp_path / "run" / "config.json").exists())
+        workers.processes[victim].kill()
+        begun = time.monotonic()
+        statuses = workers.end()
+        assert time.monotonic() - begun < SECONDS_TO_NOTICE
+    for index, status in enumerate(statuses):
+        assert status == (-signal.SIGKILL if index == victim else 75), workers.output(index)
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_as_good_as_gone(tmp_path, make_flags):
+    with running([make_flags(tmp_path / "run", train__max_steps=100000)] * 2, tmp_path) as workers:
+        workers.wait_for(lambda: step_of(tmp_path / "run") >= 10)
+        workers.processes[1].send_signal(signal.SIGSTOP)
+        assert workers.processes[0].wait(SECONDS_TO_NOTICE) == 75
+        assert "another worker ended or cannot be reached" in workers.output(0).splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_limits_and_patience_end_all_at_the_same_step(tmp_path, make_flags):
+    changes = {"train__max_steps": 100000, "train__patience": 2, "train__validation_steps": 5}
+    # Without learning no validation is better than the first.
+    patient = make_flags(tmp_path / "patience", train__learning_rate_scale=1e-30, **changes)
+    timed = make_flags(tmp_path / "minutes", train__max_steps=100000, train__max_minutes=0.05)
+    minutes = {"train__checkpoint_minutes": 0.01, "train__keep_checkpoints": 100}
+    timed += [f"--set={name.replace('__', '.')}={value}" for name, value in minutes.items()]
+    for flags, words in ((patient, "no better validation loss"), (timed, "reached train.max_minutes")):
+        with running([flags] * 2, tmp_path / words) as workers:
+            assert workers.end() == [0, 0], workers.output(0) + workers.output(1)
+            lines = [workers.output(index).splitlines()[-1] for index in range(2)]
+        assert lines[0] == lines[1]
+        assert words in lines[0]
+    assert saved_steps(tmp_path / "patience")[-1] == 15
+    assert len(saved_steps(tmp_path / "minutes")) > 2
+
+
+@pytest.mark.slow
+def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
+    """The folder of the run, the settings, and a run that the first one may begin: else all end with a line each."""
+    short = {"train__max_steps": 4, "train__checkpoint_steps": 4}
+    train_together(2, make_flags(tmp_path / "run", **short), tmp_path)
+    longer = {**short, "train__max_steps": 8}
+    elsewhere = [make_flags(tmp_path / name, **longer) for name in ("run", "other")]
+    settings = [make_flags(tmp_path / "run", **longer, train__log_steps=log_steps) for log_steps in (1, 2)]
+    another = [make_flags(tmp_path / "run", **longer, train__warmup_steps=7)] * 2
+    for flags, words in (
+        (elsewhere, ["worker 0 sees step 4, worker 1 sees none"] * 2),
+        (settings, ["worker 1 failed; its output says why", "train.log_steps: 1 -> 2"]),
+        (another, ["another configuration", "worker 0 failed; its output says why"]),
+    ):
+        with running(flags, tmp_path / words[0], program=QUICKLY) as workers:
+            assert workers.end() == [1, 1]
+            for index in range(2):
+                assert words[index] in workers.output(index).splitlines()[-1]
+                assert "Traceback" not in workers.output(index)
+    assert saved_steps(tmp_path / "run") == [4]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_two_workers_goes_on_in_one_process(tmp_path, make_flags):
+    changes = {"model__dropout_rate": 0.0, "train__validation_steps": 5}
+    half = make_flags(tmp_path / "run", **changes, train__max_steps=10)
+    train_together(2, half, tmp_path)
+    whole = [make_flags(tmp_path / name, **changes, train__max_steps=20) for name in ("run", "alone")]
+    for flags in whole:
+        train_alone(flags, 1)
+    assert_same_numbers(tmp_path / "run", tmp_path / "alone")
