@@ -57,6 +57,7 @@ def main(argv: list[str]) -> None:
     evaluation.check_language(language, paper_bleu=_PAPER_BLEU.value)
     output_dir = _output_dir(run)
     translator = decoding_flags.load_translator()
+    perplexity = _perplexity(translator, sources, references)
     result = evaluation.evaluate(
         translator,
         sources,
@@ -64,9 +65,9 @@ def main(argv: list[str]) -> None:
         language,
         lowercase=config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value,
         paper_bleu=_PAPER_BLEU.value,
-        perplexity=_perplexity(translator, sources, references),
         on_progress=_show_progress(),
     )
+    result = dataclasses.replace(result, perplexity=perplexity)
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     print(_table(result))
     if not _TARGET_LANGUAGE.value and language != config.data.target_language:

@@ -84,9 +84,9 @@ def evaluate(
     sources: Sequence[str | Request],
     references: Sequence[str],
     target_language: str | None = None,
+    *,
     lowercase: bool = False,
     paper_bleu: bool = False,
-    perplexity: float | None = None,
     on_progress: Progress | None = None,
 ) -> Evaluation:
     """Translates the sources and scores the result against the references.
@@ -99,7 +99,6 @@ def evaluate(
             references are written so, else English.
         lowercase: adds the scores of `lowercased_scores`.
         paper_bleu: adds the score of `paper_bleu_score`.
-        perplexity: of the references, to go with the scores; see `corpus_cross_entropy`.
         on_progress: see `Translator.translate`.
 
     Raises:
@@ -122,7 +121,7 @@ def evaluate(
     return Evaluation(
         hypotheses,
         scores,
-        perplexity,
+        None,
         seconds,
         sum(translation.num_tokens for translation in translations),
         sum(translation.num_parts > 1 for translation in translations),

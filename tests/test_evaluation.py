@@ -1,5 +1,6 @@
 """Scores by hand, names that say what they are, perplexity against NumPy, files."""
 
+import dataclasses
 import json
 import math
 
@@ -160,10 +161,10 @@ def test_cross_entropy_equals_one_by_one():
 def test_perplexity_of_a_uniform_model_is_its_vocabulary():
     class Uniform:
         def states(self, inputs, training):
-            return tf.zeros([*tf.unstack(tf.shape(inputs["target"])), 1])
+            return States(tf.zeros([*tf.unstack(tf.shape(inputs["target"])), 1]), tf.zeros([]))
 
-        def logits(self, states):
-            return tf.zeros([tf.shape(states)[0], 350])
+        def logits(self, hidden):
+            return tf.zeros([tf.shape(hidden)[0], 350])
 
     result = evaluation.corpus_cross_entropy(Uniform(), tiny.tokenizer(), tiny.SENTENCES, tiny.SENTENCES)
     assert evaluation.perplexity(result) == pytest.approx(350, rel=1e-4)
@@ -180,7 +181,8 @@ def test_evaluate_and_write(tmp_path):
     tokenizer = tiny.tokenizer()
     translator = Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), DecodeConfig(beam_size=1))
     sources = [*tiny.SENTENCES, "dog " * 300]
-    result = evaluation.evaluate(translator, sources, sources, "de", True, True, perplexity=4.5)
+    result = evaluation.evaluate(translator, sources, sources, "de", lowercase=True, paper_bleu=True)
+    result = dataclasses.replace(result, perplexity=4.5)
     assert result.hypotheses == [source.strip() for source in sources]
     assert result.num_long_lines == 1
     assert by_name(result.scores)["BLEU"].value == pytest.approx(100)

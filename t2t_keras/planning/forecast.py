@@ -164,20 +164,20 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
         ),
     ]
     if pairs:
-        tokens = pairs * length
-        sections.append(
-            (
-                "the data",
-                [
-                    (f"pairs of {length} tokens a side", f"{pairs:,}"),
-                    ("prepared, on disk", f"{pairs * pair_bytes(config.model, length) / 1e9:,.1f} GB"),
-                    ("steps an epoch", f"{tokens / one.tokens:,.0f}"),
-                    ("epochs", f"{steps * one.tokens / tokens:,.3g}"),
-                    ("pairs a second", f"{one.tokens / length / one.seconds:,.0f}"),
-                ],
-            )
-        )
+        sections.append(("the data", _data_rows(config, one, length, pairs)))
     return table(sections)
+
+
+def _data_rows(config: Config, one: Step, length: int, pairs: int) -> list[tuple[str, str]]:
+    """What the data takes."""
+    tokens = pairs * length
+    return [
+        (f"pairs of {length} tokens a side", f"{pairs:,}"),
+        ("prepared, on disk", f"{pairs * pair_bytes(config.model, length) / 1e9:,.1f} GB"),
+        ("steps an epoch", f"{tokens / one.tokens:,.0f}"),
+        ("epochs", f"{config.train.max_steps * one.tokens / tokens:,.3g}"),
+        ("pairs a second", f"{one.tokens / length / one.seconds:,.0f}"),
+    ]
 
 
 def _duration(seconds: float) -> str:

@@ -28,20 +28,18 @@ _ALMOST_ONE = 1.0 - 2.0**-20
 def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> SearchResult:
     """Draws outputs, token by token.
 
-    Rules and prefixes bar tokens before anything else; what is left is divided by the
-    temperature, then cut by top_k, then by top_p. The draws of a sample are a
-    function of its sentence's key, the step and the sample's number alone.
+    Rules and prefixes bar tokens first. The rest is divided by the temperature, then cut by top_k, then by top_p. The
+    draws of a sample are a function of its sentence's key, the step and the sample's number alone.
 
     Args:
         step_fn: the model; see `beam_search`.
-        cache: what it starts from, with samples in place of the beam.
-        goal: what is drawn, `goal.settings.beam_size` samples a sentence.
+        cache: of the first step, with samples in place of the beam.
+        goal: the settings; draws `goal.settings.beam_size` samples a sentence.
         keys: int32 [batch, 2], for example of `random_numbers.sentence_keys`.
 
     Returns:
-        The samples in the order of their numbers, not by score. Log-probabilities are the model's own, at
-        temperature 1 and over the whole vocabulary. A sample for which the rules left no
-        token at some step is an unused slot.
+        The samples in the order of their numbers, with the model's log-probabilities at temperature 1 over the whole
+        vocabulary. A sample for which the rules left no token at some step is an unused slot.
 
     Raises:
         ValueError: `goal.settings.sampling` is off.
