@@ -15,6 +15,7 @@ from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
+from t2t_keras.models.contract import States
 from t2t_keras.symbols import EOS_ID
 
 REFERENCES = ["Ein Mann, der auf einer Leiter steht.", "Zwei Hunde spielen im tiefen Schnee."]
