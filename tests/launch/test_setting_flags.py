@@ -1,0 +1,30 @@
+"""Flags made from the fields of settings."""
+
+import ast
+import dataclasses
+import pathlib
+
+import pytest
+
+from launch import setting_flags
+from t2t_keras.config import DataConfig, DecodeConfig, TrainConfig
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("settings", [DataConfig, DecodeConfig, TrainConfig])
+def test_every_field_has_a_description_on_one_line(settings):
+    found = setting_flags.descriptions(settings)
+    assert list(found) == [field.name for field in dataclasses.fields(settings)]
+    for text in found.values():
+        assert "\n" not in text and "  " not in text and not text.endswith(".")
+    assert setting_flags.descriptions(DecodeConfig)["seed"].startswith("of sampling; a sentence's samples are")
+
+
+def test_every_setting_of_decoding_is_a_flag_once():
+    names = []
+    for file in ("decoding_flags.py", "model_flags.py"):
+        for node in ast.walk(ast.parse((ROOT / "launch" / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "setting_flags.define":
+                names += [ast.literal_eval(argument) for argument in node.args[1:]]
+    assert sorted(names) == sorted(field.name for field in dataclasses.fields(DecodeConfig))
