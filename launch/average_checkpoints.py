@@ -1,4 +1,4 @@
-"""Averages the weights of a run's checkpoints (section 6.1 of the paper) into one for translating.
+"""Averages the weights of a run's checkpoints (section 6.1 of the paper) into one set of weights for translating.
 
 python -m launch.average_checkpoints --model_dir=runs/mine --average_last=10
 """
@@ -15,7 +15,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run, lasting_differences
 
-from . import program
+from . import extensions, program
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
 _AVERAGE_LAST = flags.DEFINE_integer(
@@ -23,14 +23,11 @@ _AVERAGE_LAST = flags.DEFINE_integer(
 )
 _CHECKPOINTS = flags.DEFINE_list("checkpoints", None, "Which checkpoints instead: steps, names or paths, with commas.")
 _OUTPUT = flags.DEFINE_string("output", None, "Name of the result; averaged_lastN if not given.")
+flags.adopt_module_key_flags(extensions)
 
 
 def main(argv: list[str]) -> None:
-    """Averages as the flags say and prints what went in.
-
-    Raises:
-        InputError: there are no checkpoints, one is damaged, or they were trained with different settings.
-    """
+    """Averages the checkpoints that the flags select and prints their steps."""
     del argv
     run = Run(_MODEL_DIR.value)
     config = run.config
@@ -52,7 +49,6 @@ def main(argv: list[str]) -> None:
 
 
 def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
-    """The directories of the checkpoints to average."""
     if names:
         paths = [checkpoints.resolve(run.checkpoints_path, name.strip()) for name in names]
         if len(set(paths)) < len(paths):
@@ -67,7 +63,7 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
-    """Refuses a checkpoint of a run with other settings or another vocabulary: equal shapes are not enough."""
+    """Refuses a checkpoint of a run with other settings or another vocabulary, because equal shapes are not enough."""
     other = Run(path.resolve().parents[1])
     if not other.exists:
         return
@@ -78,14 +74,14 @@ def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
 
 
 def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Checkpoint]) -> None:
-    """Says where this run's checkpoints lie closer together than it saves them: that place counts more than others."""
+    """Warns where checkpoints lie closer together than the run saves them, because the average leans to that place."""
     here = run.checkpoints_path.resolve()
     steps = sorted(checkpoint.step for checkpoint in chosen if checkpoint.path.resolve().parent == here)
     gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
     interval: float
     interval, reason = config.train.checkpoint_steps, f"train.checkpoint_steps={config.train.checkpoint_steps}"
     if config.train.checkpoint_minutes and gaps:
-        # By the clock no two intervals have the same number of steps.
+        # Intervals saved by the clock differ in their number of steps.
         interval, reason = statistics.median(gaps) / 2, "half of what is usual in this run"
     if pairs := averaging.crowded(steps, interval):
         places = ", ".join(f"{first} and {second}" for first, second in pairs)
