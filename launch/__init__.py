@@ -1,1 +1,1 @@
-"""The programs: flags in, one call, an exit status out."""
+"""The command-line programs."""

@@ -1,4 +1,4 @@
-"""The flags that all programs which translate have in common, beside those of the model; programs adopt them."""
+"""The flags of all programs that translate, in addition to those of the model; programs adopt them."""
 
 from typing import get_args
 
@@ -39,11 +39,7 @@ flags.adopt_module_key_flags(model_flags)
 
 
 def load_translator() -> Translator:
-    """The translator of the run, or of the ensemble with it, with the settings of the flags.
-
-    Raises:
-        InputError: as `model_flags.load_translator`.
-    """
+    """Like `model_flags.load_translator`, with all decoding settings of the flags."""
     if ENGINE.value != "tensorflow":
         quiet_tensorflow.start_lite()
     return model_flags.load_translator(setting_flags.given(_SETTINGS), _EXCLUDE.value, ENGINE.value)

@@ -1,6 +1,6 @@
-"""Prints a model as a table: sizes, parameters, training FLOPs a token, memory. Makes no model.
+"""Prints a table of a model's sizes, parameters, training FLOPs per token and memory, without building the model.
 
-With --devices also what its training takes on so many of them: time, traffic, memory, disk.
+With --devices it also prints what training takes on that many devices: time, traffic, memory, disk.
 
 Examples:
     python -m launch.describe --preset=big --vocab_size=37000 --set model.tie_embeddings=false
@@ -36,11 +36,7 @@ flags.adopt_module_key_flags(extensions)
 
 
 def main(argv: list[str]) -> None:
-    """Prints what the flags name.
-
-    Raises:
-        InputError: an unknown preset, a bad setting, or no run in --model_dir.
-    """
+    """Prints the tables."""
     del argv  # every setting is a flag
     config = Run(_MODEL_DIR.value).config if _MODEL_DIR.value else presets.preset(_PRESET.value)
     vocabulary = [] if _VOCAB_SIZE.value is None else [f"model.vocab_size={_VOCAB_SIZE.value}"]

@@ -1,6 +1,4 @@
-"""Translates a test set and scores the result: BLEU, chrF, TER, perplexity.
-
-The hypotheses and the scores are also written to --output_dir.
+"""Translates a test set, scores it (BLEU, chrF, TER, perplexity), and writes hypotheses and scores to --output_dir.
 
 Examples:
     python -m launch.evaluate --model_dir=runs/mine --split=test
@@ -48,7 +46,7 @@ flags.adopt_module_key_flags(decoding_flags)
 
 
 def main(argv: list[str]) -> None:
-    """Evaluates what the flags say."""
+    """Evaluates the model on the test set that the flags name."""
     del argv  # every setting is a flag
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
@@ -77,7 +75,6 @@ def main(argv: list[str]) -> None:
 
 
 def _text(run: Run) -> tuple[list[str], list[str]]:
-    """The sources and the references that the flags ask for."""
     if _SPLIT.value is not None:
         if _SOURCE.value or _REFERENCE.value:
             raise InputError("give either --split or --source and --reference, not both")
@@ -89,7 +86,7 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
 
 
 def _language(configured: str, references: list[str]) -> str:
-    """The target language, which the model's settings do not tell where nobody set them."""
+    """The target language: the flag's, else an East Asian one that the references are written in, else the model's."""
     written = None if east_asian(configured) else written_in(references)
     return _TARGET_LANGUAGE.value or written or configured
 
@@ -103,7 +100,7 @@ def _perplexity(translator: Translator, sources: list[str], references: list[str
 
 
 def _show_progress() -> Any:
-    """A progress bar's update; silent when standard error is not a terminal."""
+    """Returns the update function of a progress bar, which is silent if standard error is not a terminal."""
     bar = tqdm.tqdm(unit=" sentences", disable=not sys.stderr.isatty(), leave=False)
 
     def update(done: int, total: int) -> None:
@@ -124,7 +121,6 @@ def _output_dir(run: Run) -> pathlib.Path:
 
 
 def _settings(translator: Translator, language: str) -> dict[str, Any]:
-    """What was evaluated, for the record."""
     return {
         "model_dir": model_flags.MODEL_DIR.value,
         "checkpoint": model_flags.CHECKPOINT.value,
@@ -140,7 +136,6 @@ def _settings(translator: Translator, language: str) -> dict[str, Any]:
 
 
 def _table(result: evaluation.Evaluation) -> str:
-    """The scores for people to read."""
     rows = [(score.name, f"{score.value:.2f}", score.signature) for score in result.scores]
     if result.perplexity is not None:
         rows.append(("perplexity", f"{result.perplexity:.3f}", "a token of the references, end symbols counted"))
@@ -158,7 +153,7 @@ def _table(result: evaluation.Evaluation) -> str:
 
 
 def run() -> None:
-    """The console entry point."""
+    """The console command."""
     program.run(main)
 
 

@@ -1,6 +1,6 @@
-"""Exports a run's model for TensorFlow Serving: the next version, EXPORT_DIR/1, EXPORT_DIR/2 and so on.
+"""Exports a run's model for TensorFlow Serving as the next version: EXPORT_DIR/1, EXPORT_DIR/2 and so on.
 
-The decoding settings are fixed in what is written: those of the run, where no flag says otherwise.
+The decoding settings become fixed in the export: those of the run, unless a flag overrides them.
 
 Examples:
     python -m launch.export --model_dir=runs/mine --export_dir=saved_models/mine
@@ -38,11 +38,7 @@ flags.adopt_module_key_flags(decoding_flags)
 
 
 def main(argv: list[str]) -> None:
-    """Exports what the flags say.
-
-    Raises:
-        InputError: no such run or checkpoints, or flags that do not go together.
-    """
+    """Exports the model and prints a summary."""
     del argv  # every setting is a flag
     if model_flags.ENSEMBLE.value:
         raise InputError("--ensemble: an ensemble cannot be exported; average checkpoints of one run instead")
@@ -63,7 +59,7 @@ def main(argv: list[str]) -> None:
 
 
 def _chosen(run: Run) -> list[pathlib.Path]:
-    """The checkpoints whose weights are exported; none of a model that is an export already."""
+    """The checkpoints whose weights are exported; none if the model is itself an export."""
     if run.exported:
         if _AVERAGE_LAST.value:
             raise InputError(f"--average_last: {run.path} is an exported model, it has no checkpoints to average")
@@ -79,12 +75,10 @@ def _chosen(run: Run) -> list[pathlib.Path]:
 
 
 def _origin(run: Run, paths: list[pathlib.Path]) -> dict[str, Any]:
-    """Where the weights come from, for the record."""
     return {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
 
 
 def _summary(translator: Translator, paths: list[pathlib.Path], version: pathlib.Path, seconds: float) -> str:
-    """What was written, for people to read."""
     parameters = translator.model.count_params()
     on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
@@ -99,7 +93,7 @@ def _summary(translator: Translator, paths: list[pathlib.Path], version: pathlib
 
 
 def run() -> None:
-    """The console entry point."""
+    """The console command."""
     program.run(main)
 
 

@@ -1,4 +1,4 @@
-"""The flag that brings in families of models and presets of one's own; programs adopt it."""
+"""The flag --extension, which imports additional families of models and presets; programs adopt it."""
 
 import importlib
 import os
@@ -16,11 +16,7 @@ _EXTENSION = flags.DEFINE_multi_string(
 
 
 def load() -> None:
-    """Imports what the flag names.
-
-    Raises:
-        InputError: there is no such file or module.
-    """
+    """Imports the files and modules that the flag names; an `InputError` if one does not exist."""
     if _EXTENSION.value:
         from . import quiet_tensorflow  # noqa: F401  (an extension imports TensorFlow)
     for name in _EXTENSION.value:
@@ -29,7 +25,7 @@ def load() -> None:
         if name.endswith(".py"):
             if not os.path.isfile(name):
                 raise InputError(f"--extension={name}: no such file")
-            sys.path.insert(0, folder)  # by this path, processes that are started from here find it too
+            sys.path.insert(0, folder)  # processes that are started from here inherit this path
             module = file.removesuffix(".py")
         try:
             importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""JSON lines: what is asked for of each line to translate, and what is answered."""
+"""Reads and writes JSON lines: requests for translation, and answers."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from t2t_keras.inference.translator import Translator
 
 _TEXTS = ("text", "prefix")
 _LISTS = ("constraints", "excluded")
-_DIGITS = 6  # of a number, behind the point
+_DIGITS = 6  # decimal places
 _KEYS = (*_TEXTS, *_LISTS, "id")
 
 
@@ -20,10 +20,10 @@ class Line(NamedTuple):
     """A line of input.
 
     Attributes:
-        number: counted from 1.
+        number: its number, from 1.
         request: what to translate; None if the line cannot be read.
-        id: what its answer is to be known by; None for nothing.
-        error: why it cannot be translated; empty if it can.
+        id: a JSON value that the answer repeats, or None.
+        error: why it cannot be translated, or "" if it can.
     """
 
     number: int
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 def parsed(number: int, text: str) -> Line:
-    """A line of JSON: an object with "text" and perhaps others of `Request`'s fields, and "id"."""
+    """Parses a line of JSON: an object with "text" and optionally other fields of `Request`, and "id"."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -69,13 +69,9 @@ def answers(
     token_scores: bool = False,
     alignments: bool = False,
 ) -> list[dict[str, Any]]:
-    """What is written of translations: the best one's values, and under "nbest" those of all if several were asked for.
+    """The JSON object for each line: its best translation and, if there are several, all under "nbest".
 
-    Args:
-        translator: that made them.
-        translations: of each line, best first.
-        token_scores: adds "pieces" and "token_log_probs".
-        alignments: adds "source_pieces", "pieces" and "alignment".
+    `token_scores` adds "pieces" and "token_log_probs"; `alignments` adds "source_pieces", "pieces" and "alignment".
     """
     flat = [translation for hypotheses in translations for translation in hypotheses]
     values: list[dict[str, Any]] = [
@@ -98,7 +94,7 @@ def answers(
 def _details(
     translator: Translator, translations: Sequence[Translation], token_scores: bool, alignments: bool
 ) -> list[dict[str, Any]]:
-    """Of each translation what further passes over its tokens show."""
+    """The values of each translation that need another pass of the model over its tokens."""
     sources = [ids for translation in translations for ids in translation.source_ids]
     targets = [ids for translation in translations for ids in translation.token_ids]
     scores = iter(translator.score_tokens(sources, targets)) if token_scores else None
@@ -117,5 +113,4 @@ def _details(
 
 
 def _pieces(translator: Translator, parts: Sequence[Sequence[int]]) -> list[str]:
-    """The tokens of all parts of a line."""
     return translator.tokenizer.pieces([id for ids in parts for id in ids])

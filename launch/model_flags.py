@@ -1,4 +1,4 @@
-"""The flags of all programs that load a trained model: which it is, and how its scores are made."""
+"""The flags of all programs that load a trained model: which model, and how its scores are computed."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,7 @@ flags.adopt_module_key_flags(extensions)
 def load_translator(
     settings: Mapping[str, Any] | None = None, excluded: Sequence[str] = (), engine: EngineName = "tensorflow"
 ) -> Translator:
-    """The translator of the run, or of the ensemble with it, with the settings of the flags.
-
-    Args:
-        settings: further decoding settings by name.
-        excluded: words or phrases that no translation may contain.
-        engine: what computes searches.
-
-    Raises:
-        InputError: no such run or checkpoint, members that do not go together, or a setting out of range.
-    """
+    """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
     if not tf.config.list_physical_devices("GPU"):
         share_out_cores()
     config = dataclasses.replace(

@@ -1,12 +1,12 @@
-"""Prepares parallel text for training: cleaning, a shared vocabulary, token ids on disk.
+"""Prepares parallel text for training: cleans it, makes a shared vocabulary, and writes token ids to disk.
 
 Examples:
   python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
   python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
   python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
 
-The training text is prepared in shards, several at once. Killed and started again by the same command, a preparation
-does only the shards that are missing; the result is the same, bit for bit, for any number of processes.
+Training text is prepared in shards, several in parallel. After an interruption, the same command prepares only the
+missing shards. The result is the same, bit for bit, for any number of processes.
 """
 
 import os
@@ -51,7 +51,7 @@ def define_flags() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Prepares what the flags say and prints what was kept."""
+    """Prepares the data and prints what was kept."""
     del argv  # every setting is a flag
     config = DataConfig(**{name: FLAGS[name].value for name in vars(_DEFAULTS)})
     corpus = corpora.of_config(config, FLAGS.download_dir, _paths(), _report)
@@ -64,7 +64,6 @@ def _report(line: str) -> None:
 
 
 def _paths() -> dict[str, corpora.Paths]:
-    """The text files that were given, by split."""
     paths: dict[str, corpora.Paths] = {}
     for split in corpora.SPLITS:
         source, target = (FLAGS[f"{split}_{side}"].value for side in ("source", "target"))
@@ -78,7 +77,6 @@ def _paths() -> dict[str, corpora.Paths]:
 
 
 def _table(prepared: PreparedData) -> str:
-    """What became of the pairs of each split, one line a count."""
     meanings = {
         "read": "pairs read",
         **{reason: f"dropped: {meaning}" for reason, meaning in REASONS.items()},
@@ -100,7 +98,7 @@ define_flags()
 
 
 def run() -> None:
-    """The console entry point."""
+    """The console command."""
     program.run(main)
 
 

@@ -1,4 +1,4 @@
-"""What every program does around its `main`: flags, one-line errors, an exit status."""
+"""Runs a program's `main`: parses the flags, prints an error on one line, sets the exit status."""
 
 import contextlib
 import gc
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from importlib import metadata
 from types import ModuleType
 
-# Before TensorFlow is imported: its start-up notices are of no use to the users of these programs.
+# Before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Of a GPU's memory take what is needed, not all of it: a translation beside a training finds some.
+# Take only the GPU memory that is needed, so that a translation can run beside a training.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 from absl import app, flags, logging
@@ -19,7 +19,7 @@ from absl import app, flags, logging
 import t2t_keras
 from t2t_keras.errors import InputError
 
-# The flags, of any program, that name files or folders.
+# Flags of all programs that name files or folders.
 PATHS = (
     *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir"),
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
@@ -27,12 +27,12 @@ PATHS = (
 )
 
 
-# Called when the flags are parsed, before `main`.
+# Called after the flags are parsed and before `main`.
 BEFORE_MAIN: list[Callable[[], None]] = []
 
 
 class _VersionFlag(flags.BooleanFlag):
-    """Ends the program as soon as it is parsed, before flags that are missing are asked for."""
+    """Ends the program as soon as it is parsed, before missing flags are reported."""
 
     def __init__(self) -> None:
         super().__init__("version", False, "Say which versions this is, and of what it is built on.")
@@ -48,7 +48,7 @@ flags.DEFINE_flag(_VersionFlag())
 
 
 def _foundations() -> list[str]:
-    """The versions of what answers depend on; TensorFlow goes by several names."""
+    """The versions of the packages that results depend on; TensorFlow has several package names."""
     versions = []
     for name in ("tensorflow", "tensorflow-tpu", "tensorflow-text", "keras"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -57,18 +57,14 @@ def _foundations() -> list[str]:
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """Parses the flags and calls `main`; bad input becomes one line and exit status 1.
-
-    Args:
-        main: takes the arguments that are not flags, of which there may be none.
-    """
+    """Parses the flags and calls `main`; bad input, or any other argument, becomes one line and exit status 1."""
     logging.set_verbosity(logging.WARNING)
     _describe(sys.modules[main.__module__])
     app.run(lambda argv: _guarded(main, argv))
 
 
 def _describe(module: ModuleType) -> None:
-    """Lets --help show a module's own text and flags, also where a console command is the main module."""
+    """Makes --help show the module's docstring and flags, also if a console command is the main module."""
     sys.modules["__main__"].__doc__ = module.__doc__
     for flag in (*flags.FLAGS.get_key_flags_for_module(module), flags.FLAGS["version"]):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
@@ -81,10 +77,10 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
         _check_paths()
         for call in BEFORE_MAIN:
             call()
-        gc.freeze()  # what was imported stays: to look through it again and again takes a tenth of a program's start
+        gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
         main(argv)
     except BrokenPipeError:
-        # Whoever read our output has what they wanted.
+        # The reader of the output has stopped reading, which is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (InputError, OSError) as error:
         _fail(str(error))
@@ -94,11 +90,7 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
 
 
 def _check_paths() -> None:
-    """Refuses URLs, which would be taken for the names of folders here.
-
-    Raises:
-        InputError: a flag that names a file or a folder holds one.
-    """
+    """Refuses URLs in flags for files and folders, because they would be taken for local names."""
     for name in (name for name in PATHS if name in flags.FLAGS):
         value = flags.FLAGS[name].value
         for path in value if isinstance(value, list) else [value]:

@@ -1,8 +1,8 @@
-"""A first translation model on real text, from nothing but a package index: prepares, trains, scores, exports, serves.
+"""Makes a first translation model from real text: downloads, prepares, trains, scores, exports and serves.
 
-The text is the English-German translations inside published Python packages. Run
-again, it reuses what is there: --minutes counts the training time of all runs
-together, so only a larger number trains on.
+The text is the English-German translations in published Python packages, so only a package index is needed. A repeated
+run reuses existing results: --minutes limits the training time of all runs together, so only a larger number continues
+the training.
 
 Example:
     python -m launch.quickstart --minutes=30
@@ -47,8 +47,8 @@ _DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for dow
 
 DATA = DataConfig(corpus="gettext", source_language="en", target_language="de", vocab_size=8000, max_length=128)
 
-# The preset is a recipe for an hour. In minutes from scratch a small batch, which means more updates, a shorter
-# warm-up and less dropout get further, and averaged weights are worth more than those of any one step.
+# The preset is made for an hour. Within minutes, a small batch (so more updates), a shorter warm-up and less dropout
+# get further, and averaged weights are better than those of any single step.
 SETTINGS = (
     "model.dropout_rate=0.1",
     "train.tokens_per_batch=2048",
@@ -73,11 +73,7 @@ SENTENCES = (
 
 
 def main(argv: list[str]) -> None:
-    """Goes from a package index to translations.
-
-    Raises:
-        InputError: the text cannot be had, or the folders hold something else.
-    """
+    """Runs all steps, from the text to a server."""
     del argv  # every setting is a flag
     _title("1. Text: translations inside published packages")
     corpus = corpora.of_config(DATA, _DOWNLOAD_DIR.value, {}, _say)
@@ -106,7 +102,6 @@ def main(argv: list[str]) -> None:
 
 
 def _train(run: Run, data: PreparedData, minutes: float) -> None:
-    """Trains for what is left of the minutes."""
     record = run.path / "quickstart.json"
     trained = _minutes_trained(record)
     if trained >= minutes:
@@ -120,7 +115,7 @@ def _train(run: Run, data: PreparedData, minutes: float) -> None:
     try:
         outcome = trainer.train()
     finally:
-        # Tracing is not training: a run that came to its limit has trained for no longer than that.
+        # At most the limit, because the elapsed time includes tracing, which does not count as training.
         trained = min(trained + (time.monotonic() - started) / 60, minutes)
         with replacing(record) as file:
             json.dump({"minutes_trained": trained}, file)
@@ -130,7 +125,6 @@ def _train(run: Run, data: PreparedData, minutes: float) -> None:
 
 
 def _minutes_trained(record: pathlib.Path) -> float:
-    """Of the runs before this one."""
     try:
         return float(json.loads(record.read_text(encoding="utf-8"))["minutes_trained"])
     except FileNotFoundError:
@@ -140,7 +134,6 @@ def _minutes_trained(record: pathlib.Path) -> float:
 
 
 def _score(run: Run, translator: Translator, data: PreparedData) -> None:
-    """BLEU and chrF on the test split; the hypotheses are written down."""
     result = evaluation.evaluate(translator, *data.text("test"), DATA.target_language)
     settings = {"split": "test", **dataclasses.asdict(translator.config)}
     hypotheses_path, _ = evaluation.write_evaluation(run.path / "evaluation" / "quickstart", result, settings)
@@ -152,7 +145,7 @@ def _score(run: Run, translator: Translator, data: PreparedData) -> None:
 
 
 def _missing_for_serving() -> str | None:
-    """The package that was not installed, being of the extra `serve`."""
+    """The name of a missing package of the extra `serve`, or None."""
     try:
         importlib.import_module("tensorflow_serving.apis")
         importlib.import_module("t2t_keras.serving.server")
@@ -162,7 +155,7 @@ def _missing_for_serving() -> str | None:
 
 
 def _exported(run: Run, translator: Translator) -> pathlib.Path:
-    """The newest version of the exported model; written, unless there is one of these weights."""
+    """Exports these weights, unless the newest export has them already; returns that version's directory."""
     checkpoint = checkpoints.resolve(run.checkpoints_path)
     newest = Run(_EXPORT_DIR.value).exported
     if newest and newest.stat().st_mtime > checkpoint.stat().st_mtime:
@@ -176,11 +169,7 @@ def _exported(run: Run, translator: Translator) -> pathlib.Path:
 
 
 def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
-    """Starts a server, asks it for the translations, stops it.
-
-    Raises:
-        RuntimeError: the server does not start, or translates otherwise.
-    """
+    """Starts a server, requests the translations and stops it; a `RuntimeError` if they differ or it does not start."""
     program_name = f"{__package__}.serve"
     command = [sys.executable, "-m", program_name, f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
@@ -228,7 +217,7 @@ def _say(line: str) -> None:
 
 
 def run() -> None:
-    """The console entry point."""
+    """The console command."""
     program.run(main)
 
 

@@ -1,7 +1,4 @@
-"""Imports TensorFlow without the notices that its libraries write past Python and past the log level.
-
-A program that needs TensorFlow imports this module before anything that imports TensorFlow.
-"""
+"""Imports TensorFlow without its libraries' notices; to be imported before anything else that imports TensorFlow."""
 
 import os
 
@@ -9,7 +6,7 @@ from t2t_keras.machine.notices import without_notices
 
 
 def start_lite() -> None:
-    """Has TensorFlow Lite say now, once, what it says when it is first used."""
+    """Makes TensorFlow Lite write its first-use notices now, while they are hidden."""
     from t2t_keras.lite.interpreter import Interpreter, converted
 
     add = tf.function(lambda x: {"sum": x + x}, input_signature=[tf.TensorSpec([1], tf.float32, "x")])
@@ -20,5 +17,5 @@ def start_lite() -> None:
 with without_notices():
     import tensorflow as tf
 
-    if not os.environ.get("TPU_NAME"):  # a TPU has to be connected to before devices are listed
+    if not os.environ.get("TPU_NAME"):  # a TPU must be connected before devices are listed
         tf.config.list_physical_devices()

@@ -1,7 +1,7 @@
-"""Scores translations that are there already: how probable a model finds them.
+"""Scores existing translations: how probable a model considers them.
 
-A line of output for each pair of lines: score, log-probability and number of tokens, between tabs, or with
---json an object that also has the tokens and the log-probability of each.
+Writes a line for each pair: score, log-probability and number of tokens, separated by tabs. With --json it writes an
+object that also has the tokens and the log-probability of each.
 
 Examples:
     python -m launch.score --model_dir=runs/mine --source=t.en --translation=t.de
@@ -33,7 +33,7 @@ flags.adopt_module_key_flags(model_flags)
 
 
 def main(argv: list[str]) -> None:
-    """Scores what the flags say."""
+    """Scores the pairs that the flags name."""
     del argv  # every setting is a flag
     pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value))
     translator = model_flags.load_translator()
@@ -53,7 +53,7 @@ def _line(score: ForcedScore) -> str:
 
 
 def run() -> None:
-    """The console entry point."""
+    """The console command."""
     program.run(main)
 
 

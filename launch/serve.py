@@ -1,6 +1,6 @@
 """Serves an exported model with TensorFlow Serving's own REST and gRPC interfaces, for machines without it.
 
-New versions are picked up while it runs. It stops on SIGTERM or Ctrl-C, once it has answered what is in flight.
+New versions are loaded while it runs. SIGTERM or Ctrl-C stops it once it has answered pending requests.
 
 Examples:
     python -m launch.serve --export_dir=saved_models/mine
@@ -80,18 +80,18 @@ _GRACE_SECONDS = flags.DEFINE_float(
 
 
 def main(argv: list[str]) -> None:
-    """Serves until it is told to stop."""
+    """Serves until it is stopped by a signal."""
     del argv  # every setting is a flag
     options = _options()
-    # Signals are heard by the main thread, between whatever it does: a queue takes that, an event or a lock might not.
+    # Signal handlers interrupt the main thread anywhere: a `SimpleQueue` allows that, an event or a lock might not.
     heard: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: heard.put("stop"))
     _log_to_stderr()
-    # Twice the limit are open while they are refused, and gRPC has its own.
+    # REST keeps up to twice the limit open while it refuses connections, and gRPC has more.
     _allow_files(4 * options.max_connections + 1000)
     server = _server(options)
-    # Loading a model is not interrupted by signals, so it is not the main thread's work.
+    # Signals do not interrupt the loading of a model, so it must not run in the main thread.
     threading.Thread(target=_start, args=(server, heard), name="start", daemon=True).start()
     told = heard.get()
     if isinstance(told, Exception):
@@ -114,7 +114,6 @@ def main(argv: list[str]) -> None:
 
 
 def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> None:
-    """Starts the server and tells of it."""
     try:
         server.start()
     except Exception as error:
@@ -124,7 +123,7 @@ def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> Non
 
 
 def _end(message: str) -> NoReturn:
-    """Ends at once: Python would wait for what still runs, and TensorFlow must not be taken apart under it."""
+    """Ends at once: Python would wait for running threads, and TensorFlow must not be torn down while they use it."""
     print(message, flush=True)
     sys.stderr.flush()
     os._exit(0)
@@ -163,7 +162,7 @@ def _options() -> ServingOptions:
 
 
 def _allow_files(number: int) -> None:
-    """Lets the process have so many files and connections open, as far as the system does."""
+    """Raises the process's limit of open files and connections to `number`, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -171,8 +170,7 @@ def _allow_files(number: int) -> None:
 
 
 def _log_to_stderr() -> None:
-    """Lets the server say which versions come, go and fail."""
-    # A descriptor of its own: what libraries write to the other is held back while a version is loaded.
+    # A separate descriptor, because what libraries write to the original is held back while a version is loaded.
     stderr = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
     faulthandler.enable(stderr)
     handler = logging.StreamHandler(stderr)
@@ -184,7 +182,7 @@ def _log_to_stderr() -> None:
 
 
 def _server(options: ServingOptions) -> "Server":
-    """The server, of which the packages are an extra."""
+    """The server, whose packages are an optional extra."""
     try:
         from t2t_keras.serving.server import Server
     except ModuleNotFoundError as error:
@@ -193,7 +191,7 @@ def _server(options: ServingOptions) -> "Server":
 
 
 def run() -> None:
-    """The console entry point."""
+    """The console command."""
     program.run(main)
 
 

@@ -1,4 +1,4 @@
-"""Flags that are made from the fields of settings: their names, types and descriptions are those of the fields."""
+"""Defines flags from the fields of settings, with the fields' names, types and descriptions."""
 
 import dataclasses
 import re
@@ -7,19 +7,14 @@ from typing import Any, Literal
 
 from absl import flags
 
-flags.disclaim_key_flags()  # they belong to the module that calls
+flags.disclaim_key_flags()  # they belong to the calling module
 
 DEFAULT = "; default: the run's own setting."
 _DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float}
 
 
 def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
-    """Defines a flag for each of some fields; a flag that is not given is None.
-
-    Args:
-        settings: a dataclass whose docstring describes its fields.
-        *names: of the fields.
-    """
+    """Defines a flag for each named field of a dataclass, whose docstring describes it; the default is None."""
     hints, helps = typing.get_type_hints(settings), descriptions(settings)
     holders = []
     for name in names:
@@ -32,7 +27,7 @@ def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
 
 
 def descriptions(settings: type) -> dict[str, str]:
-    """What a dataclass's docstring says of each field, on one line, without the full stop."""
+    """The description of each field in a dataclass's docstring, on one line and without the full stop."""
     _, _, listed = (settings.__doc__ or "").partition("Attributes:\n")
     entries = re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", listed, re.MULTILINE)
     found = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
@@ -40,5 +35,5 @@ def descriptions(settings: type) -> dict[str, str]:
 
 
 def given(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:
-    """The values of those flags that have one, by name."""
+    """The values of the given flags, by name."""
     return {holder.name: holder.value for holder in holders if holder.value is not None}

@@ -1,4 +1,4 @@
-"""Trains a model on prepared data, or goes on with a training that was stopped.
+"""Trains a model on prepared data, or resumes a training that was stopped.
 
 Example:
     python -m launch.train --data_dir=data/mine --model_dir=runs/mine --preset=tiny --set model.dropout_rate=0.1
@@ -49,17 +49,13 @@ _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
 
 
 def main(argv: list[str]) -> None:
-    """Trains the run that the flags describe.
-
-    Raises:
-        InputError: the flags, the data or the run are at fault, or training diverged.
-    """
+    """Trains the run that the flags describe."""
     del argv  # every setting is a flag
     try:
         outcome = _train(Run(_MODEL_DIR.value))
     except WorkerLostError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(_WORKER_LOST)  # an orderly end would wait for whoever is gone
+        os._exit(_WORKER_LOST)  # an orderly end would wait for the lost worker
     print(f"step {outcome.step:,}: {outcome.reason}", file=sys.stderr)
     if outcome.signal:
         sys.exit(128 + outcome.signal)
@@ -67,7 +63,7 @@ def main(argv: list[str]) -> None:
 
 def _train(run: Run) -> Outcome:
     run.check_trainable()
-    finding = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # while no device is taken yet
+    finding = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
     strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     data = PreparedData.open(_data_dir(run))
     config = _config(run, data)
@@ -77,7 +73,7 @@ def _train(run: Run) -> Outcome:
 
 
 def _find_micro_batch(run: Run) -> Finding:
-    """How much of a batch this machine's devices have memory for."""
+    """Finds how much of a batch fits into the memory of this machine's devices."""
     if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
         raise InputError("--fit_to_memory and --set train.accumulation_steps exclude each other")
     data = PreparedData.open(_data_dir(run))
@@ -95,7 +91,7 @@ def _data_dir(run: Run) -> str:
 
 
 def _config(run: Run, data: PreparedData) -> Config:
-    """The preset, or the run's own settings if it goes on, with the settings of the flags."""
+    """The settings of the preset, or of the run if it exists, overridden by the flags."""
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
     elif run.exists:
@@ -111,7 +107,7 @@ def _config(run: Run, data: PreparedData) -> Config:
 
 
 def run() -> None:
-    """Console entry point."""
+    """The console command."""
     program.run(main)
 
 

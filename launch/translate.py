@@ -1,7 +1,7 @@
-"""Translates text, a line of output for each line of input, in order.
+"""Translates text: one line of output for each line of input, in order.
 
-Reads standard input unless --input is given; on a terminal it asks for lines. With --json_input a line is an object
-with "text" and, if wanted, "prefix", "constraints", "excluded" and "id".
+Reads standard input unless --input is given; on a terminal it prompts for lines. With --json_input each line is an
+object with "text" and optionally "prefix", "constraints", "excluded" and "id".
 
 Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
@@ -51,7 +51,7 @@ flags.adopt_module_key_flags(decoding_flags)
 
 
 def main(argv: list[str]) -> None:
-    """Translates what the flags say."""
+    """Translates the input that the flags name."""
     del argv  # every setting is a flag
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> None:
 
 
 def _load_translator() -> Translator:
-    """The translator of the flags, of which the beam is large enough for what is asked for."""
+    """Loads the translator of the flags; refuses a beam smaller than --num_best."""
     translator = decoding_flags.load_translator()
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
@@ -81,7 +81,7 @@ def _load_translator() -> Translator:
 def _translate(
     translator: Translator, raw_lines: Iterable[bytes], output: IO[bytes], sample: verification.Sample
 ) -> int:
-    """Writes all translations and gives the number of lines that were too long for one piece."""
+    """Writes all translations; returns the number of lines that were too long for one piece."""
     num_long = 0
     scored = _JSON.value or _VERIFY.value > 0 or _NUM_BEST.value > 1
     remaining = enumerate(raw_lines, start=1)
@@ -106,7 +106,6 @@ def _translate(
 
 
 def _line(number: int, raw: bytes) -> json_lines.Line:
-    """A line of input, read."""
     try:
         text = decoded_line(raw)
     except InputError as error:
@@ -115,7 +114,7 @@ def _line(number: int, raw: bytes) -> json_lines.Line:
 
 
 def _checked(translator: Translator, line: json_lines.Line) -> json_lines.Line:
-    """The line, with an error if it asks for what cannot be met."""
+    """The line, with an error if its request cannot be met."""
     if line.error:
         return line
     try:
@@ -126,7 +125,7 @@ def _checked(translator: Translator, line: json_lines.Line) -> json_lines.Line:
 
 
 def _found_none(line: json_lines.Line, results: dict[int, list[Translation]]) -> json_lines.Line:
-    """The line, with an error if its search ended without a translation."""
+    """The line, with an error if its search found no translation."""
     if line.error or results[line.number][0].exists:
         return line
     return line._replace(error="no translation meets all that is asked for")
@@ -139,7 +138,6 @@ def _stop_at_error(lines: list[json_lines.Line]) -> None:
 
 
 def _output_text(translator: Translator, lines: list[json_lines.Line], results: dict[int, list[Translation]]) -> str:
-    """The output for a chunk of input."""
     for line in lines:
         if line.error and not _JSON.value:
             print(f"warning: {_INPUT.value or 'standard input'}, line {line.number}: {line.error}", file=sys.stderr)
@@ -167,7 +165,7 @@ def _json_text(translator: Translator, lines: list[json_lines.Line], results: di
 
 
 def _updater(progress: tqdm.tqdm, before: int, lines: int):
-    """Lets a bar of lines follow the parts of a chunk."""
+    """Returns a function that moves a progress bar of lines as the parts of a chunk are done."""
 
     def update(done: int, total: int) -> None:
         progress.update(before + lines * done // total - progress.n)
@@ -177,7 +175,7 @@ def _updater(progress: tqdm.tqdm, before: int, lines: int):
 
 @contextlib.contextmanager
 def _open_output() -> Iterator[IO[bytes]]:
-    """The file, which takes its name once it is complete, or standard output."""
+    """The output file, which gets its name once it is complete, or standard output."""
     if _OUTPUT.value is not None:
         with replacing(_OUTPUT.value, "wb") as file:
             yield file
@@ -187,8 +185,8 @@ def _open_output() -> Iterator[IO[bytes]]:
 
 
 def _converse(translator: Translator) -> None:
-    """Asks for lines until there are no more."""
-    translator.translate(["."])  # traces the graph, or converts the model, before the first answer is waited for
+    """Prompts for lines and translates them, until the input ends."""
+    translator.translate(["."])  # traces the graph or converts the model before the first prompt
     print("One line at a time; Ctrl-D ends.", file=sys.stderr)
     for number in itertools.count(1):
         try:
@@ -209,7 +207,7 @@ def _converse(translator: Translator) -> None:
 
 
 def run() -> None:
-    """The console entry point."""
+    """The console command."""
     program.run(main)
 
 

@@ -1,4 +1,4 @@
-"""Whether a line's translation depends on nothing but the line: a sample of them is translated again, one by one."""
+"""Checks that a line's translation depends only on the line: translates a sample of the lines again, one by one."""
 
 import random
 import sys
@@ -14,11 +14,7 @@ Item = tuple[int, str | Request, Translation]
 
 
 class Sample:
-    """A sample of all that was translated, each line as likely as another, the same at each run.
-
-    Args:
-        size: lines that are kept.
-    """
+    """A random sample of `size` of all translated lines, each equally likely, and the same in every run."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -27,7 +23,7 @@ class Sample:
         self._random = random.Random(1)
 
     def add(self, items: Iterable[Item]) -> None:
-        """Lets lines in: numbers, what was asked for and what came out."""
+        """Offers lines to the sample, each with its number, request and translation."""
         for item in items if self._size else ():
             self._seen += 1
             if len(self._kept) < self._size:
@@ -36,11 +32,11 @@ class Sample:
                 self._kept[place] = item
 
     def verify(self, translator: Translator) -> bool:
-        """Translates each line of the sample in a batch of its own, and says on standard error what differs."""
+        """Translates each line of the sample alone; returns whether all agree, and prints those that do not."""
         differing = 0
         for number, request, before in sorted(self._kept, key=lambda item: item[0]):
             (alone,) = translator.translate([request])
-            # The sum over the parts of a long line may differ by as much as each of them does.
+            # A long line's score sums over its parts, each of which may differ by the tolerance.
             close = abs(alone.score - before.score) <= _TOLERANCE * max(1, before.num_parts)
             if alone.text == before.text and close:
                 continue

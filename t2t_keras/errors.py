@@ -1,9 +1,8 @@
-"""The one exception that stands for "the input is at fault, not the program"."""
+"""The exception for faulty input, as opposed to faults of the program."""
 
 
 class InputError(ValueError):
-    """Bad input: a file, a line, a flag or a value that the user can put right.
+    """Bad input that the user can correct: a file, a line, a flag or a value.
 
-    The message is one line, names what is wrong and what would be valid. The
-    programs under `launch/` print it without a traceback and exit with status 1.
+    The message is one line that says what is wrong and what would be valid. Programs print it and exit with status 1.
     """

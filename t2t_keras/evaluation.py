@@ -1,8 +1,7 @@
-"""Translate a corpus, score it, and write both down.
+"""Translates a corpus, scores it and writes both to files.
 
-Scores have names that say what they are: only "BLEU", "chrF" and "TER" are sacreBLEU's
-defaults, to be compared with other people's of the same signature. The tokenised
-variants serve for comparison with the papers that used them, and with nothing else.
+Only "BLEU", "chrF" and "TER" are sacreBLEU's defaults, comparable with other scores of the same signature. The
+tokenised variants are comparable only with the papers that used them.
 """
 
 import dataclasses
@@ -38,13 +37,13 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """One number about a corpus.
+    """One score of a corpus.
 
     Attributes:
-        name: what was measured.
-        value: the number, 0 to 100 (TER can exceed it).
-        signature: how, as sacreBLEU writes it; what was done before sacreBLEU saw the text stands in front.
-        comparable_to: whose numbers it may be compared with.
+        name: name of the measure.
+        value: 0 to 100 (TER can exceed it).
+        signature: sacreBLEU's signature, preceded by the processing before sacreBLEU.
+        comparable_to: whose scores it may be compared with.
     """
 
     name: str
@@ -55,15 +54,15 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """A corpus translated and scored.
+    """A translated and scored corpus.
 
     Attributes:
-        hypotheses: a translation a source line.
-        scores: of the hypotheses.
-        perplexity: a token of the references, end symbols counted; None if it was not computed.
-        seconds: that translating took, the first batch's tracing not counted.
-        num_tokens: generated in that time, end symbols counted.
-        num_long_lines: source lines that were too long to be translated in one piece.
+        hypotheses: one translation for each source line.
+        scores: scores of the hypotheses.
+        perplexity: perplexity per reference token, end symbols included; None if it was not computed.
+        seconds: time of translating, without tracing the graph.
+        num_tokens: number of tokens generated in that time, end symbols included.
+        num_long_lines: number of source lines too long to be translated in one piece.
     """
 
     hypotheses: list[str]
@@ -75,7 +74,7 @@ class Evaluation:
 
     @property
     def tokens_per_second(self) -> float:
-        """Generated tokens over seconds."""
+        """The number of generated tokens per second."""
         return self.num_tokens / max(self.seconds, 1e-9)
 
 
@@ -92,18 +91,17 @@ def evaluate(
     """Translates the sources and scores the result against the references.
 
     Args:
-        translator: what translates.
+        translator: translates the sources.
         sources: lines of text, or requests.
-        references: as many lines, their translations by people.
-        target_language: code, chooses what the scores take for words; None: Chinese, Japanese or Korean if the
-            references are written so, else English.
-        lowercase: adds the scores of `lowercased_scores`.
-        paper_bleu: adds the score of `paper_bleu_score`.
+        references: human translations, one for each source.
+        target_language: language code, which selects the tokeniser; None detects Chinese, Japanese and Korean from the
+            references and otherwise means English.
+        lowercase: adds `lowercased_scores`.
+        paper_bleu: adds `paper_bleu_score`.
         on_progress: see `Translator.translate`.
 
     Raises:
-        InputError: there are no lines, or not as many references as sources, or there is no tokeniser for the
-            language; raised before anything is translated.
+        InputError: there are no lines, unequal numbers of them, or no tokeniser; raised before translating.
     """
     _check_lines(sources, references)
     language = target_language or written_in(references) or "en"
@@ -129,14 +127,9 @@ def evaluate(
 
 
 def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
-    """Checks that translations into a language can be scored, before they are made.
+    """Raises an InputError if translations into a language cannot be scored, with `paper_bleu` by `paper_bleu_score`.
 
-    Args:
-        target_language: code.
-        paper_bleu: whether `paper_bleu_score` is wanted.
-
-    Raises:
-        InputError: sacreBLEU's tokeniser for the language is not installed, or it has no words between blanks.
+    The reason is that sacreBLEU's tokeniser is not installed, or that the language has no words between blanks.
     """
     _bleu_metric(target_language)
     if paper_bleu and east_asian(target_language):
@@ -144,14 +137,9 @@ def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None) -> float:
-    """sacreBLEU's BLEU alone, 0 to 100, to watch a training by.
+    """sacreBLEU's BLEU of detokenised text, 0 to 100, to monitor training; `target_language` as in `sacrebleu_scores`.
 
-    Where sacreBLEU's tokeniser of Japanese or Korean is not installed, characters are taken for words.
-
-    Args:
-        hypotheses: detokenised text.
-        references: detokenised text.
-        target_language: code; None: Chinese, Japanese or Korean if the references are written so.
+    Where sacreBLEU's tokeniser for Japanese or Korean is not installed, it is computed on characters.
     """
     try:
         metric = _bleu_metric(target_language or written_in(references) or "")
@@ -164,21 +152,15 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: 
 def sacrebleu_scores(
     hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None
 ) -> list[Score]:
-    """BLEU, chrF and TER as sacreBLEU computes them by default, on cased, detokenised text.
+    """BLEU, chrF and TER with sacreBLEU's defaults, on cased, detokenised text.
 
-    BLEU's words are those of sacreBLEU's tokeniser for the language: "zh", "ja-mecab", "ko-mecab", else "13a". TER
-    knows none but those between blanks.
-
-    Args:
-        hypotheses: detokenised text.
-        references: detokenised text.
-        target_language: code; None: Chinese, Japanese or Korean if the references are written so.
+    BLEU uses sacreBLEU's tokeniser for `target_language`: "zh", "ja-mecab", "ko-mecab", else "13a". None detects
+    Chinese, Japanese and Korean from the references. TER splits at blanks.
 
     Raises:
-        InputError: there are no lines, or unequal numbers of them; or the language's tokeniser is not installed.
+        InputError: there are no lines, the numbers of lines differ, or the language's tokeniser is not installed.
 
-    Reference:
-        Post 2018, "A Call for Clarity in Reporting BLEU Scores".
+    Reference: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
     """
     _check_lines(hypotheses, references)
     everyone = "sacreBLEU scores of the same signature"
@@ -188,22 +170,13 @@ def sacrebleu_scores(
 
 
 def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
-    """BLEU on lowercased text: sacreBLEU's own, and on Moses-tokenised text.
+    """BLEU on lowercased text: sacreBLEU's, and multi-bleu.perl's on Moses-tokenised text.
 
-    Chinese, Japanese and Korean have the former alone: Moses finds no words in them.
+    Chinese, Japanese and Korean get only the former, because Moses finds no words in them. Arguments and errors as in
+    `sacrebleu_scores`.
 
-    Args:
-        hypotheses: detokenised text.
-        references: detokenised text.
-        target_language: code, chooses the tokenisers' rules.
-
-    Raises:
-        InputError: there are no lines, or unequal numbers of them; or the language's tokeniser is not installed.
-
-    Reference:
-        The latter is multi-bleu.perl's number, as in Wu et al. 2021, "Good for
-        Misconceived Reasons: An Empirical Revisiting on the Need for Visual Context in
-        Multimodal Machine Translation".
+    Reference: for the latter, Wu et al. 2021, "Good for Misconceived Reasons: An Empirical Revisiting on the Need for
+    Visual Context in Multimodal Machine Translation".
     """
     _check_lines(hypotheses, references)
     lowercased = _score(
@@ -216,7 +189,7 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     )
     if east_asian(target_language):
         return [lowercased]
-    import sacremoses  # here, for it takes a third of a second to load
+    import sacremoses  # imported here because it takes a third of a second
 
     moses = sacremoses.MosesTokenizer(lang=target_language)
     tokenised, tokenised_references = (
@@ -234,19 +207,13 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
 
 
 def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Score:
-    """BLEU as the paper has it: Moses-tokenised, compounds split at hyphens (`##AT##-##AT##`).
+    """BLEU as in the paper: Moses-tokenised, compounds split at hyphens (`##AT##-##AT##`).
 
-    As in the authors' script, Unicode punctuation such as curly quotation marks is replaced first, as
-    replace-unicode-punctuation.perl does; their references came tokenised, ours are treated as the hypotheses are.
-    The score is mostly higher than sacreBLEU's for the same translations.
+    As in the authors' script, Unicode punctuation is replaced first (replace-unicode-punctuation.perl). The authors'
+    references were already tokenised; here they are processed like the hypotheses. Scores are mostly higher than
+    sacreBLEU's.
 
-    Args:
-        hypotheses: detokenised text.
-        references: detokenised text.
-        target_language: code, chooses the Moses tokeniser's rules.
-
-    Raises:
-        InputError: there are no lines, or unequal numbers of them; or the language has no words between blanks.
+    Raises an InputError as `sacrebleu_scores`, or if the language has no words between blanks.
     """
     _check_lines(hypotheses, references)
     check_language(target_language, paper_bleu=True)
@@ -266,7 +233,7 @@ def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], targe
 
 
 def split_compounds(line: str) -> str:
-    """A tokenised line with the hyphen of each compound as a token of its own."""
+    """Separates the hyphens of compounds in a tokenised line as tokens."""
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
@@ -277,23 +244,14 @@ def corpus_cross_entropy(
     targets: Sequence[str],
     tokens_per_batch: int = 2048,
 ) -> tuple[float, int]:
-    """The model's cross-entropy on given translations, in nats, without label smoothing.
+    """The sum of the model's cross-entropy on target tokens, end symbols included, in nats, and the number of tokens.
 
-    exp(sum / count) is the perplexity a token. Sentences are cut after
-    `MAX_CROSS_ENTROPY_LENGTH` tokens, end symbol included.
-
-    Args:
-        model: as of `t2t_keras.inference.forced.token_log_probs`.
-        tokenizer: of the model's vocabulary.
-        sources: text, prepared as the training data were.
-        targets: its translations.
-        tokens_per_batch: most rows times padded tokens of the longer side.
-
-    Returns:
-        The sum over all target tokens, end symbols included, and their number.
+    There is no label smoothing; exp(sum / count) is the perplexity per token. The text must be prepared as the training
+    data was; sentences are cut after `MAX_CROSS_ENTROPY_LENGTH` tokens, end symbol included. Rows times padded tokens
+    of the longer side stay within `tokens_per_batch`.
 
     Raises:
-        InputError: there are no lines, or unequal numbers of them.
+        InputError: there are no lines, or the numbers of lines differ.
     """
     _check_lines(sources, targets)
     encoded = [_cut_ids(tokenizer, lines) for lines in (sources, targets)]
@@ -308,7 +266,7 @@ def corpus_cross_entropy(
 
 
 def perplexity(cross_entropy: tuple[float, int]) -> float:
-    """exp of the mean of what `corpus_cross_entropy` gives; infinite when it is beyond a float."""
+    """The perplexity from the result of `corpus_cross_entropy`; infinite if it exceeds a float."""
     total, count = cross_entropy
     mean = total / count
     return math.exp(mean) if mean < 700 else math.inf
@@ -317,18 +275,10 @@ def perplexity(cross_entropy: tuple[float, int]) -> float:
 def write_evaluation(
     output_dir: str | os.PathLike[str], evaluation: Evaluation, settings: dict[str, Any]
 ) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes `hypotheses.txt`, a line each, and beside it `scores.json`.
+    """Writes `hypotheses.txt`, one a line, and `scores.json` with the scores and `settings`; returns both paths.
 
-    Args:
-        output_dir: made if it is missing.
-        evaluation: what to write.
-        settings: plain values that say what was evaluated; they stand in `scores.json` too.
-
-    Returns:
-        The paths of the two files.
-
-    Raises:
-        OSError: they cannot be written.
+    `output_dir` is created if missing; `settings` are JSON values that say what was evaluated. Raises an OSError if a
+    file cannot be written.
     """
     directory = pathlib.Path(output_dir)
     directory.mkdir(parents=True, exist_ok=True)
@@ -370,11 +320,7 @@ def _score(
 
 
 def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics.BLEU:
-    """sacreBLEU's BLEU with its tokeniser for a language.
-
-    Raises:
-        InputError: the tokeniser is not installed.
-    """
+    """sacreBLEU's BLEU with its tokeniser for a language; raises an InputError if that is not installed."""
     code = east_asian(language) or ""
     try:
         return sacrebleu.metrics.BLEU(lowercase=lowercase, trg_lang=code)
@@ -386,7 +332,7 @@ def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics
 
 
 def _multi_bleu() -> Any:
-    """multi-bleu.perl: blanks separate the tokens, nothing is smoothed."""
+    """BLEU as in multi-bleu.perl: tokens are separated by blanks, and nothing is smoothed."""
     return sacrebleu.metrics.BLEU(tokenize="none", smooth_method="none", force=True)
 
 
@@ -395,5 +341,5 @@ def _moses(moses: Any, line: str) -> str:
 
 
 def _cut_ids(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
-    """The ids of each line with an end symbol, at most `MAX_CROSS_ENTROPY_LENGTH` of them."""
+    """The ids of each line with an end symbol, cut to `MAX_CROSS_ENTROPY_LENGTH`."""
     return [[*ids, EOS_ID][:MAX_CROSS_ENTROPY_LENGTH] for ids in tokenizer.encode_batch(list(lines))]

@@ -9,19 +9,12 @@ Tensor = Any
 
 
 def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of each token against (1 - epsilon) one-hot + epsilon uniform (section 5.4).
+    """Cross-entropy of int `targets` [...] against (1 - epsilon) one-hot + epsilon uniform (section 5.4), float32
+    [...].
 
-    The uniform part covers the whole vocabulary (Szegedy et al., 2016). T2T gives
-    the target exactly 1 - epsilon and the rest epsilon / (vocab - 1): the same
-    distribution at epsilon' = epsilon * vocab / (vocab - 1).
-
-    Args:
-        targets: int [...].
-        logits: float [..., vocab].
-        label_smoothing: epsilon, in [0, 1).
-
-    Returns:
-        float32 [...].
+    The uniform part covers the whole vocabulary (Szegedy et al., 2016). T2T gives the target exactly 1 - epsilon and
+    the rest epsilon / (vocab - 1): the same distribution at epsilon' = epsilon * vocab / (vocab - 1). `logits` are
+    float [..., vocab]; `label_smoothing` is epsilon, in [0, 1).
     """
     logits = ops.cast(logits, "float32")
     log_normaliser = ops.logsumexp(logits, axis=-1)  # --> [...]
@@ -31,15 +24,8 @@ def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) 
 
 
 def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Sum of the token losses, and the number of tokens, to be divided once, over all replicas.
-
-    Args:
-        targets: int [batch, target_len]; id 0 is padding and weighs nothing.
-        logits: float [batch, target_len, vocab].
-        label_smoothing: epsilon, in [0, 1).
-
-    Returns:
-        Two float32 scalars.
+    """Sum of the token losses and number of tokens, float32 scalars, to be divided once, over all replicas. Targets are
+    int [batch, target_len], where id 0 is padding and does not count; logits are float [batch, target_len, vocab].
     """
     real = ops.cast(ops.not_equal(targets, 0), "float32")
     return ops.sum(token_losses(targets, logits, label_smoothing) * real), ops.sum(real)
@@ -47,7 +33,7 @@ def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float =
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class SmoothedCrossEntropy(keras.losses.Loss):
-    """The loss for Keras's own `fit`: a mean over the batch's tokens, padding left out.
+    """The loss for Keras's `fit`: a mean over the batch's tokens without padding, float32 scalar.
 
     Args:
         label_smoothing: epsilon, in [0, 1).
@@ -55,9 +41,6 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     Call arguments:
         y_true: int [batch, target_len]; id 0 is padding.
         y_pred: logits, float [batch, target_len, vocab].
-
-    Returns:
-        float32 scalar.
     """
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "smoothed_cross_entropy", **kwargs: Any) -> None:

@@ -1,5 +1,5 @@
 """Token ids that mean the same in every vocabulary."""
 
-PAD_ID = 0  # padding, and what a decoder starts from
+PAD_ID = 0  # padding, and the start symbol of a decoder
 EOS_ID = 1  # the end of a sentence
-UNK_ID = 2  # what a vocabulary cannot spell
+UNK_ID = 2  # a piece that the vocabulary lacks

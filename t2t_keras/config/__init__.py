@@ -1,4 +1,4 @@
-"""Everything that can be set, as frozen dataclasses that travel as JSON."""
+"""All settings, as frozen dataclasses that are stored as JSON."""
 
 from t2t_keras.config.data_config import DataConfig
 from t2t_keras.config.decode_config import DecodeConfig

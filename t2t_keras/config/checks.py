@@ -1,4 +1,4 @@
-"""What the values of settings are held against."""
+"""Checks of the values of settings."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ def check_not_negative(config: Any, *names: str) -> None:
 
 
 def check_seed(config: Any) -> None:
-    """Refuses a seed that NumPy does not take."""
+    """Refuses a seed that NumPy does not accept."""
     if not 0 <= config.seed < 2**32:
         raise InputError(f"{config.section}.seed must be in [0, 2 ** 32), got {config.seed}")
 
 
 def check_rate(config: Any, *names: str) -> None:
-    """Refuses fields outside of [0, 1)."""
+    """Refuses fields outside [0, 1)."""
     for name in names:
         if not 0 <= getattr(config, name) < 1:
             raise InputError(f"{config.section}.{name} must be in [0, 1), got {getattr(config, name)}")

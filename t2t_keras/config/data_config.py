@@ -18,7 +18,7 @@ class DataConfig:
         max_length: training pairs with more tokens than this on a side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
         lowercase: whether all text was lowercased before anything else.
-        seed: of whatever is drawn at random while preparing.
+        seed: random seed of the preparation.
     """
 
     section: ClassVar[str] = "data"

@@ -12,28 +12,28 @@ class DecodeConfig:
     """Decoding (section 6.1 of the paper).
 
     Attributes:
-        beam_size: hypotheses kept a sentence; 1 is greedy search.
+        beam_size: hypotheses kept per sentence; 1 is greedy search.
         length_penalty: alpha of GNMT's length penalty ((5 + length) / 6) ** alpha; 0 means none.
         min_length: output tokens before the end symbol is allowed.
         max_length_offset: output tokens allowed beyond the source's length, end symbols included.
-        max_length_factor: what the source's length counts for in that limit.
-        patience: 0 searches until nothing better can be found; else a sentence also ends when
-            patience * beam_size hypotheses have finished (Kasai et al., 2024).
+        max_length_factor: factor on the source's length in that limit.
+        patience: 0 searches until nothing better can be found; else a sentence also ends when patience * beam_size
+            hypotheses have finished (Kasai et al., 2024).
         tokens_per_batch: budget of a decoding batch: sentences times source length.
-        length_normalization: what a log-probability is divided by to make a score: "gnmt" (the length penalty),
-            "average" (the length) or "none".
+        length_normalization: divisor that turns a log-probability into a score: "gnmt" (the length penalty), "average"
+            (the length) or "none".
         coverage_penalty: beta of GNMT's coverage penalty; 0 means none.
-        no_repeat_ngram_size: so many tokens in a row come at most once; 0 means no such rule.
-        num_groups: groups of a diverse beam search (Vijayakumar et al., 2018); 1 means no such search.
-        diversity_strength: what a token's log-probability is lowered by for each hypothesis of an earlier
-            group that took it at the same step.
+        no_repeat_ngram_size: sequences of this many tokens occur at most once; 0 allows all repetitions.
+        num_groups: groups of a diverse beam search (Vijayakumar et al., 2018); 1 means an ordinary search.
+        diversity_strength: reduction of a token's log-probability for each hypothesis of an earlier group that took it
+            at the same step.
         sampling: draw beam_size samples instead of searching.
-        temperature: of sampling: what logits are divided by.
-        top_k: of sampling: only so many of the most probable tokens; 0 means all.
-        top_p: of sampling: the fewest most probable tokens that together have this probability; 1 means all.
+        temperature: of sampling: divisor of the logits.
+        top_k: of sampling: draw from this many of the most probable tokens; 0 means all.
+        top_p: of sampling: draw from the fewest most probable tokens that together have this probability; 1 means all.
         seed: of sampling; a sentence's samples are a function of it and of the sentence.
-        bfloat16: multiply with the weights in bfloat16 while searching: faster with large models where the
-            processor computes in it, and scores change in their third digit.
+        bfloat16: multiply with the weights in bfloat16 while searching: faster with large models where the processor
+            supports it, and scores change in their third digit.
     """
 
     section: ClassVar[str] = "decode"

@@ -1,4 +1,4 @@
-"""What the settings of every family of models have, and the families by name."""
+"""What the settings of all families of models share, and the families by name."""
 
 import dataclasses
 from typing import ClassVar, NamedTuple, TypeVar
@@ -8,11 +8,11 @@ from t2t_keras.errors import InputError
 
 
 class Activations(NamedTuple):
-    """Numbers that a backward pass needs of the forward pass, for one source token and one target token.
+    """Numbers that the backward pass needs of the forward pass, per source token and target token.
 
     Attributes:
-        computed: of the type that is computed in.
-        float32: of float32 whatever that type is.
+        computed: those in the compute dtype.
+        float32: those in float32, whatever the compute dtype.
     """
 
     computed: int
@@ -21,7 +21,7 @@ class Activations(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """The settings of a network; each family has fields of its own.
+    """The settings of a network; each family adds its own fields.
 
     Attributes:
         vocab_size: entries of the shared vocabulary, special symbols included.
@@ -38,32 +38,26 @@ class ModelConfig:
         check_positive(self, "vocab_size", "d_model")
 
     def parameter_counts(self) -> dict[str, int]:
-        """Trainable parameters of the model's parts, by name."""
+        """Numbers of trainable parameters, by part of the model."""
         raise NotImplementedError
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Floating-point operations to train on one source token and one target token, by kind.
+        """Operations to train on one source token and one target token in sentences of `length` tokens, by kind.
 
-        A matrix takes 2 operations a parameter forward and 4 backward, for each token that it is applied to.
-
-        Args:
-            length: tokens of a sentence, on both sides.
-
-        Returns:
-            "matrices" (6 x those of the network and of the pre-softmax projection; looking an embedding up takes
-            none), and maybe others.
+        "matrices" has 6 per parameter of the network and the pre-softmax projection, 2 forward and 4 backward;
+        embedding lookups need none. A family may add other kinds.
         """
         raise NotImplementedError
 
     def kept_activations(self, length: int) -> Activations:
-        """What the backward pass needs for a source token and a target token, in sentences of `length` tokens.
+        """Activations kept for the backward pass, per source and target token in sentences of `length` tokens.
 
-        What XLA computes anew instead of keeping it is not subtracted.
+        What XLA recomputes instead of keeping is included.
         """
         raise NotImplementedError
 
     def sizes(self) -> dict[str, str]:
-        """What `launch.describe` lists of the settings."""
+        """The settings that `launch.describe` lists, as text by name."""
         return {field.name: str(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
 
@@ -72,11 +66,7 @@ _FAMILIES: dict[str, type[ModelConfig]] = {}
 
 
 def register_config(config_class: _Class) -> _Class:
-    """Makes the settings of a family known under its name; a decorator.
-
-    Raises:
-        ValueError: another class has that name.
-    """
+    """Registers the settings of a family under its name, as a decorator; ValueError if another class has the name."""
     known = _FAMILIES.setdefault(config_class.family, config_class)
     if (known.__module__, known.__qualname__) != (config_class.__module__, config_class.__qualname__):
         raise ValueError(f"family {config_class.family!r} is registered already, by {known.__module__}")
@@ -85,11 +75,7 @@ def register_config(config_class: _Class) -> _Class:
 
 
 def model_config_class(family: str) -> type[ModelConfig]:
-    """The class of a family's settings.
-
-    Raises:
-        InputError: no such family; lists those there are.
-    """
+    """The class of a family's settings; an unknown family raises InputError with the known ones."""
     if family not in _FAMILIES:
         raise InputError(
             f"unknown model.family {family!r}; valid: {', '.join(_FAMILIES)}, and what the modules of --extension add"

@@ -1,9 +1,4 @@
-"""Everything that can be set, as frozen dataclasses that travel as JSON.
-
-`Config` is what a run's `config.json` holds: a model, the data it was prepared
-from, its training and its decoding. `override` applies `section.field=value`
-settings with the type of the field.
-"""
+"""The configuration of a run, its JSON form, and overrides of its settings."""
 
 import dataclasses
 import typing
@@ -21,7 +16,7 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """All of a run: the contents of its `config.json`."""
+    """All settings of a run: the contents of its `config.json`."""
 
     model: ModelConfig = TransformerConfig()
     data: DataConfig = DataConfig()
@@ -29,7 +24,7 @@ class Config:
     decode: DecodeConfig = DecodeConfig()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The configuration as nested plain values, ready for JSON; "family" is the first one of "model"."""
+        """Nested plain values, ready for JSON; "family" is the first one of "model"."""
         values = dataclasses.asdict(self)
         return {**values, "model": {_FAMILY: self.model.family, **values["model"]}}
 
@@ -55,20 +50,13 @@ _FAMILY = "family"
 
 
 def override(config: Config, settings: Iterable[str]) -> Config:
-    """Applies settings of the form "section.field=value"; the last one of a field counts.
+    """Returns a configuration changed by settings "section.field=value"; the last setting of a field counts.
 
-    With another "model.family", the model's other settings are that family's own, but for the vocabulary's size.
-
-    Args:
-        config: what the settings change.
-        settings: for example ["model.dropout_rate=0.3", "train.max_steps=8000"].
-
-    Returns:
-        A new configuration.
+    Another "model.family" brings its own defaults for all other model settings except the vocabulary size.
 
     Raises:
-        InputError: a setting without "=", an unknown section or field, or a
-            value that is not of the field's type; names what is valid.
+        InputError: a setting without "=", an unknown section or field, or a value of the wrong type; names what is
+            valid.
     """
     changes: dict[str, dict[str, str]] = {}
     for setting in settings:
@@ -85,14 +73,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
 
 def _changed(config: Config, section: str, fields: Mapping[str, Any], taken: Callable[[str, Any, Any], Any]) -> Config:
-    """The configuration with other values in one section.
-
-    Args:
-        config: what is changed.
-        section: its name.
-        fields: the values, or their texts, by name.
-        taken: makes a value that fits of a field's name, its type and what is given.
-    """
+    """Changes one section by values or texts by field name; `taken` makes a valid value of (name, type, value)."""
     values, current = dict(fields), getattr(config, section)
     if section == "model" and _FAMILY in values:
         family = model_config_class(values.pop(_FAMILY))
@@ -113,7 +94,7 @@ def _field_types(section: Any) -> dict[str, Any]:
 def differences(old: Config, new: Config) -> list[str]:
     """The fields in which two configurations differ, as "section.field: old -> new"."""
     before, after = old.to_dict(), new.to_dict()
-    if old.model.family != new.model.family:  # whose other settings cannot be compared
+    if old.model.family != new.model.family:  # other settings cannot be compared then
         before["model"], after["model"] = ({_FAMILY: config.model.family} for config in (old, new))
     return [
         f"{section}.{name}: {value!r} -> {after[section][name]!r}"

@@ -14,22 +14,22 @@ class TrainConfig:
     Attributes:
         tokens_per_batch: budget of a global batch: rows times the longer padded side stays within it.
         max_steps: optimizer updates.
-        max_minutes: stop after so many minutes of training in this process; 0 means no limit.
-        seed: of initial weights, batches and dropout.
+        max_minutes: stop after this many minutes of training in this process; 0 means no limit.
+        seed: random seed of initial weights, batches and dropout.
         learning_rate_scale: factor on the schedule of 5.3 (T2T uses 2).
-        warmup_steps: of the schedule.
+        warmup_steps: steps in which the learning rate rises linearly (5.3).
         adam_beta1: decay of the first moment.
         adam_beta2: decay of the second moment.
         adam_epsilon: added to the root of the second moment.
         label_smoothing: weight of the uniform distribution in the target (5.4).
         clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
-        accumulation_steps: parts that each replica's share of a batch is run in; does not change the result.
+        accumulation_steps: parts in which each replica computes its share of a batch; does not change the result.
         steps_per_call: training steps between two returns to Python.
         mixed_bfloat16: compute in bfloat16, keep weights, loss and optimizer in float32.
         deterministic: compute the same bits each time on a GPU too, more slowly; a CPU always does.
         jit_compile: compile forward and backward with XLA; needs static_shapes.
         static_shapes: pad batches to a fixed set of shapes (needed by XLA and TPUs).
-        ema_decay: of the exponential moving average of the weights that is saved beside them; 0 means none.
+        ema_decay: decay of a moving average of the weights that is saved beside them; 0 means none.
         log_steps: steps between two lines of metrics.
         checkpoint_steps: steps between two checkpoints.
         checkpoint_minutes: minutes between two checkpoints; when positive, replaces checkpoint_steps.

@@ -1,4 +1,4 @@
-"""The settings of a Transformer, and what they say of its size and cost."""
+"""The Transformer's settings, and the size and cost that follow from them."""
 
 import dataclasses
 from typing import ClassVar, Literal
@@ -72,7 +72,7 @@ class TransformerConfig(ModelConfig):
             )
 
     def parameter_counts(self) -> dict[str, int]:
-        """Those of "embedding" (token matrices, pre-softmax projection, learned positions), "encoder" and "decoder"."""
+        """Parameters of "embedding" (tokens, pre-softmax projection, learned positions), "encoder", "decoder"."""
         norm = 2 * self.d_model
         final_norm = norm if self.norm_position == "pre" else 0
         attention = self._attention_matrices() + self._attention_biases()
@@ -88,11 +88,11 @@ class TransformerConfig(ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Those of "matrices" and of "attention".
+        """Operations of the "matrices" and of "attention".
 
-        A query's products with `length` keys and values are 2 x length x heads x (d_key + d_value) forward, three
-        times that with the backward pass, in each of the encoder's attentions and both of the decoder's; the causal
-        mask saves nothing.
+        A query's products with `length` keys and values take 2 x length x heads x (d_key + d_value) forward, and three
+        times that with the backward pass, in the encoder's attention and in both of the decoder's; the causal mask
+        saves nothing.
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
         matrices = attentions * self._attention_matrices() + feed_forwards * self._feed_forward_matrices()
@@ -103,13 +103,13 @@ class TransformerConfig(ModelConfig):
         }
 
     def kept_activations(self, length: int) -> Activations:
-        """Those that the backward pass needs.
+        """Activations kept for the backward pass; what XLA recomputes is included.
 
-        Of each attention: its inputs, queries, keys, values, weights, the heads' outputs, the dropout's mask and what
-        the normalisation made of the result; of each feed-forward network likewise, with its inner layer.
+        Each attention keeps its inputs, queries, keys, values, weights, the heads' outputs, the dropout mask and what
+        is normalised; each feed-forward network keeps the same of its layers.
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
-        of_weights = 3 if self.attention_dropout_rate else 1  # with the mask, and with what it leaves
+        of_weights = 3 if self.attention_dropout_rate else 1  # with dropout, the mask and the masked weights too
         of_inner = 3 if self.relu_dropout_rate else 1
         heads = self.num_heads * 2 * sum(self.head_widths())
         attention = 2 * self.d_model + heads + of_weights * self.num_heads * length
@@ -120,7 +120,7 @@ class TransformerConfig(ModelConfig):
         )
 
     def sizes(self) -> dict[str, str]:
-        """What the paper's Table 3 lists of a model, and what else changes its parameters."""
+        """The settings in the paper's Table 3, and all others that change the number of parameters."""
         d_key, d_value = self.head_widths()
         return {
             "vocab_size": f"{self.vocab_size:,}",
@@ -139,17 +139,17 @@ class TransformerConfig(ModelConfig):
         }
 
     def head_widths(self) -> tuple[int, int]:
-        """d_key and d_value."""
+        """The widths d_key and d_value of a head."""
         d_head = self.d_model // self.num_heads
         return self.d_key or d_head, self.d_value or d_head
 
     def _numbers_of_sublayers(self) -> tuple[int, int]:
-        """Attentions and feed-forward networks, of both stacks."""
+        """Numbers of attentions and of feed-forward networks in both stacks."""
         layers = self.num_encoder_layers + self.num_decoder_layers
         return layers + self.num_decoder_layers, layers
 
     def _attention_matrices(self) -> int:
-        """W^Q and W^K, then W^V and W^O, of all heads."""
+        """Parameters of W^Q, W^K, W^V and W^O of all heads."""
         return 2 * self.d_model * self.num_heads * sum(self.head_widths())
 
     def _attention_biases(self) -> int:

@@ -1,4 +1,4 @@
-"""Values of settings: read from text, and held against the type that their field is annotated with."""
+"""Values of settings: parsed from text, and checked against the annotations of their fields."""
 
 import math
 import types
@@ -9,15 +9,12 @@ from t2t_keras.errors import InputError
 
 
 def parsed(name: str, expected: Any, text: str) -> Any:
-    """A value from its text, by the type of its field.
+    """Parses a value by its field's annotation: bool, int, float, str, a `Literal`, or one of these or None.
 
-    Args:
-        name: of the field, for messages.
-        expected: its annotation: bool, int, float, str, a `Literal`, or one of these or None.
-        text: "none" or "null" stands for None where that is allowed.
+    "none" and "null" stand for None where it is allowed; `name` is for messages.
 
     Raises:
-        InputError: the text is no such value.
+        InputError: the text is not a valid value.
     """
     if isinstance(expected, types.UnionType) and text.lower() in ("none", "null"):
         return None
@@ -36,16 +33,7 @@ def parsed(name: str, expected: Any, text: str) -> Any:
 
 
 def checked(name: str, expected: Any, value: Any) -> Any:
-    """The value, if its field can take it; an integer becomes a float where one is expected.
-
-    Args:
-        name: of the field, for messages.
-        expected: its annotation, as of `parsed`.
-        value: of any type.
-
-    Raises:
-        InputError: the field cannot take it.
-    """
+    """Returns the value if the annotation allows it, an int as float if one is expected; else raises InputError."""
     if typing.get_origin(expected) is Literal:
         if value not in typing.get_args(expected):
             valid = ", ".join(map(str, typing.get_args(expected)))

@@ -1,1 +1,1 @@
-"""From parallel text to token ids on disk, and from there to batches."""
+"""Turns parallel text into token ids on disk, and those into batches."""

@@ -1,9 +1,7 @@
-"""The epoch plan: which pairs make which batch, from the lengths, the seed and the epoch alone.
+"""The epoch plan: which pairs form which batch, computed from the lengths, the seed and the epoch only.
 
-A plan is a pure function of its arguments, so every worker makes the same one,
-whatever the number of replicas, and the place in the data is a `Position`: two
-integers, from which training resumes without replaying anything. Pairs of
-similar length share a batch, as in section 5.1 of the paper.
+Every worker therefore computes the same plan, whatever the number of replicas, and training resumes from a `Position`,
+two integers, without replaying anything. Pairs of similar length share a batch, as in section 5.1 of the paper.
 """
 
 import dataclasses
@@ -16,11 +14,11 @@ from t2t_keras.errors import InputError
 
 # Pairs are sorted by their longer side, then by how much the target is longer than the source. On Multi30k at 4,096
 # tokens that fills batches to 97%, against 95% for target length first and 93% for the longer side alone. Up to one
-# token of noise on the second key (1% of fill) gives every epoch batches of its own.
+# token of noise on the second key costs 1% of fill and makes the batches of every epoch different.
 _NOISE_BITS = 20
 _DIFFERENCE_BIAS = 1 << 40
 
-# Static shapes: lengths from 8 in multiples of 4, each 4 or about a fifth above the one before.
+# Static shapes: lengths are multiples of 4 from 8 on, each 4 or about a fifth above the one before.
 # Fewer shapes mean fewer programs to compile (18 for lengths up to 256), more shapes mean less padding.
 _SHORTEST_BUCKET = 8
 _LENGTH_MULTIPLE = 4
@@ -30,10 +28,10 @@ _ROW_MULTIPLE = 8
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Position:
-    """A place in the training data: the next batch to be read.
+    """A place in the training data: the next batch to read.
 
     Attributes:
-        epoch: passes made before; of a very large corpus, parts of passes (`epoch_parts`).
+        epoch: number of completed passes; for a very large corpus, of completed parts of passes (`epoch_parts`).
         batch: index of the next batch in that epoch's plan.
     """
 
@@ -47,11 +45,11 @@ class EpochPlan:
 
     Attributes:
         order: rows of the corpus, batch after batch, int64 [pairs].
-        offsets: where each batch starts in `order`, and the end, int64 [num_batches + 1].
-        shapes: rows, padded source and padded target length of each batch, int64 [num_batches, 3]. With static
-            shapes a batch can have fewer pairs than its shape has rows: the rest are empty rows without weight.
-        source_tokens: real source tokens of the pass.
-        target_tokens: real target tokens of the pass.
+        offsets: start of each batch in `order`, followed by the end of the last one, int64 [num_batches + 1].
+        shapes: rows, padded source length and padded target length of each batch, int64 [num_batches, 3]. With static
+            shapes a batch can have fewer pairs than rows; the remaining rows are empty and have no weight.
+        source_tokens: number of source tokens in the pass, without padding.
+        target_tokens: number of target tokens in the pass, without padding.
     """
 
     order: np.ndarray
@@ -62,27 +60,27 @@ class EpochPlan:
 
     @property
     def num_batches(self) -> int:
-        """Batches in the pass."""
+        """The number of batches in the pass."""
         return len(self.shapes)
 
     @property
     def fill(self) -> float:
-        """Real target tokens over padded ones, in (0, 1]."""
+        """The share of target tokens that are not padding, in (0, 1]."""
         return self.target_tokens / int(self.shapes[:, 0] @ self.shapes[:, 2])
 
     @property
     def source_fill(self) -> float:
-        """Real source tokens over padded ones, in (0, 1]."""
+        """The share of source tokens that are not padding, in (0, 1]."""
         return self.source_tokens / int(self.shapes[:, 0] @ self.shapes[:, 1])
 
     def rows(self, batch: int) -> np.ndarray:
-        """The rows of the corpus that make a batch, int64 [pairs of the batch]."""
+        """The rows of the corpus in a batch, int64 [pairs of the batch]."""
         if not 0 <= batch < self.num_batches:
             raise ValueError(f"batch must be in [0, {self.num_batches}), got {batch}")
         return self.order[self.offsets[batch] : self.offsets[batch + 1]]
 
     def shape(self, batch: int) -> tuple[int, int, int]:
-        """A batch's (rows, padded source length, padded target length)."""
+        """The (rows, padded source length, padded target length) of a batch."""
         rows, source_len, target_len = self.shapes[batch].tolist()
         return rows, source_len, target_len
 
@@ -95,30 +93,27 @@ def plan_epoch(
     epoch: int,
     static_shapes: bool = False,
 ) -> EpochPlan:
-    """Plans one epoch of training: every pair once, similar lengths together, batches in random order.
+    """Plans one training epoch: every pair once, similar lengths together, batches in random order (section 5.1).
 
-    Section 5.1 of the paper. A batch's rows times its longer padded side stay
-    within `tokens_per_batch`.
+    The rows of a batch times its longer padded side stay within `tokens_per_batch`. The plan is the same on every
+    machine and for any number of replicas.
 
     Args:
         source_lengths: tokens of each source, end symbol included, int [pairs].
-        target_lengths: the same of each target.
-        tokens_per_batch: budget of a global batch.
-        seed: of the run; with the epoch it decides everything that is random.
-        epoch: which pass, from 0.
-        static_shapes: take the batches' shapes from `bucket_shapes` only.
-
-    Returns:
-        The plan; the same on every machine and for any number of replicas.
+        target_lengths: tokens of each target, end symbol included, int [pairs].
+        tokens_per_batch: token budget of a global batch.
+        seed: seed of the run; together with the epoch it determines everything random.
+        epoch: index of the pass, from 0.
+        static_shapes: whether batches have only the shapes of `bucket_shapes`.
 
     Raises:
         InputError: there are no pairs, or one is longer than the budget.
         ValueError: the two arrays differ in shape.
     """
     longest = _longer_sides(source_lengths, target_lengths, tokens_per_batch)
-    random = np.random.Philox(key=(seed % 2**64) + (epoch << 64))  # raw draws: NumPy promises these never change
+    random = np.random.Philox(key=(seed % 2**64) + (epoch << 64))  # raw draws: NumPy guarantees these never change
     noise = (random.random_raw(len(longest)) >> np.uint64(63 - _NOISE_BITS)).astype(np.int64) - (1 << _NOISE_BITS)
-    # A random first cut moves all later ones, so that pairs at the edge of a batch change company.
+    # A random first cut shifts all later ones, so that pairs at the edge of a batch change batches between epochs.
     first = int(random.random_raw() >> np.uint64(1))
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
     order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise, first)
@@ -130,21 +125,7 @@ def plan_epoch(
 def plan_in_length_order(
     source_lengths: np.ndarray, target_lengths: np.ndarray, tokens_per_batch: int, static_shapes: bool = False
 ) -> EpochPlan:
-    """Plans one pass with nothing random, shortest pairs first, as validation reads.
-
-    Args:
-        source_lengths: tokens of each source, end symbol included, int [pairs].
-        target_lengths: the same of each target.
-        tokens_per_batch: budget of a global batch.
-        static_shapes: take the batches' shapes from `bucket_shapes` only.
-
-    Returns:
-        The plan.
-
-    Raises:
-        InputError: there are no pairs, or one is longer than the budget.
-        ValueError: the two arrays differ in shape.
-    """
+    """Plans one pass in order of length, without randomness, for validation. Arguments and errors: see `plan_epoch`."""
     longest = _longer_sides(source_lengths, target_lengths, tokens_per_batch)
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
     order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, np.zeros(len(longest), np.int64))
@@ -152,15 +133,10 @@ def plan_in_length_order(
 
 
 def bucket_shapes(longest: int, tokens_per_batch: int) -> np.ndarray:
-    """The shapes that batches can have under `static_shapes`.
+    """The batch shapes under `static_shapes`: rows and length (of both sides), int64 [buckets, 2], lengths rising.
 
-    Args:
-        longest: longest side of any pair, in tokens.
-        tokens_per_batch: budget of a global batch; at least `longest`.
-
-    Returns:
-        Rows and length (of both sides) of each bucket, lengths rising, int64 [buckets, 2]. Rows times length stays
-        within the budget; the last length is at least `longest`.
+    Rows times length stays within `tokens_per_batch`. The last length is at least `longest`, the longest side of any
+    pair, which must not exceed `tokens_per_batch`.
     """
     lengths = [_SHORTEST_BUCKET]
     while lengths[-1] < longest:
@@ -173,7 +149,7 @@ def bucket_shapes(longest: int, tokens_per_batch: int) -> np.ndarray:
 
 
 class EpochPlans:
-    """All epochs of a training run: plans made when needed, and positions among them."""
+    """All epochs of a training run; plans are made when needed."""
 
     def __init__(
         self,
@@ -184,19 +160,9 @@ class EpochPlans:
         static_shapes: bool = False,
         part_pairs: int = PART_PAIRS,
     ) -> None:
-        """Checks the lengths; plans nothing yet.
+        """Checks the lengths; arguments and errors as in `plan_epoch`.
 
-        Args:
-            source_lengths: tokens of each source, end symbol included, int [pairs].
-            target_lengths: the same of each target.
-            tokens_per_batch: budget of a global batch.
-            seed: of the run.
-            static_shapes: take the batches' shapes from `bucket_shapes` only.
-            part_pairs: a pass over more pairs than this is planned in parts, each counted as an epoch.
-
-        Raises:
-            InputError: there are no pairs, or one is longer than the budget.
-            ValueError: the two arrays differ in shape.
+        A pass over more than `part_pairs` pairs is planned in parts, each of which counts as an epoch.
         """
         _check_lengths(source_lengths, target_lengths, tokens_per_batch)
         self._lengths = (source_lengths, target_lengths)
@@ -206,8 +172,8 @@ class EpochPlans:
         self._cached: dict[int, EpochPlan] = {}
 
     def plan(self, epoch: int) -> EpochPlan:
-        """The plan of an epoch; the two used last are kept."""
-        cached = self._cached  # replaced, never changed: the pipeline's thread reads it too
+        """The plan of an epoch; the last two are cached."""
+        cached = self._cached  # replaced, never mutated: the pipeline's thread reads it too
         if epoch not in cached:
             cached = {**dict(list(cached.items())[-1:]), epoch: self._planned(epoch)}
             self._cached = cached
@@ -222,10 +188,7 @@ class EpochPlans:
         return dataclasses.replace(plan, order=rows[plan.order])
 
     def advance(self, position: Position, batches: int) -> Position:
-        """The position that many batches further on, in whichever epoch that is.
-
-        The result always names a batch that exists: the end of one epoch is the start of the next.
-        """
+        """The position `batches` batches later; the end of an epoch is returned as the start of the next."""
         if batches < 0:
             raise ValueError(f"batches must not be negative, got {batches}")
         epoch, batch = position.epoch, position.batch + batches
@@ -235,23 +198,17 @@ class EpochPlans:
         return Position(epoch, batch)
 
     def positions(self, start: Position) -> Iterator[Position]:
-        """The positions from `start` on, without end."""
+        """Yields the positions from `start` on, without end."""
         position = self.advance(start, 0)
         while True:
             yield position
             position = self.advance(position, 1)
 
     def largest_shapes(self, epoch: int = 0) -> list[tuple[int, int, int]]:
-        """The batch shapes of an epoch that need the most memory.
+        """The one or two batch shapes of an epoch that need the most memory: (rows, source length, target length).
 
-        Activations grow with rows times length and attention weights with rows times length squared, so the
-        largest by either measure are given: one shape, or two.
-
-        Args:
-            epoch: whose plan to look at; other epochs' differ by a few tokens.
-
-        Returns:
-            (rows, padded source length, padded target length) of each.
+        Activations grow with rows times length, attention weights with rows times length squared; each measure
+        selects one shape. The shapes of other epochs differ by a few tokens.
         """
         plan = self.plan(epoch)
         rows, source_len, target_len = plan.shapes.T
@@ -290,21 +247,14 @@ def _cut_by_budget(
     noise: np.ndarray,
     first: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sorts pairs by length and cuts them into batches, each as large as the budget allows.
+    """Sorts pairs by length and cuts the largest batches that fit: `EpochPlan`'s order, offsets and shapes.
 
-    Args:
-        source_lengths: of the pairs.
-        target_lengths: of the pairs.
-        tokens_per_batch: largest rows times longest side of a batch.
-        noise: int64 [pairs], within +-2 ** _NOISE_BITS, which stands for one token.
-        first: when given, the first batch gets 1 + first % n rows of the n that would fit.
-
-    Returns:
-        Rows in order, int64 [pairs]; offsets, int64 [num_batches + 1]; shapes, int64 [num_batches, 3].
+    In `noise`, int64 [pairs], 2 ** _NOISE_BITS is one token. With `first`, the first batch gets only
+    1 + first % n of the n rows that would fit.
     """
     longest = np.maximum(source_lengths, target_lengths).astype(np.int64)
     difference = ((target_lengths.astype(np.int64) - source_lengths) << _NOISE_BITS) + noise
-    # Rising and falling in turn: a batch that spans two values of the longer side joins pairs of like difference.
+    # Alternately rising and falling, so that a batch that spans two values of the longer side has similar differences.
     difference = np.where(longest % 2, difference, -difference)
     order = np.argsort((longest << 41) + (difference + _DIFFERENCE_BIAS), kind="stable")
     longest = longest[order]
@@ -328,7 +278,7 @@ def _cut_by_bucket(
     noise: np.ndarray,
     first: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Deals pairs into the buckets of `bucket_shapes`, in the order of the noise within each; as `_cut_by_budget`."""
+    """Sorts pairs into the buckets of `bucket_shapes`, by noise within each; results as in `_cut_by_budget`."""
     del first  # pairs within a bucket are in random order already
     longest = np.maximum(source_lengths, target_lengths)
     cells = bucket_shapes(int(longest.max()), tokens_per_batch)
@@ -345,7 +295,7 @@ def _cut_by_bucket(
 
 
 def _permuted(order: np.ndarray, offsets: np.ndarray, shuffled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same batches in another order: rows int64 [pairs] and offsets int64 [num_batches + 1]."""
+    """Reorders the batches: rows, int64 [pairs], and offsets, int64 [num_batches + 1]."""
     sizes = np.diff(offsets)[shuffled]
     moved = np.concatenate([[0], np.cumsum(sizes)])
     source = np.arange(len(order)) + np.repeat(offsets[:-1][shuffled] - moved[:-1], sizes)

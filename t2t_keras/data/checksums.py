@@ -1,4 +1,4 @@
-"""Checksums of files, which are read again only when they have changed."""
+"""Checksums of files, which are read again only if they have changed."""
 
 import contextlib
 import hashlib
@@ -10,16 +10,12 @@ from typing import Any
 from t2t_keras.data.journal import read_json, write_json
 from t2t_keras.errors import InputError
 
-# A file that was changed so short a time ago may be changed again without its times telling.
+# A file that changed this recently may change again without its timestamps showing it.
 _SETTLED_SECONDS = 2.0
 
 
 def checksum(path: str | Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """The SHA-256 of a file in hexadecimal digits; raises an InputError if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -28,16 +24,11 @@ def checksum(path: str | Path) -> str:
 
 
 def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
-    """The SHA-256 of files, most of which may be known from an earlier call.
-
-    A file whose size, inode and times are what they were is not read again.
+    """The SHA-256 of files by name; a file whose size, inode and times have not changed is not read again.
 
     Args:
-        files: their paths by whatever names.
-        known_path: where the checksums are kept, with what the files looked like; read, and written where it can be.
-
-    Returns:
-        The checksums by those names, in hexadecimal digits.
+        files: name -> path.
+        known_path: file that keeps checksums and file states between calls; updated if it is writable.
 
     Raises:
         InputError: a file cannot be read.
@@ -51,18 +42,18 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
         if not isinstance(entry, dict) or entry.get("state") != state:
             entry = {"state": state, "sha256": checksum(path)}
             if _state(path) != state or time.time() - max(state[-2:]) / 1e9 < _SETTLED_SECONDS:
-                entry["state"] = None  # it is being written: to be read again
+                entry["state"] = None  # it is being written: read it again next time
         found[name] = entry["sha256"]
         if entry["state"] is not None:
             entries[place] = entry
     if entries != known:
-        with contextlib.suppress(OSError):  # as in a folder that is read-only; then it takes its time again
+        with contextlib.suppress(OSError):  # for example a read-only folder; the next call then reads all files again
             write_json(known_path, entries)
     return found
 
 
 def _known(path: Path) -> dict[str, Any]:
-    """What an earlier call wrote; nothing where that is missing or damaged."""
+    """The checksums of earlier calls; empty if the file is missing or damaged."""
     try:
         known = read_json(path)
     except (InputError, OSError):
@@ -71,7 +62,7 @@ def _known(path: Path) -> dict[str, Any]:
 
 
 def _state(path: Path) -> list[int]:
-    """What changes whenever a file does: device, inode, size, and the times of its contents and of its inode."""
+    """A file's device, inode, size and times (of contents and inode), some of which differ after any change."""
     try:
         status = path.stat()
     except OSError as error:

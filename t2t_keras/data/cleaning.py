@@ -1,8 +1,7 @@
-"""What is repaired, what is dropped, and how often.
+"""Repairs and filters sentence pairs, and counts what was done.
 
-Sentences are repaired in every split, so that each stays on one line; pairs are
-dropped from the training split alone, so that validation and test sets stay what
-their makers published.
+Sentences are repaired in every split, so that each stays on one line. Pairs are dropped only from the training split,
+so that validation and test sets stay as published.
 """
 
 import functools
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from t2t_keras.text.repair import CONTROL, REPAIRABLE, lowercased, repair
 from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS
 
-# What a cleaning counts, in the order in which it is shown.
+# The reasons for dropping a pair, in display order.
 REASONS = {
     "empty": "a side is empty",
     "invalid_characters": "damaged text: U+FFFD, control or private-use characters",
@@ -30,39 +29,39 @@ _PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"
 _BROKEN = "\ud800-\udfff\ufdd0-\ufdef\ufffd-\uffff"
 
 _DAMAGE = re.compile(f"[{CONTROL}{_PRIVATE}{_BROKEN}]")
-_LAST_MARK = 0x1FFFF  # beyond are variation selectors alone, which choose a glyph and make no other word
+_LAST_MARK = 0x1FFFF  # beyond are only variation selectors, which choose a glyph but make no other word
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
 Pair = tuple[str, str]
 
 
 def is_damaged(text: str) -> bool:
-    """Whether a text has characters that no sentence has: traces of a wrong encoding or of binary data."""
+    """Whether a text has characters that occur in no sentence: traces of a wrong encoding or of binary data."""
     return _DAMAGE.search(text) is not None
 
 
 def comparison_key(text: str) -> str:
-    """A sentence as it is compared between splits: its words without case, blanks and punctuation.
+    """The words of a sentence without case, blanks and punctuation, to compare sentences between splits.
 
-    Combining marks belong to their words, in which they are the vowels of Hindi and Thai. How a letter with a mark is
-    encoded, as one character or as two, makes no difference. A text without any word stands for itself.
+    Combining marks belong to their words, because they are the vowels of Hindi and Thai; composed and decomposed
+    letters are equal. A text without words is its own key.
     """
     return " ".join(_word().findall(unicodedata.normalize("NFC", text.casefold()))) or text
 
 
 @functools.cache
 def _word() -> re.Pattern[str]:
-    """Letters, digits and the combining marks that follow them, which are no part of `\\w`."""
+    """Matches letters, digits and the combining marks that follow them, which `\\w` excludes."""
     every = (chr(code) for code in range(_LAST_MARK + 1))
     marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in every if unicodedata.category(mark)[0] == "M"))
     basic = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
     others = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
-    # Apart, and the rare ones behind a look at where they are: Python looks up a set of basic characters at once.
+    # Two sets, the rare one behind a lookahead, because Python looks up a set of basic characters fast.
     return re.compile(rf"\w+(?:(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{others}])+\w*)*")
 
 
 class HeldOut:
-    """The sentences that training must not see, whatever their case and punctuation."""
+    """The sentences that training must not see, compared without case and punctuation."""
 
     def __init__(self) -> None:
         self._sides: tuple[set[str], set[str]] = (set(), set())
@@ -79,14 +78,10 @@ class HeldOut:
 
 
 class Cleaner:
-    """Cleans a split pair by pair and counts what it did.
-
-    Args:
-        lowercase: whether text is lowercased first.
+    """Cleans a split pair by pair (lowercased first if `lowercase` is set) and counts what it did.
 
     Attributes:
-        counts: pairs "read" and "kept", kept pairs that were "repaired", and pairs
-            dropped for each of `REASONS`.
+        counts: pairs "read" and "kept", kept pairs that were "repaired", and pairs dropped for each of `REASONS`.
     """
 
     def __init__(self, lowercase: bool = False) -> None:
@@ -94,21 +89,16 @@ class Cleaner:
         self._lowercase = lowercase
 
     def for_evaluation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Every pair, repaired: of validation and test sets nothing is dropped."""
+        """Yields every pair, repaired; nothing is dropped from validation and test sets."""
         for pair in pairs:
             self.counts["read"] += 1
             yield self._keep(pair, self._repaired(pair))
 
     def for_training(self, pairs: Iterable[Pair], max_length: int, held_out: HeldOut) -> Iterator[Pair]:
-        """The pairs that are worth training on, as far as their text tells.
+        """Yields the pairs worth training on, judged by their text and the sentences in `held_out`.
 
-        What takes token counts is left to `length_reason`; only lines that
-        cannot have few enough tokens are dropped as too long here.
-
-        Args:
-            pairs: source and target sentences.
-            max_length: largest number of tokens on a side, end symbol included.
-            held_out: the sentences of validation and test.
+        Only lines that cannot have at most `max_length` tokens (end symbol included) are dropped as too long here;
+        `length_reason` judges the others once they are encoded.
         """
         self.counts.update(dict.fromkeys(REASONS, 0))
         seen: set[bytes] = set()
@@ -137,7 +127,7 @@ class Cleaner:
 
 
 def length_reason(source_length: int, target_length: int, max_length: int, max_length_ratio: float) -> str | None:
-    """Why a training pair is dropped for its length in tokens, end symbols included; None if it is not."""
+    """The reason to drop a training pair for its length in tokens, end symbols included; None to keep it."""
     shorter, longer = sorted((source_length, target_length))
     if longer > max_length:
         return "too_long"
@@ -145,7 +135,7 @@ def length_reason(source_length: int, target_length: int, max_length: int, max_l
 
 
 def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int) -> str | None:
-    """Why a pair is of no use by itself; `raw` is the pair before its repair, which hides damage."""
+    """The reason to drop a repaired pair for its own text; `raw` is the pair before repair, which hides damage."""
     if any(map(is_damaged, raw)):
         return "invalid_characters"
     if not all(pair):
@@ -158,5 +148,5 @@ def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int) -> str | None:
 
 
 def fingerprint(pair: Pair) -> bytes:
-    """64 bits that stand for a pair: millions of pairs are compared without holding their text."""
+    """A 64-bit hash of a pair, so that millions of pairs can be compared without holding their text."""
     return hashlib.blake2b("\n".join(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()

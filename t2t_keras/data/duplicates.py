@@ -1,10 +1,10 @@
-"""Which pairs occurred before, among more pairs than a Python set could hold."""
+"""Finds repeated pairs among more pairs than a Python set could hold."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-# Keys that are sorted at once; with their rows and what sorting takes, some gigabytes.
+# Keys sorted at once; with their rows and the memory of sorting, some gigabytes.
 _SORTED_KEYS = 1 << 27
 _KEY_BITS = 64
 
@@ -12,15 +12,12 @@ ReadKeys = Callable[[int], np.ndarray]
 
 
 def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = _SORTED_KEYS) -> list[np.ndarray]:
-    """The rows whose key occurred before, in an earlier shard or row.
+    """For each shard, the rows whose key occurred before in an earlier shard or row, int64, rising.
 
     Args:
-        sizes: rows of each shard.
-        read_keys: gives the keys of a shard by its number, uint64 [rows]; called for one shard after another.
-        sorted_keys: about how many keys are in memory at once; beyond, shards are read several times.
-
-    Returns:
-        For each shard its rows that repeat an earlier one, int64, rising.
+        sizes: number of rows of each shard.
+        read_keys: returns the keys of a shard by number, uint64 [rows]; called for one shard after another.
+        sorted_keys: approximate number of keys in memory at once; with more keys, shards are read several times.
     """
     starts = np.cumsum([0, *sizes])  # --> [shards + 1]
     bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()
@@ -31,7 +28,7 @@ def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = 
 
 
 def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
-    """Of the keys whose first bits are `part`: rows of all shards counted through that repeat an earlier one."""
+    """Repeated rows, numbered across all shards, among the keys whose first `bits` bits are `part`."""
     keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for number, start in enumerate(starts[:-1]):
         shard = read_keys(number)
@@ -39,6 +36,6 @@ def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: 
         keys.append(shard[is_in_part])
         rows.append(start + np.flatnonzero(is_in_part))
     key, row = np.concatenate(keys), np.concatenate(rows)
-    order = np.argsort(key, kind="stable")  # of equal keys the earliest stays first
+    order = np.argsort(key, kind="stable")  # stable: the earliest of equal keys stays first
     key = key[order]
     return row[order[1:][key[1:] == key[:-1]]]

@@ -1,9 +1,8 @@
 """Token ids on disk, read through memory maps.
 
-A shard of a split is four arrays: for each side all ids one after another, every
-sentence with its end symbol, and the offset at which each sentence begins. A
-split is one shard, `train.source.ids.npy` and so on, or several,
-`train.00003-of-00012.source.ids.npy`, whose sentences follow each other.
+Each side of a shard has two arrays: the ids of all sentences, each with its end symbol, and the offsets of the
+sentences. A split is one shard (`train.source.ids.npy`, ...) or several consecutive ones
+(`train.00003-of-00012.source.ids.npy`, ...).
 """
 
 import itertools
@@ -24,7 +23,7 @@ SIDES = ("source", "target")
 _FLUSH_PAIRS = 10000
 
 
-# Every so many sentences the number of tokens before them is kept; the lengths say the rest.
+# For one in this many sentences the number of tokens before it is stored; the lengths give the others.
 _ANCHOR_ROWS = 16
 
 Numbers = np.ndarray | MappedArray
@@ -34,16 +33,14 @@ Side = tuple[Numbers, Numbers]
 class EncodedCorpus:
     """A split of parallel text as token ids; both sides end with the end symbol.
 
-    Args:
-        shards: source and target side of each, a side being ids uint16 or uint32 [tokens] and offsets
-            int64 [pairs + 1]. Offsets are read once, here.
+    Each of `shards` is a source and a target side: ids, uint16 or uint32 [tokens], and offsets, int64 [pairs + 1].
 
     Attributes:
         source_lengths: tokens of each source, end symbol included, int32 [pairs].
-        target_lengths: the same of each target.
+        target_lengths: tokens of each target, end symbol included, int32 [pairs].
 
     Raises:
-        ValueError: the sides differ in their number of sentences, or offsets do not fit their ids.
+        ValueError: the sides have different numbers of sentences, or offsets do not match their ids.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]]) -> None:
@@ -57,14 +54,10 @@ class EncodedCorpus:
 
     @classmethod
     def open(cls, directory: str | Path, split: str) -> "EncodedCorpus":
-        """A split as `write_encoded` left it; its ids stay on disk until they are asked for.
-
-        Args:
-            directory: the folder of the prepared data.
-            split: "train", "valid" or "test".
+        """Opens the split "train", "valid" or "test" of a folder; ids stay on disk until they are read.
 
         Raises:
-            InputError: the split or one of its shards is not there, or its files do not fit together.
+            InputError: the split or one of its shards is missing, or its files do not match.
         """
         names = _shard_names(directory, split)
         kept_open = room_for_open_files(len(names) * len(SIDES))
@@ -81,39 +74,24 @@ class EncodedCorpus:
         return len(self.source_lengths)
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The source sentences of some rows, padded with 0.
+        """The source ids of some rows, padded with 0, int32 [rows, length].
 
-        Args:
-            rows: row numbers, integer [rows].
-            length: width to pad to; None means that of the longest sentence asked for.
-
-        Returns:
-            int32 [rows, length].
-
-        Raises:
-            ValueError: a sentence is longer than `length`.
+        `length` defaults to that of the longest of these sentences; a ValueError is raised if it is shorter.
         """
         return self._source.padded(rows, length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The target sentences of some rows; as `source_ids`."""
+        """The target ids of some rows; as `source_ids`."""
         return self._target.padded(rows, length)
 
 
 class _Sentences:
-    """One side of a split, its shards one after another.
-
-    Args:
-        shards: ids and offsets of each.
-
-    Attributes:
-        lengths: of all sentences, int32 [sentences].
-    """
+    """One side of a split, its shards one after another; `lengths` of all its sentences are int32 [sentences]."""
 
     def __init__(self, shards: Sequence[Side]) -> None:
         self._ids = [ids for ids, _ in shards]
         starts = np.cumsum([0, *(len(offsets) - 1 for _, offsets in shards)])  # --> [shards + 1]
-        # Filled in shard by shard, for there may not be room for them twice.
+        # Filled shard by shard, because there may not be room for two copies.
         self.lengths = np.empty(starts[-1], np.int32)
         for (ids, offsets), begin, end in zip(shards, starts[:-1], starts[1:], strict=True):
             numbers = offsets[:]
@@ -125,7 +103,7 @@ class _Sentences:
         self._anchors = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks.sum(axis=1, dtype=np.int64))])
 
     def padded(self, rows: np.ndarray, length: int | None) -> np.ndarray:
-        """Sentences by row number, padded to one width: int32 [rows, length]."""
+        """Sentences by row number, padded to one length, int32 [rows, length]."""
         rows = np.asarray(rows, np.int64)
         row_lengths = self.lengths[rows]
         longest = int(row_lengths.max(initial=0))
@@ -149,7 +127,7 @@ class _Sentences:
         return padded
 
     def _begins(self, rows: np.ndarray) -> np.ndarray:
-        """The tokens before each sentence, those of earlier shards counted, int64 [rows]."""
+        """The number of tokens before each sentence, earlier shards included, int64 [rows]."""
         anchors = rows // _ANCHOR_ROWS
         before = anchors[:, None] * _ANCHOR_ROWS + np.arange(_ANCHOR_ROWS)  # --> [rows, _ANCHOR_ROWS]
         lengths = self.lengths[np.minimum(before, rows[:, None])]
@@ -159,16 +137,13 @@ class _Sentences:
 def write_encoded(
     directory: str | Path, split: str, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocab_size: int
 ) -> int:
-    """Writes a split for `EncodedCorpus.open`, in constant memory.
+    """Writes a split for `EncodedCorpus.open` in constant memory and returns the number of pairs.
 
     Args:
-        directory: the folder of the prepared data.
+        directory: folder of the prepared data.
         split: "train", "valid" or "test", or the name of a shard (`shard_name`).
         pairs: source and target token ids without end symbols.
-        vocab_size: decides on 16 or 32 bits a token.
-
-    Returns:
-        The number of pairs written.
+        vocab_size: number of entries; above 65,536 a token takes 32 bits instead of 16.
 
     Raises:
         OSError: the files cannot be written.
@@ -196,12 +171,12 @@ def write_encoded(
 
 
 def shard_name(split: str, number: int, count: int) -> str:
-    """What a shard is called in the place of its split; the only one has no name of its own."""
+    """The name of a shard in file names; a single shard has the name of its split."""
     return split if count == 1 else f"{split}.{number:05}-of-{count:05}"
 
 
 def _shard_names(directory: str | Path, split: str) -> list[str]:
-    """The names of all shards that a split must have, judging by those that are there."""
+    """The names of all shards that a split must have, derived from those on disk."""
     pattern = re.compile(rf"{split}\.\d+-of-(\d+)\.source\.ids\.npy")
     found = (pattern.fullmatch(path.name) for path in Path(directory).glob(f"{split}.*.source.ids.npy"))
     counts = {int(match[1]) for match in found if match}
@@ -216,7 +191,7 @@ def _path(directory: str | Path, split: str, side: str, kind: str) -> Path:
 
 
 def _open_side(directory: str | Path, split: str, side: str, *, keeps_open: bool) -> Side:
-    """The ids and offsets of one side of a shard, neither of them read yet."""
+    """The ids and offsets of one side of a shard, not read yet."""
     path = _path(directory, split, side, "ids")
     try:
         ids = MappedArray(path, keeps_open=keeps_open)
@@ -232,18 +207,14 @@ def _open_side(directory: str | Path, split: str, side: str, *, keeps_open: bool
 
 
 def _write_header(file: IO[bytes], count: int, dtype: type[np.generic]) -> None:
-    """The .npy header of a flat array; NumPy leaves room in it for the count to grow."""
+    """Writes the .npy header of a flat array; NumPy leaves room in it for the count to grow."""
     np.lib.format.write_array_header_1_0(
         file, {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (count,)}
     )
 
 
 def _write_sentences(file: IO[bytes], sentences: list[Sequence[int]], dtype: type[np.generic]) -> np.ndarray:
-    """Appends sentences, each with its end symbol.
-
-    Returns:
-        Their lengths, int64 [sentences].
-    """
+    """Appends sentences, each with its end symbol, and returns their lengths, int64 [sentences]."""
     lengths = np.fromiter((len(sentence) + 1 for sentence in sentences), np.int64, len(sentences))
     flat = np.full(int(lengths.sum()), EOS_ID, dtype)
     is_token = np.ones(len(flat), bool)

@@ -1,36 +1,27 @@
-"""Passes over corpora so large that planning one at once would take too much time and memory.
+"""Parts of passes over corpora that are too large to plan at once.
 
-Such a pass is planned in parts. Each is an epoch of its own to whoever counts
-epochs: with n parts, epochs 0 to n - 1 are the first pass. Which pairs make a
-part is drawn anew for each pass, in blocks of neighbouring pairs.
+With n parts, epochs 0 to n - 1 are the first pass. Each pass assigns blocks of neighbouring pairs to parts anew.
 """
 
 import numpy as np
 
-# A part takes some seconds to plan, and a gigabyte or so.
+# Planning a part takes some seconds and about a gigabyte.
 PART_PAIRS = 1 << 24
 _BLOCK_PAIRS = 1 << 12
-# Far from where the plan's own draws begin.
+# Start of the random counter, far from the draws of `plan_epoch`, which can have the same key.
 _COUNTER = 1 << 192
 
 
 def num_parts(pairs: int, part_pairs: int = PART_PAIRS) -> int:
-    """The parts that a pass over so many pairs is planned in."""
+    """The number of parts in which a pass over `pairs` pairs is planned."""
     return -(-pairs // part_pairs)
 
 
 def part_rows(pairs: int, parts: int, seed: int, epoch: int, block_pairs: int = _BLOCK_PAIRS) -> np.ndarray:
-    """The rows of the corpus that make a part of a pass.
+    """The rows of the corpus in one part of a pass, rising, int64 [about pairs / parts].
 
-    Args:
-        pairs: of the corpus.
-        parts: of a pass.
-        seed: of the run.
-        epoch: parts made before, of this pass and those before it.
-        block_pairs: neighbouring rows that stay together.
-
-    Returns:
-        Rows, rising, int64 [about pairs / parts]; those of all parts of a pass are every row once.
+    The parts of a pass contain every row exactly once. `epoch` counts all earlier parts, including those of earlier
+    passes; blocks of `block_pairs` neighbouring rows stay together.
     """
     whole_passes, part = divmod(epoch, parts)
     random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_COUNTER)

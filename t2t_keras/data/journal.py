@@ -1,4 +1,4 @@
-"""What a preparation has done so far, so that it goes on where it was interrupted."""
+"""The journal of a preparation, with which an interrupted one resumes."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,12 +10,10 @@ from t2t_keras.machine.files import replacing
 
 
 class Journal:
-    """The steps that are done, with their results; what depends on settings that have changed is not done.
+    """The completed steps of a preparation and their results, in the file `path`.
 
-    Args:
-        path: the journal's file.
-        settings: plain values, all that the results depend on.
-        dependents: of a setting on which only some steps depend, the first words of their names.
+    If `settings` (JSON values) differ from the file's, steps are dropped whose names start with one of the `dependents`
+    of a changed setting; a setting without dependents drops all steps.
     """
 
     def __init__(
@@ -35,11 +33,11 @@ class Journal:
 
     @property
     def done(self) -> dict[str, Any]:
-        """The results of the steps that are done, by name."""
+        """The results of the completed steps by name."""
         return self._entries["done"]
 
     def step(self, name: str, work: Callable[[], Any]) -> Any:
-        """The result of a step (plain values), which is run unless it is done."""
+        """Returns the result of a step (JSON values), running it unless it is done."""
         if name not in self.done:
             self.add(name, work())
         return self.done[name]
@@ -51,11 +49,7 @@ class Journal:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The contents of a JSON file; None if there is no such file.
-
-    Raises:
-        InputError: it is no JSON.
-    """
+    """The contents of a JSON file, or None if it does not exist; raises an InputError for invalid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -65,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes plain values as a JSON file."""
+    """Writes JSON values to a file."""
     with replacing(path) as file:
         json.dump(values, file, indent=1, ensure_ascii=False)
         file.write("\n")

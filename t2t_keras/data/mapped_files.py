@@ -1,4 +1,4 @@
-"""Arrays in files that are mapped when they are read, as many at a time as the system allows."""
+"""Arrays mapped from files when they are read, as many at a time as the system allows."""
 
 import contextlib
 import errno
@@ -18,16 +18,12 @@ _MOST_KEPT = 16_384
 class MappedArray:
     """A flat array in an .npy file, of which only the header is read until it is indexed.
 
-    A map takes a file descriptor for as long as it lasts (Python before 3.13 knows no other way).
-
-    Args:
-        path: the file.
-        keeps_open: whether the first map is kept; else each indexing maps the file anew, and the map lasts as long
-            as the result refers to it.
+    With `keeps_open` the first map is kept; otherwise each indexing makes a new map, which lasts as long as its result.
+    A map takes a file descriptor while it exists (before Python 3.13 there is no other way).
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a flat array, or shorter than its header says.
+        FileNotFoundError: the file does not exist.
+        ValueError: it holds no flat array, or is shorter than its header says.
         InputError: too many files are open.
     """
 
@@ -50,7 +46,7 @@ class MappedArray:
         return self._length
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
-        """Of an index array a copy, of a slice a view of the map."""
+        """A copy for an index array, a view of the map for a slice."""
         array = self._mapped() if self._kept is None else self._kept
         if self._keeps_open:
             self._kept = array
@@ -65,10 +61,7 @@ class MappedArray:
 
 
 def room_for_open_files(wanted: int) -> int:
-    """How many files may be kept open: as many as wanted, but half of what the system allows at most.
-
-    If need be, the process's soft limit (`ulimit -n`) is raised, to the hard limit at most.
-    """
+    """How many of `wanted` files may stay open: at most half the limit (`ulimit -n`), which is raised if possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < 2 * wanted:
         raised = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)

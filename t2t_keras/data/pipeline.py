@@ -1,9 +1,8 @@
-"""The epoch plan and the token ids as batches, each replica's share an element of its own.
+"""Builds batches from the epoch plan and the token ids; each replica's share is a separate element.
 
-A global batch is dealt out to the replicas row by row, so that their shares
-have about equal numbers of tokens; all shares of a batch have one shape, and
-rows without a pair are empty: zeros, which carry no weight in the loss. What a
-batch contains does not depend on the number of replicas.
+The rows of a global batch are dealt to the replicas one by one, so that shares have about equal numbers of tokens. All
+shares of a batch have one shape; rows without a pair are zeros, which have no weight in the loss. The contents of a
+batch do not depend on the number of replicas.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,22 +19,17 @@ _PREFETCHED_BATCHES = 4
 
 
 class Corpus(Protocol):
-    """Encoded parallel text, as `t2t_keras.data.encoded` reads it.
-
-    Attributes:
-        source_lengths: tokens of each source, end symbol included, int32 [pairs].
-        target_lengths: the same of each target.
-    """
+    """The part of `t2t_keras.data.encoded.EncodedCorpus` that batches need."""
 
     source_lengths: np.ndarray
     target_lengths: np.ndarray
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Source ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
+        """The source ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
         ...
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Target ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
+        """The target ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
         ...
 
 
@@ -49,20 +43,19 @@ def training_dataset(
 ) -> tf.data.Dataset:
     """Training batches from a position on, without end.
 
+    Elements are {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}, one for each replica: all of
+    `replica_ids` for the first batch, then all for the second.
+
     Args:
         corpus: the encoded training pairs.
         plans: their epoch plans.
-        start: the first batch to read; nothing before it is read.
-        num_replicas: replicas of all workers together.
-        replica_ids: those of this worker, which alone are read.
-        rows_multiple: the rows of a share are a multiple of this (accumulation).
-
-    Returns:
-        A dataset of {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}, one element a replica:
-        all of `replica_ids` for the first batch, then all for the second.
+        start: the first batch to read.
+        num_replicas: number of replicas of all workers.
+        replica_ids: replicas of this worker; only their shares are read.
+        rows_multiple: the rows of a share are a multiple of this (for gradient accumulation).
 
     Raises:
-        ValueError: a replica id outside [0, num_replicas).
+        ValueError: a replica id is outside [0, num_replicas).
     """
     _check_replicas(num_replicas, replica_ids, rows_multiple)
 
@@ -73,7 +66,7 @@ def training_dataset(
 
     ids = tf.TensorSpec([None, None], tf.int32)
     dataset = tf.data.Dataset.from_generator(elements, output_signature={"source": ids, "target": ids})
-    # On a TPU each step would otherwise look whether there is a next element, and several workers would agree on it.
+    # Otherwise each step on a TPU checks for a next element, and several workers have to agree on it.
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
     options = tf.data.Options()
     options.autotune.enabled = False  # a replaced iterator that autotunes can idle for seconds
@@ -89,22 +82,13 @@ def validation_batches(
     rows_multiple: int = 1,
     static_shapes: bool = False,
 ) -> Iterator[list[Batch]]:
-    """One whole pass over a corpus in order of length, batch by batch.
+    """One pass over a corpus in order of length; yields the list of the shares of `replica_ids` for each batch.
 
-    Args:
-        corpus: the encoded pairs.
-        tokens_per_batch: budget of a global batch.
-        num_replicas: replicas of all workers together.
-        replica_ids: those of this worker.
-        rows_multiple: the rows of a share are a multiple of this.
-        static_shapes: take the batches' shapes from `bucket_shapes` only.
-
-    Returns:
-        For each batch the shares of `replica_ids`, in that order, each as an element of `training_dataset`.
+    Elements and arguments are those of `training_dataset` and `plan_in_length_order`.
 
     Raises:
-        InputError: there are no pairs, or one is longer than the budget (raised here, before the first batch).
-        ValueError: a replica id outside [0, num_replicas).
+        InputError: there are no pairs, or one is longer than the budget; raised by the call, before the first batch.
+        ValueError: a replica id is outside [0, num_replicas).
     """
     _check_replicas(num_replicas, replica_ids, rows_multiple)
     plan = plan_in_length_order(corpus.source_lengths, corpus.target_lengths, tokens_per_batch, static_shapes)
@@ -119,25 +103,13 @@ def shares(
     replica_ids: Sequence[int] = (0,),
     rows_multiple: int = 1,
 ) -> list[Batch]:
-    """What some replicas get of one batch of a plan.
-
-    Args:
-        corpus: the encoded pairs that were planned.
-        plan: the epoch's plan.
-        batch: which of its batches.
-        num_replicas: replicas of all workers together.
-        replica_ids: those to read.
-        rows_multiple: the rows of a share are a multiple of this.
-
-    Returns:
-        {"source": int32 [rows, source_len], "target": int32 [rows, target_len]} for each of `replica_ids`.
-    """
+    """The shares of `replica_ids` in one batch of a plan; elements and arguments as in `training_dataset`."""
     share_rows, source_len, target_len = share_shape(plan.shape(batch), num_replicas, rows_multiple)
     rows = plan.rows(batch)
     rows = rows[np.argsort(corpus.target_lengths[rows], kind="stable")]
     dealt = np.full(num_replicas * share_rows, -1, np.int64)
     dealt[: len(rows)] = rows
-    # Every num_replicas-th row to each: neighbours in length go to different replicas, as in dealing cards.
+    # Rows are dealt like cards: neighbours in length go to different replicas.
     mine = dealt.reshape(share_rows, num_replicas).T[list(replica_ids)]  # --> [replicas, rows]
     source = _ids(corpus.source_ids, mine, source_len)
     target = _ids(corpus.target_ids, mine, target_len)
@@ -145,23 +117,14 @@ def shares(
 
 
 def share_shape(shape: tuple[int, int, int], num_replicas: int, rows_multiple: int = 1) -> tuple[int, int, int]:
-    """The shape of one replica's share of a batch.
-
-    Args:
-        shape: of the batch: (rows, padded source length, padded target length).
-        num_replicas: replicas of all workers together.
-        rows_multiple: the rows of a share are a multiple of this.
-
-    Returns:
-        The same three of every share; the rows are rounded up.
-    """
+    """The (rows, source length, target length) of each share of a batch of `shape`; rows are rounded up."""
     rows, source_len, target_len = shape
     parts = num_replicas * rows_multiple
     return -(-rows // parts) * rows_multiple, source_len, target_len
 
 
 def _ids(read: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray, length: int) -> np.ndarray:
-    """The ids of rows [replicas, rows], those of row -1 all 0, int32 [replicas, rows, length]."""
+    """The ids of rows [replicas, rows], zeros for row -1, int32 [replicas, rows, length]."""
     ids = np.zeros((*rows.shape, length), np.int32)
     real = rows >= 0
     if real.any():

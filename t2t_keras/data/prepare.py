@@ -1,8 +1,7 @@
-"""Corpora -> cleaning -> tokenizer -> encoded: a folder that training can start from.
+"""Cleans corpora, trains the tokenizer and encodes the text into a folder from which training can start.
 
-The folder's `data.json` is written last. Until then `preparing.json` records the
-settings and what is done, so that an interrupted preparation goes on where it
-stopped, and is never taken for a complete one.
+`data.json` is written last. Until then `preparing.json` records the settings and the completed steps, so that an
+interrupted preparation resumes where it stopped and is never taken for a complete one.
 """
 
 import dataclasses
@@ -24,15 +23,15 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import locked
 from t2t_keras.text.tokenizer import Tokenizer, train_tokenizer
 
-# Pairs that are read at once, and end up in one file: about 0.1 GB in a process that works on them.
+# Pairs read at once and written to one file; a process that works on them needs about 0.1 GB.
 SHARD_PAIRS = 250_000
 
-# Beyond some millions of sentences a vocabulary no longer changes, but its training takes hours.
+# Beyond some millions of sentences a vocabulary no longer changes, but training it takes hours.
 _VOCABULARY_SENTENCES = 4_000_000
 
 _COMPLETE = "data.json"
 _JOURNAL = "preparing.json"
-_CHECKSUMS = ".checksums.json"  # hidden, for it holds only of the machine where the text is
+_CHECKSUMS = ".checksums.json"  # hidden, because it is valid only on the machine that holds the text
 
 # Every name that a preparation may write or remove.
 _OUTPUT = re.compile(
@@ -40,7 +39,7 @@ _OUTPUT = re.compile(
     r"(train\.\d+|valid|test)\.(source|target)\.(txt|(ids|offsets)\.npy)"
 )
 
-# A corrected setting costs only the steps that depend on it.
+# Changing one of these settings repeats only the steps that depend on it.
 _DEPENDENTS = {"vocab_size": ("vocabulary", "encoding"), "max_length_ratio": ("encoding",)}
 
 
@@ -49,9 +48,9 @@ class PreparedData:
 
     Attributes:
         directory: the folder.
-        config: the settings it was prepared with.
-        counts: by split, what cleaning read, repaired, kept and dropped.
-        provenance: where the text was found.
+        config: settings it was prepared with.
+        counts: by split, how many pairs cleaning read, repaired, kept and dropped.
+        provenance: where the text came from.
     """
 
     def __init__(self, directory: str | Path, record: Mapping[str, Any]) -> None:
@@ -62,11 +61,7 @@ class PreparedData:
 
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
-        """The prepared data of a folder.
-
-        Raises:
-            InputError: the folder holds none, or its preparation was interrupted.
-        """
+        """Opens the prepared data of a folder; raises an InputError if it is missing or incomplete."""
         record = read_json(Path(data_dir) / _COMPLETE)
         if record is not None:
             return cls(data_dir, record)
@@ -78,34 +73,26 @@ class PreparedData:
 
     @property
     def vocab_path(self) -> Path:
-        """The SentencePiece model's file."""
+        """The file of the SentencePiece model."""
         return self.directory / VOCABULARY
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, loaded anew."""
+        """The tokenizer, loaded anew on each access."""
         return Tokenizer.load(self.vocab_path)
 
     @property
     def splits(self) -> list[str]:
-        """The splits there are: "train", "valid" and perhaps "test"."""
+        """The splits that exist: "train", "valid" and perhaps "test"."""
         return [split for split in SPLITS if split in self.counts]
 
     def split(self, name: str) -> EncodedCorpus:
-        """The token ids of a split.
-
-        Raises:
-            InputError: there is no such split.
-        """
+        """The token ids of a split; raises an InputError if it does not exist."""
         self._check_split(name, self.splits)
         return EncodedCorpus.open(self.directory, name)
 
     def text(self, split: str) -> tuple[list[str], list[str]]:
-        """The sentences of "valid" or "test": source side, target side.
-
-        Raises:
-            InputError: there is no such split, or it is "train", whose text is not kept.
-        """
+        """The source and target sentences of "valid" or "test"; raises an InputError for other splits."""
         self._check_split(split, [name for name in self.splits if name != "train"])
         source_path, target_path = text_paths(self.directory, split)
         return list(read_lines(source_path)), list(read_lines(target_path))
@@ -123,23 +110,20 @@ def prepare(
     processes: int = 1,
     shard_pairs: int = SHARD_PAIRS,
 ) -> PreparedData:
-    """Makes a folder of prepared data, or opens it if it is there already.
+    """Creates a folder of prepared data, or opens it if it is already prepared.
 
     Args:
         corpus: parallel text; without a "valid" split, one is drawn from "train".
-        config: the settings.
-        data_dir: the folder, made as needed.
-        report: takes a line of text whenever a step begins.
-        processes: how many prepare shards at once; no byte depends on it. More than one are started anew, so a
-            script that asks for them must guard its calls with `if __name__ == "__main__"`.
-        shard_pairs: pairs of the training text that are prepared at once and end up in one file.
-
-    Returns:
-        The prepared data.
+        config: data settings.
+        data_dir: the folder, created if missing.
+        report: called with a line of text when a step begins.
+        processes: number of shards prepared at once; it does not change the output. With more than one, the calling
+            script must be guarded by `if __name__ == "__main__"`, because processes are spawned.
+        shard_pairs: training pairs prepared at once and written to one file.
 
     Raises:
-        InputError: the text or the settings are at fault, the folder holds data
-            prepared with other settings, another process prepares it, or a process was killed.
+        InputError: the text or the settings are invalid, the folder holds data prepared with other settings, another
+            process is preparing it, or a process was killed.
         OSError: a file cannot be written, for example because the disk is full.
         ValueError: `processes` or `shard_pairs` is not positive.
     """
@@ -148,18 +132,18 @@ def prepare(
             raise ValueError(f"{name} must be positive, got {value}")
     data_dir = Path(data_dir)
     _check_stays(corpus.files, data_dir)
-    if (data_dir / _COMPLETE).exists():  # which may be read-only
+    if (data_dir / _COMPLETE).exists():  # the folder may be read-only, so it is not locked
         return _reopened(corpus, config, data_dir, report)
     with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
-        if (data_dir / _COMPLETE).exists():  # by whoever had the lock
+        if (data_dir / _COMPLETE).exists():  # prepared by the process that held the lock
             return _reopened(corpus, config, data_dir, report)
         return _prepared(corpus, config, data_dir, report, processes, shard_pairs)
 
 
 def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
-    """Refuses to read a file that preparing would replace or remove."""
+    """Raises an InputError for an input file that preparing would replace or remove."""
     for path in files.values():
-        for place in (path.parent.resolve() / path.name, path.resolve()):  # a link, and what it leads to
+        for place in (path.parent.resolve() / path.name, path.resolve()):  # a link and its target
             if place.parent == data_dir.resolve() and _OUTPUT.fullmatch(place.name):
                 raise InputError(
                     f"{path}: cannot be read from there, for {data_dir} gets a file of that name; give another "
@@ -168,12 +152,12 @@ def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
 
 
 def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
-    """What tells the text of a corpus from others."""
+    """The versions and checksums that identify the text of a corpus."""
     return {**corpus.identity, **checksums(corpus.files, data_dir / _CHECKSUMS)}
 
 
 def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
-    """The data that is there already, if it is the one that was asked for."""
+    """Opens the existing data after checking that its text and settings are the same."""
     prepared_before = read_json(data_dir / _COMPLETE)
     old = {**prepared_before["config"], **prepared_before["identity"]}
     _check_same_settings(data_dir, old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)})
@@ -189,7 +173,7 @@ def _prepared(
     processes: int,
     shard_pairs: int,
 ) -> PreparedData:
-    """Does all steps that are not done; for the only process that works on the folder."""
+    """Runs all steps that are not done; the caller holds the lock of the folder."""
     identity = _identity(corpus, data_dir)
     settings = {**dataclasses.asdict(config), **identity, "shard_pairs": shard_pairs}
     journal = Journal(data_dir / _JOURNAL, settings, _DEPENDENTS)
@@ -226,7 +210,7 @@ def _prepared(
 
 
 def _remove_leftovers(data_dir: Path, begin_anew: bool) -> None:
-    """Removes what a process that was killed was writing and, for a fresh beginning, all that was written before."""
+    """Removes a killed process's temporary files and, if `begin_anew`, all intermediate files and encoded shards."""
     paths = list(data_dir.glob(".*.tmp"))
     if begin_anew:
         paths += [*intermediate_paths(data_dir), *data_dir.glob("train.*.npy")]
@@ -235,7 +219,7 @@ def _remove_leftovers(data_dir: Path, begin_anew: bool) -> None:
 
 
 def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dict[str, Counts]:
-    """Writes the text of the validation and test splits there are; gives what was counted of each."""
+    """Writes the text of the existing validation and test splits and returns their counts."""
     counts: dict[str, Counts] = {}
     for split in ("valid", "test"):
         if split in corpus.splits:
@@ -249,7 +233,7 @@ def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dic
 
 
 def _clean_training(training: TrainingSplit, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
-    """The counts of the training text, which is cleaned and lies on disk, without any pair of the `held_out` splits."""
+    """Writes the cleaned training text, without the pairs of the `held_out` splits, and returns its counts."""
     counts = training.clean(corpus, held_out)
     counts = training.select(counts, draw="valid" not in held_out)
     _check_some_left(counts, "cleaning")
@@ -257,14 +241,14 @@ def _clean_training(training: TrainingSplit, corpus: Corpus, held_out: tuple[str
 
 
 def _train_vocabulary(training: TrainingSplit, config: DataConfig, data_dir: Path, pairs: int) -> int:
-    """Trains on the training text, evenly thinned out if there is very much; gives one in how many pairs was used."""
+    """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
     train_tokenizer(training.sentences(step), config.vocab_size, data_dir / VOCABULARY, config.lowercase)
     return step
 
 
 def _encode(encoding: Encoding) -> Counts:
-    """Writes the token ids of a validation or test split; gives how many there are."""
+    """Writes the token ids of a validation or test split and returns their number on each side."""
     counts = encode(0, encoding, read_pairs(*text_paths(encoding.data_dir, encoding.split)))
     return {side: counts[side] for side in ("source_tokens", "target_tokens")}
 
@@ -282,5 +266,5 @@ def _check_same_settings(data_dir: Path, old: Mapping[str, Any], new: Mapping[st
 
 
 def _short(value: Any) -> str:
-    """A setting for a message; of a checksum, the beginning."""
+    """A setting for a message; checksums are abbreviated."""
     return f"{value[:12]}..." if isinstance(value, str) and len(value) > 40 else repr(value)

@@ -1,9 +1,7 @@
-"""The work on one shard of the training text, which a process of its own can do.
+"""The preparation steps of one shard of the training text, which can run in separate processes.
 
-A shard is a fixed number of pairs as the corpus gives them. Each function takes
-the shard's number, does a step of its preparation, and gives its counts; what it
-writes takes its name when it is complete, and depends on nothing but the text
-and the settings.
+A shard is a fixed number of consecutive pairs of the corpus. Each step takes the shard's number and returns its counts.
+The files it writes depend only on the text and the settings, and get their names when they are complete.
 """
 
 import dataclasses
@@ -26,18 +24,18 @@ Counts = dict[str, int]
 VOCABULARY = "vocab.model"
 _ENCODE_PAIRS = 20_000
 
-# Of each pair that a shard keeps: what tells it from others, and whether it was repaired.
+# For each pair that a shard keeps: its fingerprint and whether it was repaired.
 _KEY = np.dtype([("key", np.uint64), ("is_repaired", bool)])
 
 
 @dataclasses.dataclass(frozen=True)
 class Raw:
-    """A shard's pairs before anything was done, and what cleaning them takes.
+    """A shard's pairs before cleaning.
 
     Attributes:
-        data_dir: the folder that is being prepared.
-        config: the settings.
-        held_out: the splits there are already, which training must not see.
+        data_dir: folder that is being prepared.
+        config: data settings.
+        held_out: existing splits that training must not see.
         pairs: source and target sentences.
     """
 
@@ -49,13 +47,13 @@ class Raw:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What leaves a cleaned shard.
+    """The rows to drop from a cleaned shard.
 
     Attributes:
-        data_dir: the folder that is being prepared.
+        data_dir: folder that is being prepared.
         duplicates: rows that occur in an earlier shard, int64.
-        validation: rows that were drawn as validation set, int64.
-        is_drawn: whether a validation set was drawn, and what resembles it must go.
+        validation: rows drawn for the validation set, int64.
+        is_drawn: whether a validation set was drawn; pairs that resemble it are then dropped too.
     """
 
     data_dir: Path
@@ -66,14 +64,14 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
-    """How a split or a shard of one is encoded.
+    """How to encode a split, or one shard of it.
 
     Attributes:
-        data_dir: the folder that is being prepared.
-        config: the settings.
+        data_dir: folder that is being prepared.
+        config: data settings.
         split: "train", "valid" or "test".
-        shards: how many shards the split has.
-        num_threads: how many the tokenizer takes; -1 for all cores.
+        shards: number of shards of the split.
+        num_threads: number of threads of the tokenizer; -1 for all cores.
     """
 
     data_dir: Path
@@ -84,7 +82,7 @@ class Encoding:
 
 
 def clean_shard(number: int, raw: Raw) -> Counts:
-    """Writes a shard's text without what is of no use by itself, and the keys by which duplicates are found."""
+    """Writes a shard's cleaned text and the keys by which duplicates are found."""
     held_out = HeldOut()
     for split in raw.held_out:
         held_out.add(read_pairs(*text_paths(raw.data_dir, split)))
@@ -105,12 +103,12 @@ def clean_shard(number: int, raw: Raw) -> Counts:
 
 
 def read_keys(data_dir: Path, number: int) -> np.ndarray:
-    """What tells each pair that a shard keeps from others, memory-mapped: uint64 [pairs]."""
+    """The keys of the pairs in a cleaned shard, memory-mapped, uint64 [pairs]."""
     return MappedArray(keys_path(data_dir, number))[:]["key"]
 
 
 def select_shard(number: int, selection: Selection) -> Counts:
-    """Writes which rows of a cleaned shard stay; gives what was dropped, and how many of these had been repaired."""
+    """Writes which rows of a cleaned shard stay; counts dropped pairs by reason, and the repaired among them."""
     keys = np.load(keys_path(selection.data_dir, number))
     stays = np.ones(len(keys), bool)
     stays[selection.duplicates] = False
@@ -134,7 +132,7 @@ def select_shard(number: int, selection: Selection) -> Counts:
 
 
 def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pair]:
-    """Some rows of a shard's cleaned text, in order."""
+    """Yields some rows of a shard's cleaned text, in order."""
     wanted = np.zeros(int(rows.max(initial=-1)) + 1, bool)
     wanted[rows] = True
     sides = (read_raw_lines(path) for path in text_paths(data_dir, _text_name(number)))
@@ -143,13 +141,13 @@ def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pa
 
 
 def encode_shard(number: int, encoding: Encoding) -> Counts:
-    """Writes the token ids of a shard of the training text; gives what encoding adds to its counts."""
+    """Writes the token ids of a shard of the training text; returns as `encode`."""
     pairs = selected_pairs(encoding.data_dir, number, np.load(rows_path(encoding.data_dir, number)))
     return encode(number, encoding, pairs)
 
 
 def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
-    """Writes the token ids of pairs as a shard; gives tokens, pairs kept and, of training, pairs dropped by reason."""
+    """Writes the token ids of pairs as a shard; counts tokens, pairs kept and, in training data, pairs dropped."""
     tokenizer = Tokenizer.load(encoding.data_dir / VOCABULARY)
     config = encoding.config
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
@@ -180,7 +178,7 @@ def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:
 
 
 def write_text(data_dir: Path, split: str, pairs: Iterable[Pair]) -> None:
-    """Writes the text of a split, a sentence a line."""
+    """Writes the text of a split, one sentence a line."""
     source_path, target_path = text_paths(data_dir, split)
     with replacing(source_path) as source_file, replacing(target_path) as target_file:
         for source, target in pairs:
@@ -194,12 +192,12 @@ def keys_path(data_dir: Path, number: int) -> Path:
 
 
 def rows_path(data_dir: Path, number: int) -> Path:
-    """The file of the rows that stay of a shard's text."""
+    """The file of the rows of a shard that stay."""
     return data_dir / f"{_text_name(number)}.rows.npy"
 
 
 def intermediate_paths(data_dir: Path) -> list[Path]:
-    """All files of shards that are of no use once the data is prepared."""
+    """All files of shards that are not needed once the data is prepared."""
     kinds = ("source.txt", "target.txt", "keys.npy", "rows.npy")
     return [path for kind in kinds for path in data_dir.glob(f"train.[0-9]*.{kind}") if "-of-" not in path.name]
 

@@ -1,8 +1,7 @@
 """The training split, shard by shard: cleaned, without duplicates and validation pairs, encoded.
 
-What is written is a function of the text and the settings: neither the number
-of processes nor an interruption changes a byte, and the size of a shard changes
-nothing but how the same pairs are divided among files.
+The output depends only on the text and the settings, not on the number of processes or on interruptions; the shard size
+only changes how the pairs are divided among files.
 """
 
 import contextlib
@@ -25,37 +24,21 @@ from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import run_jobs
 
-# A validation set drawn from the training pairs: one in a hundred, at most this many.
+# A validation set drawn from the training pairs has 1% of them, at most this many.
 _DRAWN_VALIDATION_PAIRS = 1000
 
-_READING = "reading"  # the step of the journal that says how many shards there are
+_READING = "reading"  # journal step that holds the number of shards
 
 
 class TrainingSplit:
-    """The preparation of the training split, each step of which goes on where the journal says.
-
-    Args:
-        data_dir: the folder that is being prepared.
-        config: the settings.
-        journal: what is done.
-        processes: how many work at once.
-        shard_pairs: pairs of a shard, as the corpus gives them.
-    """
+    """Prepares the training split in shards of `shard_pairs` pairs; each step resumes where the journal says."""
 
     def __init__(self, data_dir: Path, config: DataConfig, journal: Journal, processes: int, shard_pairs: int) -> None:
         self._data_dir, self._config, self._journal = data_dir, config, journal
         self._processes, self._shard_pairs = processes, shard_pairs
 
     def clean(self, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
-        """Writes the cleaned text of all shards.
-
-        Args:
-            corpus: gives the training pairs; those of shards that are done are passed over.
-            held_out: the splits that training must not see.
-
-        Returns:
-            The counts, of which `select` and `encode` make more precise ones.
-        """
+        """Writes the cleaned text of all shards, without the pairs of the `held_out` splits; returns its counts."""
         if _READING not in self._journal.done:
             read = 0
 
@@ -80,14 +63,9 @@ class TrainingSplit:
         return _summed(empty, self._results("cleaning"))
 
     def select(self, counts: Counts, draw: bool) -> Counts:
-        """Decides which rows of the shards stay: no duplicates, and nothing that validation has.
+        """Selects the rows that stay: no duplicates, no validation sentences; if `draw`, draws "valid" and writes it.
 
-        Args:
-            counts: of the cleaned text.
-            draw: whether a validation set is drawn, and its text written.
-
-        Returns:
-            The counts with what was dropped.
+        Returns the counts of the cleaned text, updated with what was dropped.
 
         Raises:
             InputError: there are too few pairs to draw from.
@@ -113,7 +91,7 @@ class TrainingSplit:
         return counts
 
     def sentences(self, step: int) -> Iterator[str]:
-        """Both sides of every `step`-th pair that stays."""
+        """Yields both sides of every `step`-th pair that stays."""
         before = 0
         for number in range(self._count):
             rows = np.load(shards.rows_path(self._data_dir, number))
@@ -122,7 +100,7 @@ class TrainingSplit:
             before += len(rows)
 
     def encode(self, counts: Counts) -> Counts:
-        """Writes the token ids of all shards; gives the counts with what encoding adds and drops."""
+        """Writes the token ids of all shards; returns the counts, updated with tokens and dropped pairs."""
         processes = min(self._processes, self._count)
         num_threads = 1 if processes > 1 else -1
         encoding = Encoding(self._data_dir, self._config, "train", self._count, num_threads)
@@ -135,7 +113,7 @@ class TrainingSplit:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where the text was found; known once it is cleaned."""
+        """Where the text came from; available once it is cleaned."""
         return self._journal.done[_READING]["provenance"]
 
     @property
@@ -143,7 +121,7 @@ class TrainingSplit:
         return self._journal.done[_READING]["shards"]
 
     def _draw(self, kept: int, counts: Counts, duplicates: list[np.ndarray]) -> list[np.ndarray]:
-        """Writes a random sample of the pairs that stay as "valid"; gives its rows in each shard."""
+        """Writes a random sample of the remaining pairs as "valid" and returns its rows in each shard."""
         size = min(_DRAWN_VALIDATION_PAIRS, max(1, kept // 100))
         if kept <= size:
             raise InputError(f"too few training pairs to draw a validation set from: {summary(counts)}")
@@ -162,7 +140,7 @@ class TrainingSplit:
     def _run(
         self, step: str, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int | None = None
     ) -> None:
-        """Does a step for shards, and records each in the journal."""
+        """Runs a step for shards and records each in the journal."""
         with contextlib.closing(run_jobs(function, jobs, processes or self._processes)) as results:
             for number, result in results:
                 self._journal.add(f"{step} {number}", result)
@@ -172,12 +150,12 @@ class TrainingSplit:
 
 
 def summary(counts: Counts) -> str:
-    """The counts that are not 0, in words."""
+    """The counts that are not 0, as text."""
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "read")
 
 
 def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
-    """Counts with others added to them, name by name."""
+    """The sum of counts, name by name, added to `start`."""
     total = dict(start)
     for more in counts:
         for name, count in more.items():
@@ -186,5 +164,5 @@ def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
 
 
 def _progress(items: Iterable[Any], description: str, total: int | None = None, unit: str = " pairs") -> Iterable[Any]:
-    """A progress bar on a terminal; nothing elsewhere."""
+    """Shows a progress bar on a terminal and nothing elsewhere."""
     return tqdm.tqdm(items, description, total, unit=unit, unit_scale=True, disable=None, leave=False)

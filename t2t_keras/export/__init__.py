@@ -1,1 +1,1 @@
-"""A translator as a SavedModel that takes strings and gives strings, for servers that know nothing of Python."""
+"""Exports a translator as a SavedModel that maps strings to strings, for servers without Python."""

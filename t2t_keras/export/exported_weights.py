@@ -1,4 +1,4 @@
-"""A model's weights as plain variables, which is all that a server's loader can read."""
+"""A model's weights as plain variables, the only kind that a server's loader can read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +14,14 @@ Storage = Literal["float32", "bfloat16"]
 
 
 class Weights:
-    """The weights of a model, under the names that a checkpoint gives them.
+    """The weights of a built model, under the names that a checkpoint gives them.
 
-    No `tf.Module`, which would take the model's own variables along: a module that is saved is given `variables`.
-
-    A SavedModel of the Keras model itself loads in Python alone: TensorFlow's own loader does not find its
-    variables. So the model is traced with these in place of its own, which stay outside.
-
-    Args:
-        model: built.
-        storage: the type that the variables have in memory and on disk; they are float32 when they are used.
+    A SavedModel of the Keras model itself can be loaded only in Python, because TensorFlow's own loader does not find
+    its variables. So the model is traced with these variables in place of its own. This class is not a `tf.Module`,
+    which would save the model's own variables too; assign `variables` to the module that is saved.
 
     Attributes:
-        variables: name -> variable.
+        variables: variables by name, of dtype `storage` in memory and on disk; they are cast to float32 for use.
     """
 
     def __init__(self, model: SequenceModel, storage: Storage = "float32") -> None:
@@ -38,7 +33,7 @@ class Weights:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within it, a graph that calls the model reads these variables."""
+        """Within this context, a graph that calls the model reads these variables."""
         mapping = [(weight, tf.cast(self.variables[name], tf.float32)) for name, weight in self._originals]
         with keras.StatelessScope(state_mapping=mapping):
             yield

@@ -1,4 +1,4 @@
-"""Work on many rows in batches of similar length, in the graph: memory stays bounded whatever a request holds."""
+"""Computes many rows in batches of similar length, in the graph, so that a request's memory stays bounded."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,17 +11,13 @@ def in_batches(
     compute: Callable[[tf.Tensor], Sequence[tf.Tensor]],
     results: Sequence[tf.TensorSpec],
 ) -> list[tf.Tensor]:
-    """Computes rows in the batches of `t2t_keras.search.batches.length_batches`.
+    """Computes rows in the batches of `t2t_keras.search.batches.length_batches`; the results keep the rows' order.
 
     Args:
         lengths: int32 [rows].
-        tokens_per_batch: most that a batch's rows times the longest of them may be; one row always fits.
-        compute: of the indices of a batch's rows, int32 [count], gives tensors [count, ...].
-        results: of these tensors, with the sizes that are equal in all batches; None means one that depends on the
-            request, but still is equal in all of its batches.
-
-    Returns:
-        The results of all rows, in the order of `lengths`.
+        tokens_per_batch: most rows of a batch times its longest row; a single row may exceed it.
+        compute: maps the indices of a batch's rows, int32 [count], to tensors [count, ...].
+        results: specs of these tensors; a size of None may differ between requests, not between a request's batches.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
     longest_first = tf.gather(lengths, order)
@@ -41,13 +37,13 @@ def in_batches(
 
 
 def widened(values: tf.Tensor, sizes: Sequence[int | tf.Tensor]) -> tf.Tensor:
-    """Values filled up with zeros behind, to the given sizes of the last axes."""
+    """Pads the last axes of values with zeros at the end, to the given sizes."""
     rank = values.shape.rank - len(sizes)
     missing = [size - tf.shape(values)[rank + axis] for axis, size in enumerate(sizes)]
     return tf.pad(values, [[0, 0]] * rank + [[0, size] for size in missing])
 
 
 def _concatenated(before: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """Rows behind rows; where there are none before, sizes that are not known yet are those of the new ones."""
+    """Concatenates rows; empty `before` takes its unknown sizes from `new`."""
     before = tf.reshape(before, tf.concat([tf.shape(before)[:1], tf.shape(new)[1:]], axis=0))
     return tf.concat([before, new], axis=0)

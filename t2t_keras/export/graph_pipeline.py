@@ -28,7 +28,7 @@ _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class Sentences(NamedTuple):
-    """Token ids.
+    """Sentences as token ids.
 
     Attributes:
         ids: int32 [sentences, length], each with its end symbol, then padding.
@@ -39,17 +39,17 @@ class Sentences(NamedTuple):
     lengths: tf.Tensor
 
     def chosen(self, rows: tf.Tensor) -> "Sentences":
-        """Some of them, int32 [chosen], with no more padding than they need."""
+        """The sentences with indices `rows`, int32 [chosen], with no more padding than they need."""
         ids, lengths = tf.gather(self.ids, rows), tf.gather(self.lengths, rows)
         return Sentences(ids[:, : longest(lengths)], lengths)
 
 
 class Parts(NamedTuple):
-    """What lines are translated in.
+    """The parts in which lines are translated.
 
     Attributes:
-        sentences: of each part.
-        rows: int32 [parts], the line that each is of, in order; a blank line has none.
+        sentences: the token ids of each part.
+        rows: int32 [parts], the line of each part, in order; a blank line has no parts.
     """
 
     sentences: Sentences
@@ -57,7 +57,7 @@ class Parts(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a search found.
+    """The hypotheses that a search found.
 
     Attributes:
         token_ids: int32 [parts, k, length], end symbols included, then zeros.
@@ -73,19 +73,14 @@ class Found(NamedTuple):
 
 
 class Pipeline:
-    """The stages of a translator, for tracing.
+    """The stages of a translator of a `keras.Model`; `tokenizer` comes from `Tokenizer.graph_tokenizer`.
 
-    A stage that several signatures have is one function of the graph, which is traced, stored and read once.
-
-    Args:
-        translator: of a `keras.Model`.
-        weights: of its model.
-        tokenizer: of its vocabulary, of `Tokenizer.graph_tokenizer`.
+    Each stage is one function of the graph, which all signatures share: it is traced, stored and loaded once.
 
     Attributes:
-        config: of its search.
+        config: the settings of the search.
         max_source_length: most tokens of a part, end symbol included.
-        has_attention: whether the model offers it.
+        has_attention: whether the model offers attention.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizer: Any) -> None:
@@ -103,7 +98,7 @@ class Pipeline:
         sampling = Searches(self._model, _sampling(self.config), excluded)
 
         def search_best(sentences: Sentences) -> Found:
-            # Samples are drawn as many as there are, whatever is wanted.
+            # With sampling, `only_best` has no effect: all samples are returned.
             return self._found(sentences, lambda ids, _: [v[:, :1] for v in searches(ids, only_best=True)], 1)
 
         def search_all(sentences: Sentences) -> Found:
@@ -122,7 +117,7 @@ class Pipeline:
         self._joined = {size: self._joining(size) for size in {1, k}}
 
     def parts(self, lines: tf.Tensor) -> Parts:
-        """What is to be translated of lines, string [lines]."""
+        """The parts to translate of lines, string [lines]."""
         return self._parts(lines)
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
@@ -150,30 +145,25 @@ class Pipeline:
         return Parts(_with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths)), tf.cast(rows, tf.int32))
 
     def sentences(self, lines: tf.Tensor, name: str) -> Sentences:
-        """Lines to be scored, string [lines], in one piece each, also blank ones; refused if one is too long.
-
-        Args:
-            lines: any text.
-            name: of the input, for the message.
-        """
+        """Encodes the input `name`, string [lines], each line in one piece, for scoring; refuses overlong lines."""
         ids = self._tokenizer.tokenize(repaired(lines, self._lowercase))
         with tf.control_dependencies([assert_line_lengths(name, ids.row_lengths() + 1, "scored")]):
             return _with_ends(ids.with_flat_values(tf.identity(ids.flat_values)))
 
     def output_limits(self, sentences: Sentences) -> tf.Tensor:
-        """Most tokens of the sentences' translations, int32 [sentences]."""
+        """The most tokens of each sentence's translation, int32 [sentences]."""
         return output_limits(sentences.lengths, self.config)
 
     def search(self, sentences: Sentences, only_best: bool) -> Found:
-        """The best hypotheses, or samples: one of each sentence, or `config.beam_size`."""
+        """The best hypotheses or, if the settings say so, samples: one per sentence, or `config.beam_size`."""
         return (self._search_best if only_best else self._search_all)(sentences)
 
     def sample(self, sentences: Sentences, seeds: tf.Tensor) -> Found:
-        """One sample of each sentence, of which each has its seed, int64 [sentences]."""
+        """One sample of each sentence, drawn with its seed, int64 [sentences]."""
         return self._draw(sentences, seeds)
 
     def log_probs(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
-        """The log-probability of targets, end symbols included: float32 [sentences]."""
+        """The log-probability of each target, end symbol included: float32 [sentences]."""
         return self._log_probs(sources, targets)
 
     def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
@@ -186,11 +176,7 @@ class Pipeline:
         return found
 
     def attention(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
-        """What every target token attended to, as `Explanation.alignment` reads it.
-
-        Returns:
-            float32 [sentences, target_len, source_len]: of the last layer but one, the mean over its heads.
-        """
+        """Attention as in `Explanation.alignment`, averaged over heads: float32 [sentences, target_len, source_len]."""
         return self._attention(sources, targets)
 
     def _attention_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
@@ -206,14 +192,7 @@ class Pipeline:
         return found
 
     def hypotheses(self, parts: Parts, num_lines: tf.Tensor, found: Found, values: tf.Tensor) -> Hypotheses:
-        """The translations of lines from those of their parts.
-
-        Args:
-            parts: what was translated.
-            num_lines: int32 scalar.
-            found: the parts' translations.
-            values: float32 [parts, k], what is added up over the parts of a line.
-        """
+        """The translations of lines from those of their parts; `values`, float32 [parts, k], are summed over parts."""
         return self._joined[found.lengths.shape[1]](parts.rows, num_lines, found.token_ids, values, found.lengths)
 
     def _joining(self, k: int) -> Any:
@@ -226,13 +205,13 @@ class Pipeline:
         return _stage(compute, _LENGTHS, tf.TensorSpec([], tf.int32), ids, *numbers)
 
     def _texts(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """The texts of token ids, int32 [parts, k, length]: string [parts, k]."""
+        """Decodes token ids, int32 [parts, k, length], to texts, string [parts, k]."""
         inside = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
         k = token_ids.shape[1]
         flat = tf.reshape(token_ids, [-1, tf.shape(token_ids)[2]])  # --> [parts * k, length]
         kept = tf.reshape(inside & (token_ids != PAD_ID), tf.shape(flat))
         texts = self._tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
-        return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, so also a line break
+        return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, even a line break
 
     def pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
         """The vocabulary's entries of token ids, int32 of any shape."""
@@ -244,7 +223,7 @@ class Pipeline:
     def _found(
         self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int
     ) -> Found:
-        """The result of a search in batches, from what gives it for the ids of a batch and for its rows."""
+        """Runs a search in batches; `search` maps a batch's ids and the indices of its rows to the results."""
         width = longest(self.output_limits(sentences))
         with tf.control_dependencies([assert_size("translations", tf.size(sentences.lengths), k, width)]):
             lengths = tf.identity(sentences.lengths)
@@ -258,7 +237,7 @@ class Pipeline:
         return Found(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
 
     def _with_weights(self, compute: Callable) -> Callable:
-        """A function that computes with the model."""
+        """Wraps a function so that it runs the model with the exported weights."""
 
         def with_weights(*inputs: Any) -> Any:
             with self._weights.in_use():
@@ -268,23 +247,23 @@ class Pipeline:
 
 
 def _stage(compute: Callable, *inputs: Any) -> Any:
-    """A function of the graph, of tensor specs or nests of them, that is traced and stored once."""
+    """A function of the graph that is traced and stored once; `inputs` are tensor specs or nests of them."""
     return tf.function(compute, input_signature=inputs, autograph=False)
 
 
 def longest(lengths: tf.Tensor) -> tf.Tensor:
-    """The largest of some lengths; 0 where there are none."""
+    """The largest length, or 0 if there are none."""
     return tf.reduce_max(tf.pad(lengths, [[0, 1]]))
 
 
 def _sampling(config: DecodeConfig) -> DecodeConfig:
-    """The settings of one sample: those of the search that make sense for it."""
+    """The settings for one sample: those of the search, without what only a beam search can use."""
     off = {"num_groups": 1, "diversity_strength": 0.0, "coverage_penalty": 0.0, "patience": 0.0}
     return dataclasses.replace(config, sampling=True, beam_size=1, **off)
 
 
 def _with_ends(ids: tf.RaggedTensor) -> Sentences:
-    """Token ids [sentences, ragged] with end symbols; refused if they would be too many with padding."""
+    """Appends end symbols to token ids [sentences, ragged]; refuses an array that is too large."""
     ends = tf.fill([ids.nrows(), 1], EOS_ID)
     ids = tf.concat([ids, tf.RaggedTensor.from_tensor(ends)], axis=1)
     lengths = tf.cast(ids.row_lengths(), tf.int32)

@@ -1,4 +1,4 @@
-"""Cuts text that is too long to be translated in one piece, in the graph: `t2t_keras.text.splitting`."""
+"""Cuts text that is too long to be translated in one piece, in the graph, like `t2t_keras.text.splitting`."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Pieces(NamedTuple):
 
     Attributes:
         texts: string [pieces], none of them blank.
-        rows: int64 [pieces], which text each is of.
+        rows: int64 [pieces], the text that each belongs to.
     """
 
     texts: tf.Tensor
@@ -24,14 +24,7 @@ class Pieces(NamedTuple):
 
 
 def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """The pieces that `split_text` makes of each of some texts.
-
-    All pieces that do not fit are cut in two at once, again and again.
-
-    Args:
-        texts: string [texts], valid UTF-8.
-        fits: of pieces, string [pieces]: bool [pieces], whether each is short enough.
-    """
+    """Cuts texts, string [texts] in valid UTF-8, like `split_text`; `fits` maps string [pieces] to bool [pieces]."""
 
     def is_settled(texts: tf.Tensor) -> tf.Tensor:
         return (tf.strings.length(texts, unit="UTF8_CHAR") < 2) | fits(texts)
@@ -64,11 +57,11 @@ def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pie
 
 
 def _cuts(texts: tf.Tensor) -> tf.Tensor:
-    """A place between the first and the last character of each text: int32 [texts]."""
+    """Where to cut each text, between its first and last characters: int32 [texts]."""
     characters = tf.strings.unicode_decode(texts, "UTF-8")  # --> [texts, ragged]
     starts, lengths, rows = characters.row_starts(), characters.row_lengths(), characters.value_rowids()
     middles = lengths // 2
-    # All of these are of characters, those of all texts in one row.
+    # From here on values are per character, with the characters of all texts in one row.
     start, length, middle = (tf.gather(values, rows) for values in (starts, lengths, middles))
     first, last = start + length // 4, start + length - length // 4
     place = tf.range(tf.size(characters.flat_values, out_type=tf.int64))
@@ -89,19 +82,11 @@ def _cuts(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _sentence_ends(characters: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which characters end a sentence, and for each the place where the next would begin.
-
-    Args:
-        characters: int32 [characters], code points.
-        last: int64 [characters], the place that what closes a sentence must not reach beyond.
-
-    Returns:
-        bool [characters] and int64 [characters].
-    """
+    """Which characters, int32 [n], end a sentence, bool [n], and where the next begins: int64 [n], at most `last`."""
     total = tf.size(characters, out_type=tf.int64)
     is_other = ~_is_one_of(characters, CLOSING_CHARACTERS)
     others = tf.concat([tf.where(is_other)[:, 0], [total]], axis=0)
-    # So many others stand up to a character: that is the number, from 0, of the first one behind it.
+    # The number of other characters up to and including a character is the index of the first other one after it.
     behind = tf.minimum(tf.gather(others, tf.cumsum(tf.cast(is_other, tf.int64))), last)
     next_character = tf.gather(tf.concat([characters, [0]], axis=0), behind)
     behind += tf.cast((behind < last) & (next_character == ord(" ")), tf.int64)

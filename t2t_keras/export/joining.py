@@ -1,10 +1,10 @@
-"""The translations of lines from those of their parts, in the graph: `t2t_keras.inference.translation.joined_lists`."""
+"""Joins the translations of parts into those of lines, in the graph: `t2t_keras.inference.translation.joined_lists`."""
 
 from typing import NamedTuple
 
 import tensorflow as tf
 
-# The value of a part that the search found no translation for: below every other, and its sums stay finite.
+# The value of a part without a translation: below every other, and still finite when summed.
 _MISSING = -1e30
 _LOWEST = tf.float32.min
 
@@ -14,8 +14,7 @@ class Hypotheses(NamedTuple):
 
     Attributes:
         texts: string [rows, k]; empty in an unused slot.
-        values: float32 [rows, k], scores or log-probabilities; the lowest float32 in an unused slot, and in one of a
-            line that has a part for which the search found none.
+        values: float32 [rows, k], scores or log-probabilities; the lowest float32 if there is no whole translation.
     """
 
     texts: tf.Tensor
@@ -25,19 +24,15 @@ class Hypotheses(NamedTuple):
 def joined(
     rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor, by_value: bool
 ) -> Hypotheses:
-    """The translations of lines that are made up of parts.
+    """Joins the translations of parts into those of lines, [num_lines, k].
 
     Args:
-        rows: int32 [parts], the line that each part is of, in order; a blank line has none.
+        rows: int32 [parts], the line of each part, in order; a blank line has no parts.
         num_lines: int32 scalar.
         texts: string [parts, k], the translations of each part.
-        values: float32 [parts, k], what is added up over the parts.
-        exists: bool [parts, k], which slots have a translation.
-        by_value: whether those combinations are wanted that have the largest sums; else the first
-            translations of all parts make the first of the line, and so on.
-
-    Returns:
-        Of each line, [num_lines, k].
+        values: float32 [parts, k], summed over the parts of a line.
+        exists: bool [parts, k], which slots hold a translation.
+        by_value: whether to choose the combinations with the largest sums, or to join translations of equal rank.
     """
     k = texts.shape[1]
     texts, values = _packed(texts, tf.cast(values, tf.float64), exists)
@@ -71,7 +66,7 @@ def joined(
 
 
 def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Unused slots behind all others, their values -inf; where all are unused, the first stands for what is missing."""
+    """Moves unused slots to the end, with value -inf; if all are unused, the first slot holds a missing translation."""
     order = tf.argsort(tf.cast(~exists, tf.int32), axis=1, stable=True)
     values = tf.where(exists, values, -float("inf"))
     texts, values = (tf.gather(part, order, batch_dims=1) for part in (tf.where(exists, texts, ""), values))
@@ -81,7 +76,7 @@ def _packed(texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tuple[tf.
 
 
 def _best_combinations(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple:
-    """The best sums of lines so far, each of [num_lines, k], and a further part; equal sums keep their order."""
+    """The best sums of lines so far, [num_lines, k], and one more part; equal sums keep their order."""
     k = part[0].shape[1]
     sums = lines[1][:, :, tf.newaxis] + part[1][:, tf.newaxis, :]
     sums, chosen = tf.math.top_k(tf.reshape(sums, [-1, k * k]), k)  # --> [num_lines, k]
@@ -90,12 +85,12 @@ def _best_combinations(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor
 
 
 def _in_turn(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """The translations of lines so far, each of [num_lines, k], and those of a further part."""
+    """Joins each translation of the lines so far, [num_lines, k], with the one of the same rank of one more part."""
     return _spaced(lines[0], part[0]), _bounded(lines[1] + part[1])
 
 
 def _bounded(sums: tf.Tensor) -> tf.Tensor:
-    """Sums of which those with a missing part are all equal, as minus infinities are."""
+    """Makes all sums with a missing part equal, as sums with minus infinity are."""
     return tf.where(sums > -float("inf"), tf.maximum(sums, tf.constant(_MISSING, sums.dtype)), sums)
 
 

@@ -1,4 +1,4 @@
-"""What an exported model refuses: asserted in its graph before anything is computed, so whatever server runs it."""
+"""The limits of an exported model, asserted in its graph before any computation, whatever server runs it."""
 
 import tensorflow as tf
 
@@ -7,36 +7,24 @@ from t2t_keras.inference.forced import MAX_SCORED_LENGTH
 # Most tokens, end symbol included, of a line that is not cut into parts: memory grows with the square of the length.
 MAX_LINE_TOKENS = MAX_SCORED_LENGTH
 
-# Most elements of an array that a request makes, padding included. A short request can ask for a large one, since
-# padding is as wide as the longest line: 256 lines, each with attention of 157 target and 207 source tokens, fit.
+# Most elements of an array of a request, padding included. A short request can need a large array, because lines are
+# padded to the longest: 256 lines, each with attention of 157 target and 207 source tokens, fit.
 MAX_ELEMENTS = 2**23
 
 
 def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int = MAX_LINE_TOKENS) -> tf.Operation:
-    """Refuses lines that are too long for one piece.
+    """Returns an operation that refuses lines of more than `limit` tokens; make the computation depend on it.
 
-    Args:
-        name: of the input.
-        lengths: int [lines], tokens of each, end symbols included.
-        purpose: what they are too long to be, for example "scored".
-        limit: most tokens.
-
-    Returns:
-        The check, which whatever must not run without it depends on.
+    `lengths`, int [lines], count end symbols; `purpose` is what a line is too long to be, for example "scored".
     """
     message = f"{name} has a line of more than {limit} tokens, the end counted: too long to be {purpose}"
     return tf.debugging.Assert(tf.reduce_all(lengths <= limit), [message])
 
 
 def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:
-    """Refuses a request that would make too large an array.
+    """Returns an operation that refuses an array `what` that is too large; make the computation depend on it.
 
-    Args:
-        what: the array, for the message.
-        dimensions: int scalars, at most so large, since nothing is computed yet.
-
-    Returns:
-        The check, which whatever must not run without it depends on.
+    `dimensions` are int scalars, upper bounds of the array's sizes, because nothing is computed yet.
     """
     shape = tf.stack([tf.cast(size, tf.int64) for size in dimensions])
     message = tf.strings.format(
@@ -44,5 +32,5 @@ def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:
         shape,
         summarize=-1,
     )
-    # As float64, whose products do not overflow.
+    # In float64, because a product of integers could overflow.
     return tf.debugging.Assert(tf.reduce_prod(tf.cast(shape, tf.float64)) <= MAX_ELEMENTS, [message])

@@ -1,4 +1,4 @@
-"""What an export offers: functions of batches of strings or token ids, with named inputs and outputs."""
+"""The signatures of an export: functions of batches of strings or token ids, with named inputs and outputs."""
 
 from collections.abc import Callable
 
@@ -9,24 +9,22 @@ from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths, assert_size
 from t2t_keras.symbols import PAD_ID
 
-_LOWEST = tf.float32.min  # the score of what does not exist; JSON has no infinity
+_LOWEST = tf.float32.min  # the score of a missing translation, because JSON has no infinity
 
 Outputs = dict[str, tf.Tensor]
 
 
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """All signatures by name, to be traced; axes are batch, k (the beam), source_len, target_len.
-
-    A model without attention has no `align`.
+    """Returns all signatures by name, to be traced; k is the beam size. A model without attention has no `align`.
 
     serving_default: text [batch] -> translation [batch], score [batch]
     nbest: text [batch] -> translations [batch, k], scores [batch, k]
     sample: text [batch], seed [batch] -> translation [batch], log_probability [batch]
     score: text [batch], target [batch] -> log_probability [batch], token_count [batch]
-    tokens: source_ids [batch, source_len], source_length [batch] -> translation_ids [batch, target_len],
-        translation_length [batch], score [batch]
-    align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces
-        [batch, target_len], attention [batch, target_len, source_len]
+    tokens: source_ids [batch, source_len], source_length [batch] ->
+        translation_ids [batch, target_len], translation_length [batch], score [batch]
+    align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces [batch, target_len],
+        attention [batch, target_len, source_len]
     """
     batch, ids = [None], [None, None]
 
@@ -71,7 +69,6 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
 
 
 def _translations(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, only_best: bool) -> Hypotheses:
-    """The translations of lines with their scores."""
     found = pipeline.search(parts.sentences, only_best)
     return pipeline.hypotheses(parts, num_lines, found, found.scores)
 
@@ -84,7 +81,7 @@ def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
 
 
 def _translated_tokens(pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
-    """Best translations as token ids; a sentence of length 0 has an empty one."""
+    """The best translations as token ids; empty for a sentence of length 0."""
     batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
     limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
     lengths = tf.clip_by_value(source_length, 0, width)
@@ -108,7 +105,7 @@ def _translated_tokens(pipeline: Pipeline, source_ids: tf.Tensor, source_length:
 
 
 def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
-    """Translations and what their tokens attended to; parts of a line stand behind each other, end symbols included."""
+    """Translations with the attention of their tokens; a line's parts are concatenated, end symbols included."""
     num_lines = tf.size(text)
     parts = pipeline.parts(text)
     with tf.control_dependencies(_attention_checks(pipeline, parts, num_lines)):
@@ -131,7 +128,7 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
 
 
 def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) -> list[tf.Operation]:
-    """Refuse lines that are too long, and attention that would be too large in parts or in lines."""
+    """Operations that refuse lines that are too long, and attention that is too large for parts or for lines."""
     sizes = [pipeline.output_limits(parts.sentences), parts.sentences.lengths]
     line_sizes = [tf.math.unsorted_segment_sum(lengths, parts.rows, num_lines) for lengths in sizes]
     return [
@@ -142,20 +139,20 @@ def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) ->
 
 
 def _assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
-    """Refuses inputs of different numbers of lines."""
+    """Returns an operation that refuses inputs with different numbers of lines."""
     one, other = (tf.shape(values)[0] for values in inputs.values())
     return tf.debugging.Assert(tf.equal(one, other), [f"{' and '.join(inputs)} must have as many lines", one, other])
 
 
 def _places(lengths: tf.Tensor, rows: tf.Tensor, num_lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where each part's tokens begin in its line, int32 [parts], and all lines' lengths, int32 [num_lines]."""
+    """Where each part's tokens begin in its line, int32 [parts], and the length of each line, int32 [num_lines]."""
     line_lengths = tf.math.unsorted_segment_sum(lengths, rows, num_lines)
     line_starts = tf.cumsum(line_lengths, exclusive=True)
     return tf.cumsum(lengths, exclusive=True) - tf.gather(line_starts, rows), line_lengths
 
 
 def _lines_of_pieces(pipeline: Pipeline, parts: Sentences, line_lengths: tf.Tensor) -> tf.Tensor:
-    """The vocabulary's entries of all parts of each line: string [num_lines, length], padded with ""."""
+    """The vocabulary's entries for each line's parts: string [num_lines, length], padded with ""."""
     ids = tf.boolean_mask(parts.ids, tf.sequence_mask(parts.lengths, tf.shape(parts.ids)[1]))
     return tf.RaggedTensor.from_row_lengths(pipeline.pieces(ids), line_lengths).to_tensor("")
 
@@ -168,15 +165,9 @@ def _lines_of_attention(
     firsts: list[tf.Tensor],
     shape: list[tf.Tensor],
 ) -> tf.Tensor:
-    """Attention of parts as that of lines, in which no part attends to another.
+    """Joins attention of parts, float32 [parts, target_len, source_len], into attention of lines, of shape `shape`.
 
-    Args:
-        attention: float32 [parts, target_len, source_len].
-        targets: of the parts.
-        sources: of the parts.
-        rows: int32 [parts], the line of each.
-        firsts: int32 [parts] each, where the part's target and its source begin in the line.
-        shape: lines, and the longest line's target and source.
+    `rows`, int32 [parts], are the lines of the parts; `firsts` are where their targets and sources begin in these.
     """
     masks = [tf.sequence_mask(side.lengths, tf.shape(side.ids)[1]) for side in (targets, sources)]
     inside = masks[0][:, :, tf.newaxis] & masks[1][:, tf.newaxis, :]

@@ -1,4 +1,4 @@
-"""What a server runs once before it answers: a request for every signature, as TensorFlow Serving reads them."""
+"""The requests that a server runs once before it answers others: some for each signature."""
 
 from typing import Any
 
@@ -11,11 +11,7 @@ _LINES = ["A man is walking through the snow with two dogs.", "."]
 
 
 def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
-    """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s.
-
-    Args:
-        model_name: of the served model.
-        has_attention: whether it has the signature `align`.
+    """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s; `align` if there is one.
 
     Raises:
         InputError: the package with TensorFlow Serving's messages is not installed.
@@ -41,7 +37,7 @@ def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
 
 
 def _requests() -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
-    """Signatures, and the values and types of their inputs: a line alone, and several in one batch."""
+    """Signatures with the values and dtypes of their inputs: first for one line, then for several in a batch."""
     requests: list[tuple[str, dict[str, tuple[Any, tf.DType]]]] = []
     for lines in (_LINES[:1], _LINES):
         text = (lines, tf.string)

@@ -1,4 +1,4 @@
-"""Writes a version of an exported model, `EXPORT_DIR/VERSION/`, whole or not at all."""
+"""Writes a version of an exported model, `EXPORT_DIR/VERSION/`, completely or not at all."""
 
 import dataclasses
 import errno
@@ -31,27 +31,24 @@ def export_translator(
     storage: Storage = "float32",
     origin: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
-    """Writes the next version of a model for TensorFlow Serving.
+    """Writes the next version of a model for TensorFlow Serving and returns its directory.
 
-    A version is a SavedModel with the signatures of `t2t_keras.export.signatures`, the vocabulary in `assets/`,
-    and in `assets.extra/` the configuration and what a server runs to warm up. It takes its name, a number, once
-    everything is in it: servers look for such directories.
+    A version is a SavedModel with the signatures of `t2t_keras.export.signatures` and the vocabulary in `assets/`; its
+    `assets.extra/` holds the configuration and the warm-up requests. The directory gets its name, a number, only once
+    it is complete, because servers look for such directories.
 
     Args:
-        translator: of one model. Its settings are fixed in what is written.
-        config: of its run; its decoding settings are replaced by the translator's.
-        export_dir: of the model; made if missing. Its name is the model's.
+        translator: a translator with one model; its settings become fixed in the export.
+        config: the run's configuration, whose decoding settings the translator's replace.
+        export_dir: the model's directory, created if missing; its name becomes the model's name.
         storage: "float32", or "bfloat16" for half the size.
-        origin: where the weights come from, for the record, as JSON takes it.
-
-    Returns:
-        The version's directory.
+        origin: where the weights come from, recorded in the export; values that JSON can hold.
 
     Raises:
-        ValueError: the translator's model is an ensemble or one of TensorFlow Lite, the storage is unknown, or the call
-            is within the scope of a `tf.distribute.Strategy`, whose variables no server could read.
+        ValueError: the model is an ensemble or runs in TensorFlow Lite, the storage is unknown, or the call is in the
+            scope of a `tf.distribute.Strategy`, whose variables no server could read.
         InputError: the package for the warm-up requests is not installed.
-        OSError: it cannot be written.
+        OSError: the version cannot be written.
     """
     if not isinstance(translator.model, keras.Model):
         raise ValueError(f"translator.model must be a keras.Model, got {type(translator.model).__name__}")
@@ -65,7 +62,7 @@ def export_translator(
     details = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
     document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
     export_dir.mkdir(parents=True, exist_ok=True)
-    temporary = export_dir / f".export_{os.getpid()}"  # no number: no server takes it for a version
+    temporary = export_dir / f".export_{os.getpid()}"  # not a number, so servers ignore it
     try:
         _save(translator, storage, temporary)
         extra = temporary / "assets.extra"
@@ -80,9 +77,8 @@ def export_translator(
 
 
 def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
-    """Writes the SavedModel."""
     weights = Weights(translator.model, storage)
-    # All that a loader must find; what else the signatures need stays outside of the module.
+    # Only what a loader must find; everything else that the signatures need stays outside the module.
     module = tf.Module()
     module.weights = weights.variables
     module.tokenizer = translator.tokenizer.graph_tokenizer()
@@ -91,13 +87,13 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
         vocab_path.write_bytes(translator.tokenizer.serialized)
         module.vocabulary = tf.saved_model.Asset(str(vocab_path))
         pipeline = Pipeline(translator, weights, module.tokenizer)
-        # Gradients would be a third of the graph; nobody trains what is served.
+        # Gradients would be a third of the graph, and a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(path), signatures(pipeline), options)
 
 
 def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
-    """Gives a complete directory the next free version number as its name."""
+    """Renames a complete directory to the next free version number."""
     for path in temporary.rglob("*"):
         if path.is_file():
             with open(path, "rb") as file:
@@ -107,9 +103,9 @@ def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Pat
     while True:
         path = export_dir / str(version)
         try:
-            if path.exists():  # which the system replaces if it is an empty directory: somebody is about to fill it
+            if path.exists():  # rename would replace an empty directory, which another process may be about to fill
                 raise FileExistsError(errno.EEXIST, "taken", path)
-            os.rename(temporary, path)  # refused if somebody else has taken the number meanwhile
+            os.rename(temporary, path)  # fails if another process has taken the number meanwhile
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise

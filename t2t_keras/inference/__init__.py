@@ -1,1 +1,1 @@
-"""Requests in, translations, scores and explanations out."""
+"""Requests in; translations, scores and explanations out."""

@@ -1,4 +1,4 @@
-"""Where a translation comes from: what every target token attended to, and the word alignment read from it."""
+"""Explanations of translations: each target token's attention, and the word alignment derived from it."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from t2t_keras.inference.forced import target_log_probs
 from t2t_keras.models.contract import SearchedModel, attention_views
 
 _WORD_START = "▁"
-_END = "</s>"  # as an entry of the vocabulary; text that looks like it is cut into others
+_END = "</s>"  # as an entry of the vocabulary; the same characters in a text become other tokens
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,11 +18,10 @@ class Explanation:
     """One translation, token by token.
 
     Attributes:
-        source_pieces: the source's tokens, the end symbol last.
-        target_pieces: the translation's tokens, the end symbol last, unless a search was cut off before it.
-        token_log_probs: the log-probability of each of them, given those before it.
-        attention: float32 [layers, heads, target_len, source_len], which source tokens the decoder attended to
-            while it predicted each target token; each row adds up to 1.
+        source_pieces: source tokens, the end symbol last.
+        target_pieces: target tokens, the end symbol last, unless a search was cut off before it.
+        token_log_probs: log-probability of each target token, given those before it.
+        attention: float32 [layers, heads, target_len, source_len], attention to the source; each row adds up to 1.
     """
 
     source_pieces: tuple[str, ...]
@@ -34,58 +33,43 @@ class Explanation:
     def of(
         cls, source_pieces: Sequence[str], target_pieces: Sequence[str], log_probs: np.ndarray, attention: np.ndarray
     ) -> "Explanation":
-        """What a batch's padded row says of one translation.
-
-        Args:
-            source_pieces: end symbol included.
-            target_pieces: end symbol included.
-            log_probs: float32 [padded target_len].
-            attention: float32 [layers, heads, padded target_len, padded source_len].
+        """Cuts one translation out of a batch: removes the padding of log_probs, float32 [target_len], and
+        attention.
         """
         source_len, target_len = len(source_pieces), len(target_pieces)
         own = attention[:, :, :target_len, :source_len].copy()  # a view would keep the whole batch in memory
         return cls(tuple(source_pieces), tuple(target_pieces), tuple(map(float, log_probs[:target_len])), own)
 
     def alignment(self, layer: int | None = None) -> list[tuple[int, int]]:
-        """For each target token the source token with the most attention, on average over the heads.
+        """Pairs each target token with the source token that has the most attention, averaged over heads.
 
         Args:
-            layer: which decoder layer's attention, counted from 0, or from the end when negative. None means the
-                last but one: of two English-German models of four layers it agreed best with the links on which
-                IBM model 1 agrees with itself in both directions, and had the most weight near the diagonal.
+            layer: decoder layer, counted from 0, or from the end if negative. None means the last but one: in two
+                English-German models of four layers its links agreed best with those on which IBM model 1 agrees in
+                both directions, and it had the most weight near the diagonal.
 
         Returns:
-            Pairs (source position, target position), from 0, one a target token; end symbols take no part.
+            Pairs (source position, target position), from 0, without end symbols.
 
         Raises:
             ValueError: no such layer.
 
         Reference:
-            Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019, who found the
-            same for six layers.
+            Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019; same result, six
+            layers.
         """
         return _links(self._weights(layer))
 
     def word_alignment(self, layer: int | None = None) -> str:
-        """For each target word the source word with the most attention, as the programs of the field write it.
+        """Pairs each target word with the source word that has the most attention: "0-0 2-1 1-2", SOURCE-TARGET from 0.
 
-        Words are what blanks separate in the texts, as they were given to the
-        tokenizer. A source word has the attention of all its tokens, a target word
-        that which its tokens have on average.
-
-        Args:
-            layer: as in `alignment`.
-
-        Returns:
-            Pairs SOURCE-TARGET, from 0, one a target word, in their order: "0-0 2-1 1-2".
-
-        Raises:
-            ValueError: no such layer.
+        Words are separated by blanks in the texts that the tokenizer got; attention is summed over a source word's
+        tokens and averaged over a target word's. `layer` and errors are as for `alignment`.
         """
         return str(WordAlignment.of(self.source_pieces, self.target_pieces, self._weights(layer)))
 
     def _weights(self, layer: int | None) -> np.ndarray:
-        """A layer's attention without the end symbols, the mean over its heads: [target tokens, source tokens]."""
+        """A layer's attention averaged over heads, without end symbols: [target tokens, source tokens]."""
         num_layers = len(self.attention)
         layer = max(num_layers - 2, 0) if layer is None else layer
         if not -num_layers <= layer < num_layers:
@@ -95,12 +79,12 @@ class Explanation:
 
 @dataclasses.dataclass(frozen=True)
 class WordAlignment:
-    """Which source word each target word comes from; written as the programs of the field do, "0-0 2-1 1-2".
+    """The source word of each target word; as a string "0-0 2-1 1-2", the usual format.
 
     Attributes:
-        source_words: how many words the source has.
-        target_words: how many the translation has.
-        links: pairs (source word, target word), from 0, one a target word, in their order.
+        source_words: number of source words.
+        target_words: number of target words.
+        links: pairs (source word, target word), from 0, one per target word, in order.
     """
 
     source_words: int
@@ -109,14 +93,7 @@ class WordAlignment:
 
     @classmethod
     def of(cls, source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray) -> "WordAlignment":
-        """What attention says.
-
-        Args:
-            source_pieces: the source's tokens.
-            target_pieces: the translation's.
-            weights: float [target_len, source_len], the attention of the tokens that count; padding and end symbols
-                may follow.
-        """
+        """The alignment by tokens' attention, float [target_len, source_len]; padding and end symbols may follow."""
         weights = _inside(weights, target_pieces, source_pieces)
         counts = []
         for axis, pieces in enumerate((target_pieces, source_pieces)):
@@ -130,7 +107,7 @@ class WordAlignment:
 
 
 def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
-    """The alignment of a line from those of the parts that it was translated in, in order."""
+    """Joins the alignments of a line's parts, in order."""
     source_words = target_words = 0
     links: list[tuple[int, int]] = []
     for part in parts:
@@ -140,20 +117,14 @@ def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
 
 
 def word_starts(pieces: Sequence[str]) -> list[int]:
-    """The positions of the tokens that begin a word, of a sentence's tokens without the end symbol."""
+    """The positions of the tokens that begin a word, in a sentence without end symbol."""
     return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(_WORD_START)]
 
 
 def explanation_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, tf.Tensor]]:
-    """A compiled function that gives each target token's log-probability, and the attention.
+    """Compiles a function of source and target ids, int32 [batch, length], padded with 0.
 
-    Args:
-        model: what predicts; offers its attention.
-
-    Returns:
-        A function of source ids, int32 [batch, source_len], and target ids, int32 [batch, target_len], both padded
-        with 0, that gives float32 [batch, target_len], as `token_log_probs_function` does, and float32
-        [batch, layers, heads, target_len, source_len].
+    Returns `target_log_probs`, and the attention, float32 [batch, layers, heads, target_len, source_len].
     """
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
@@ -165,7 +136,7 @@ def explanation_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarr
 
 
 def alignment_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
-    """`Transformer.alignment_attention` of source ids and target ids, both int32 and padded with 0, compiled."""
+    """Compiles `Transformer.alignment_attention` for source and target ids, int32 [batch, length], padded with 0."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
     def attention(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
@@ -181,7 +152,7 @@ def _inside(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Se
 
 
 def _links(weights: np.ndarray) -> list[tuple[int, int]]:
-    """(source, target) for each target, from float [target_len, source_len]; none where there is no source."""
+    """Pairs (source, target), one per target, from float [target_len, source_len]; none if there is no source."""
     if not weights.shape[1]:
         return []
     return [(int(source), target) for target, source in enumerate(weights.argmax(1))]

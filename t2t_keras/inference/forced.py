@@ -1,4 +1,4 @@
-"""The probability that a model gives to translations that somebody else made (forced decoding)."""
+"""Forced decoding: the probability that a model gives to existing translations."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -11,22 +11,22 @@ from t2t_keras.models.contract import ScoringModel
 from t2t_keras.search.batches import Progress, length_batches, padded
 from t2t_keras.symbols import PAD_ID
 
-# Most tokens, end symbol included, of a side that is scored: it cannot be cut in parts as a source can.
+# Most tokens, end symbol included, of a scored side: it cannot be split into parts like a line to translate.
 MAX_SCORED_LENGTH = 1024
 
-# Tokens of which the logits lie in memory at a time: 38 MB of a vocabulary of 37,000 words, whatever the batch.
+# Tokens whose logits are in memory at a time: 38 MB for a vocabulary of 37,000, whatever the batch.
 _CHUNK_TOKENS = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class ForcedScore:
-    """What a model thinks of one translation.
+    """A model's score of one translation.
 
     Attributes:
-        log_prob: total log-probability, the end symbol included.
-        score: log-probability over length penalty, as a search's own.
-        pieces: the translation's tokens, the end symbol last.
-        token_log_probs: the log-probability of each of them, given those before it.
+        log_prob: total log-probability, end symbol included.
+        score: log-probability over length penalty, as in a search.
+        pieces: target tokens, the end symbol last.
+        token_log_probs: log-probability of each token, given those before it.
     """
 
     log_prob: float
@@ -36,14 +36,7 @@ class ForcedScore:
 
 
 def token_log_probs_function(model: ScoringModel) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
-    """A compiled function that gives the log-probability of each target token.
-
-    Args:
-        model: as of `token_log_probs`.
-
-    Returns:
-        `token_log_probs` of source ids, int32 [batch, source_len], and target ids, int32 [batch, target_len].
-    """
+    """Compiles `token_log_probs` for source and target ids, int32 [batch, length]."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
     def compiled(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
@@ -53,15 +46,9 @@ def token_log_probs_function(model: ScoringModel) -> Callable[[np.ndarray, np.nd
 
 
 def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """The log-probability of each target token, computed some hundred tokens at a time.
+    """The log-probability of each target token, float32 [batch, target_len], natural logarithms, 0 for padding.
 
-    Args:
-        model: what predicts.
-        source: int32 [batch, source_len], padded with 0.
-        target: int32 [batch, target_len], padded with 0.
-
-    Returns:
-        float32 [batch, target_len]: natural logarithms, 0 where there is padding.
+    Source and target are int32 [batch, length], padded with 0. Logits exist for `_CHUNK_TOKENS` tokens at a time only.
     """
     places = tf.where(target != PAD_ID)  # --> [tokens, 2]
     hidden = model.states({"source": source, "target": target}, training=False).hidden
@@ -78,35 +65,23 @@ def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -
         add_chunk,
         (tf.constant(0), tf.zeros([0])),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        parallel_iterations=1,  # more would lie in memory side by side
+        parallel_iterations=1,  # parallel iterations would take more memory
     )
     return tf.scatter_nd(places, found, tf.shape(target, tf.int64))
 
 
 def target_log_probs(logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """The log-probability of each target token.
-
-    Args:
-        logits: float32 [batch, target_len, vocab], to be normalised.
-        target: int [batch, target_len].
-
-    Returns:
-        float32 [batch, target_len], 0 where there is padding.
-    """
+    """The target tokens' log-probabilities by logits, float32 [batch, target_len, vocab]; 0 for padding."""
     return tf.where(target == PAD_ID, 0.0, _log_probs(logits, target))  # --> [batch, target_len]
 
 
 def _log_probs(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Of logits, float32 [..., vocab], those of one entry each: float32, the shape of `ids`."""
+    """The log-probability of one entry of each row of logits, float32 [..., vocab]: float32, the shape of `ids`."""
     return tf.gather(logits, ids, batch_dims=ids.shape.rank) - tf.reduce_logsumexp(logits, axis=-1)
 
 
 def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
-    """Refuses what cannot be scored.
-
-    Args:
-        sources: token ids of every line, end symbol included.
-        targets: those of its translation.
+    """Checks that pairs of token ids, end symbols included, can be scored.
 
     Raises:
         InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
@@ -126,16 +101,13 @@ def pair_batches(
     tokens_per_batch: int,
     on_progress: Progress | None = None,
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-    """Pairs of similar length, longest first.
+    """Yields pairs of similar length, longest first: line indices, padded sources and targets, int32 [batch, length].
 
     Args:
         sources: token ids of every line, end symbol included.
-        targets: those of its translation.
-        tokens_per_batch: most pairs times tokens of their longest side.
-        on_progress: called when a batch is done with.
-
-    Yields:
-        Which lines these are, and their padded sources, int32 [batch, source_len], and targets.
+        targets: token ids of its translation, end symbol included.
+        tokens_per_batch: limit of a batch's number of pairs times its longest side; one pair is always allowed.
+        on_progress: called after each batch.
     """
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     done = 0

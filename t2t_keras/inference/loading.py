@@ -1,4 +1,4 @@
-"""Runs on disk as what a `Translator` is made of: a model, its tokenizer and its settings."""
+"""Loads runs, exports and ensembles as the parts of a `Translator`."""
 
 import dataclasses
 import os
@@ -23,8 +23,8 @@ class Member(NamedTuple):
     """One model of an ensemble.
 
     Attributes:
-        model_dir: its run's directory.
-        checkpoint: which weights, as `t2t_keras.runs.load.load_model` takes it.
+        model_dir: the run's directory.
+        checkpoint: which weights; see `t2t_keras.runs.load.load_model`.
     """
 
     model_dir: str | os.PathLike[str]
@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Member":
-        """A member from "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory that has that whole name comes first.
+        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence.
 
         Raises:
             InputError: a part is empty.
@@ -48,13 +48,13 @@ class Member(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """What a `Translator` is made of.
+    """The parts of a `Translator`.
 
     Attributes:
-        model: with weights.
-        engine: what runs its searches.
-        tokenizer: of its vocabulary.
-        config: of its run.
+        model: the model with its weights.
+        engine: the engine that runs its searches.
+        tokenizer: the tokenizer with its vocabulary.
+        config: the run's configuration.
         excluded: words or phrases that no translation may contain, from an export.
     """
 
@@ -68,16 +68,10 @@ class Loaded:
 def load_run(
     model_dir: str | os.PathLike[str], checkpoint: str | None = None, engine: EngineName = "tensorflow"
 ) -> Loaded:
-    """The model of one run, or of an export.
-
-    Args:
-        model_dir: the run's directory, or the export's.
-        checkpoint: which weights, as `t2t_keras.runs.load.load_model` takes it.
-        engine: what computes the model; see `Translator.load`.
+    """Loads the model of a run or an export; see `Translator.load`.
 
     Raises:
-        InputError: no run there, no such checkpoint, a vocabulary that does not fit, or an engine that does not run
-            such models.
+        InputError: no such run or checkpoint, a vocabulary of another size, or an engine that does not run this family.
     """
     model, config, vocab_path = load_model(model_dir, checkpoint)
     tokenizer = Tokenizer.load(vocab_path)
@@ -98,20 +92,12 @@ def load_run(
 def load_ensemble(
     members: Sequence[Member], combination: Combination = "probabilities", engine: EngineName = "tensorflow"
 ) -> Loaded:
-    """The models of several runs, or of several checkpoints, as one.
+    """Loads the models of several runs or checkpoints as one `Ensemble`; see `Translator.load_ensemble`.
 
-    Args:
-        members: at least one.
-        combination: what is averaged; see `t2t_keras.search.ensemble.combined_logits`.
-        engine: what computes the models; see `Translator.load`.
-
-    Returns:
-        An `Ensemble` with the first member's tokenizer and configuration, but for `data.max_length`, which is the
-        smallest of all.
+    The tokenizer and the configuration are the first member's, but `data.max_length` is the smallest of all.
 
     Raises:
-        InputError: a member cannot be loaded, or was trained with another vocabulary or on text of another case
-            than the first.
+        InputError: a member cannot be loaded, or vocabularies or the training texts' case differ.
         ValueError: no member, or an unknown combination.
     """
     loaded = [load_run(*member, engine) for member in members]

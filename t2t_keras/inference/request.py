@@ -1,4 +1,4 @@
-"""What a line may ask for beyond being translated, as token ids that a search understands."""
+"""Requests: lines with restrictions of their translations, and their encoding as token ids."""
 
 import dataclasses
 import re
@@ -16,10 +16,10 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 _WORD_START = "▁"
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-_FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown
+_FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown token
 
-# Ways to spell an excluded phrase that are barred, those with the fewest tokens. A word of a dozen letters can have
-# hundreds, but a model hardly ever writes one of those with more tokens.
+# Barred spellings of an excluded phrase, those with the fewest tokens. A word of a dozen letters can have
+# hundreds, but a model hardly ever writes one with more tokens.
 _MAX_SPELLINGS = 64
 
 Ids = tuple[int, ...]
@@ -27,18 +27,18 @@ Ids = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A line to translate, and what its translation must be like.
+    """A line to translate, and restrictions of its translation.
 
     Attributes:
         text: the line.
-        prefix: what the translation begins with. It goes on after the prefix's last token, so that a word
-            which is not complete is completed, and a word that is may get an ending.
-        constraints: words or phrases that the translation must contain, as they are written in the middle
-            of a line: each begins a word, and may get an ending. Case counts.
-        excluded: words or phrases that the translation must not contain. Where one begins with a
-            letter or a digit it is barred as the beginning of a word ("hund" bars "hunde" where that
-            is written with the tokens of "hund" and one more, but not "Hund" or "Schäferhund"), else wherever it
-            stands. All ways are barred to spell it with tokens of more than a byte, up to the 64 shortest.
+        prefix: how the translation begins. It continues after the prefix's last token, so an incomplete word is
+            completed, and a complete one may get an ending.
+        constraints: words or phrases that the translation must contain, spelled as in the middle of a line: each begins
+            a word, and may get an ending. Case counts.
+        excluded: words or phrases that the translation must not contain. One that begins with a letter or a digit is
+            barred at the beginning of a word ("hund" bars "hunde" if that is written with the tokens of "hund" and one
+            more, but not "Hund" or "Schäferhund"), any other everywhere. All spellings with tokens of more than a byte
+            are barred, up to the 64 shortest.
     """
 
     text: str
@@ -52,10 +52,10 @@ class EncodedRequest:
     """A request as token ids, without end symbols.
 
     Attributes:
-        parts: of each piece that the line is translated in; none for a blank line.
-        prefix: of the prefix.
-        constraints: of each phrase.
-        excluded: of each spelling of each phrase.
+        parts: token ids of each part that the line is translated in; none for a blank line.
+        prefix: token ids of the prefix.
+        constraints: token ids of each phrase.
+        excluded: token ids of each spelling of each phrase.
     """
 
     parts: tuple[Ids, ...]
@@ -65,17 +65,10 @@ class EncodedRequest:
 
 
 class RequestEncoder:
-    """Turns lines and requests into token ids, and refuses what no search could do.
+    """Converts lines and requests to token ids, and refuses those that no search can satisfy.
 
-    Args:
-        tokenizer: of the model's vocabulary.
-        config: of the search.
-        lowercase: whether all text is lowercased first.
-        max_source_length: most tokens, end symbol included, of a piece.
-        excluded: words or phrases that no translation may contain; see `Request.excluded`.
-
-    Attributes:
-        excluded: the spellings of these.
+    `max_source_length` counts a part's tokens with the end symbol. `excluded` are phrases that no translation may
+    contain (see `Request.excluded`); the attribute of that name holds their spellings.
 
     Raises:
         InputError: an excluded phrase is blank, or has characters outside the vocabulary.
@@ -97,23 +90,19 @@ class RequestEncoder:
         self.excluded = self._spellings_of(excluded)
 
     def repaired(self, line: str) -> str:
-        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if need be."""
-        # Lone surrogates cannot be encoded; they come from bytes that were no UTF-8.
+        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if configured."""
+        # Lone surrogates cannot be encoded; they come from bytes that were not UTF-8.
         line = line.encode("utf-8", "replace").decode("utf-8")
         return repair(lowercased(line) if self._lowercase else line)
 
     def encode_lines(self, lines: Sequence[str]) -> list[EncodedRequest]:
-        """Lines that ask for nothing, many at a time."""
+        """Encodes many lines without restrictions."""
         texts = [self.repaired(line) for line in lines]
         ids = self._tokenizer.encode_batch(texts)
         return [EncodedRequest(self._parts(*line)) for line in zip(texts, ids, strict=True)]
 
     def encode(self, request: Request) -> EncodedRequest:
-        """One request.
-
-        Raises:
-            InputError: what it asks for cannot be met; names the field.
-        """
+        """Encodes one request; the `InputError` of a restriction that cannot be satisfied names the field."""
         text = self.repaired(request.text)
         encoded = EncodedRequest(
             self._parts(text, self._tokenizer.encode(text)),
@@ -159,7 +148,7 @@ class RequestEncoder:
             pieces = zip(self._tokenizer.pieces(ids), ids, strict=True)
             self._ids_by_piece.update({piece: id for piece, id in pieces if not _BYTE.fullmatch(piece)})
         longest = max(map(len, self._ids_by_piece))
-        found: list[list[Ids]] = [[()]]  # of the first 0, 1, 2, ... characters
+        found: list[list[Ids]] = [[()]]  # spellings of the first 0, 1, 2, ... characters
         for end in range(1, len(text) + 1):
             last = ((start, self._ids_by_piece.get(text[start:end])) for start in range(max(0, end - longest), end))
             ways = [(*way, piece) for start, piece in last if piece is not None for way in found[start]]
@@ -167,7 +156,7 @@ class RequestEncoder:
         return found[-1]
 
     def _check(self, request: Request, encoded: EncodedRequest) -> None:
-        """Refuses what cannot be met."""
+        """Refuses restrictions that cannot be satisfied."""
         asked = [name for name in ("prefix", "constraints") if getattr(request, name)]
         if asked and len(encoded.parts) != 1:
             why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
@@ -199,15 +188,7 @@ class RequestEncoder:
 
 
 def request_batches(requests: Sequence[EncodedRequest], tokens_per_batch: int) -> list[list[int]]:
-    """Requests of one part, grouped by what they need of the search and by length.
-
-    Args:
-        requests: of one part each.
-        tokens_per_batch: most that a batch's sentences times the longest of them may be.
-
-    Returns:
-        The indices of each batch's requests.
-    """
+    """The indices of requests of one part each, grouped by kinds of restrictions, then as in `length_batches`."""
     kinds: dict[tuple[bool, ...], list[int]] = {}
     for row, request in enumerate(requests):
         kinds.setdefault((bool(request.prefix), bool(request.constraints), bool(request.excluded)), []).append(row)
@@ -219,7 +200,7 @@ def request_batches(requests: Sequence[EncodedRequest], tokens_per_batch: int) -
 
 
 def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
-    """What the requests of a batch, which need the same, give to the search; see `Searches`."""
+    """The search's options for a batch of requests with the same kinds of restrictions; see `Searches`."""
     arrays = {
         "prefix": padded([request.prefix for request in batch]),
         "constraints": padded_phrases([request.constraints for request in batch]),
@@ -229,10 +210,10 @@ def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
 
 
 def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iterator[EncodedRequest]:
-    """Lines and requests as token ids, in order; the lines among them are encoded on all cores.
+    """Yields encoded lines and requests in order; the lines are encoded together, on all cores.
 
     Raises:
-        InputError: of a request that cannot be met; names the line, counted from 1.
+        InputError: a request cannot be satisfied; names its line, counted from 1.
     """
     lines = iter(encoder.encode_lines([request for request in requests if isinstance(request, str)]))
     for number, request in enumerate(requests, start=1):

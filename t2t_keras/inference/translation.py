@@ -1,4 +1,4 @@
-"""What became of a line: translations, and how those of its parts make up that of a line that was cut."""
+"""Translations of lines, from search results, and joined from parts for lines that were split."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,19 +12,18 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """What became of one line.
+    """The translation of one line.
 
     Attributes:
         text: the translation, without line breaks; empty for a blank line.
-        score: log-probability over length penalty, and the coverage score if there is one; 0 for a blank line,
-            the sum over its parts for a long one, -inf if the rules of the search left no translation, NaN if it was
-            not asked for.
+        score: log-probability over length penalty, plus the coverage score if enabled; summed over parts, 0 for a blank
+            line, -inf if the search found no translation, NaN if scores were not requested.
         log_prob: total log-probability, summed over parts; NaN likewise.
-        num_tokens: tokens that were generated, end symbols counted.
-        num_parts: pieces that the line was translated in: 0 if it was blank, above 1 if it was too long for one.
-        source_ids: the token ids of each part, end symbols included.
-        token_ids: the token ids that the search chose for each part, the end symbol included where it came
-            before the length limit. Another run of the tokenizer over the text may give others.
+        num_tokens: number of generated tokens, end symbols included.
+        num_parts: number of parts: 0 for a blank line, more than 1 for one that was too long.
+        source_ids: token ids of each part, end symbols included.
+        token_ids: token ids that the search chose for each part, with the end symbol unless the length limit came
+            first. Tokenizing the text again may give others.
     """
 
     text: str
@@ -37,30 +36,23 @@ class Translation:
 
     @property
     def exists(self) -> bool:
-        """Whether the search found one."""
+        """Whether the search found a translation."""
         return self.score != -np.inf
 
 
 def found_translations(
     result: SearchResult, sources: Sequence[Sequence[int]], tokenizer: Tokenizer, num_best: int
 ) -> list[list[Translation]]:
-    """The hypotheses of one batch, in the search's order.
+    """Up to `num_best` translations of each sentence of a batch, in the search's order; `sources` include end symbols.
 
-    Args:
-        result: of the search.
-        sources: token ids of each sentence, end symbols included.
-        tokenizer: of the vocabulary.
-        num_best: hypotheses wanted of each.
-
-    Returns:
-        Up to `num_best` translations a sentence; one that does not exist where the search found none.
+    A sentence without hypotheses gets one translation that does not exist.
     """
     token_ids, *numbers = (values[:, :num_best].numpy() for values in result)
     found = []
     for source, *hypotheses in zip(sources, token_ids, *numbers, strict=True):
         row = [
             Translation(
-                repair(tokenizer.decode(ids)),  # byte fallback can spell any character, so also a line break
+                repair(tokenizer.decode(ids)),  # byte fallback can produce any character, even a line break
                 float(score),
                 float(log_prob),
                 int(length),
@@ -77,13 +69,13 @@ def found_translations(
 
 
 def joined(parts: Sequence[Translation]) -> Translation:
-    """The translation of a line from those of its parts, of which there may be none."""
+    """Joins the translations of a line's parts, of which there may be none."""
     if len(parts) == 1:
         return parts[0]
     missing = [part for part in parts if not part.exists]
     return Translation(
         " ".join(part.text for part in parts if part.text),
-        sum(part.score for part in missing or parts),  # -inf and NaN make NaN
+        sum(part.score for part in missing or parts),  # -inf + NaN would be NaN
         sum(part.log_prob for part in missing or parts),
         sum(part.num_tokens for part in parts),
         len(parts),
@@ -93,13 +85,9 @@ def joined(parts: Sequence[Translation]) -> Translation:
 
 
 def joined_lists(parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool) -> list[Translation]:
-    """The translations of a line that its parts' translations make up.
+    """Joins lists of translations of a line's parts; without parts, the line's translation is empty.
 
-    Args:
-        parts: the translations of each part; of no part at all, the line's translation is empty.
-        num_best: most that are wanted.
-        by_score: whether those are wanted with the best sums of scores; else the first of every part make the
-            first, and so on.
+    With `by_score`, returns the `num_best` best sums of scores, else all first ones joined, then all second ones, ...
     """
     if not by_score:
         return [joined(row) for row in zip(*parts, strict=False)] or [joined([])]

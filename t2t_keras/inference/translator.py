@@ -1,4 +1,4 @@
-"""Text in, text out: a tokenizer, a model and a search."""
+"""The translator: text in, text out."""
 
 import contextlib
 import dataclasses
@@ -42,23 +42,22 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 
 class Translator:
-    """Translates lines of text; each line's result depends on nothing but itself.
+    """Translates lines of text; each line's result is independent of the others.
 
-    A line is first repaired as training data are (`t2t_keras.text.repair.repair`):
-    tabs, carriage returns and other breaks become blanks, invisible characters go. A
-    line of more than `max_source_length` tokens is cut, at the end of a sentence where
-    there is one, and its parts are translated one by one.
+    Lines are first repaired like training data (`t2t_keras.text.repair.repair`): tabs, carriage returns and other
+    breaks become blanks, invisible characters are removed. A line of more than `max_source_length` tokens is split, at
+    the end of a sentence if there is one, and its parts are translated separately.
 
-    The weights are read from the model at each call, so that a model in training can be used; one trace of the graph
-    serves every batch. Another is made when the first request comes that asks for a prefix, for constraints or for
-    excluded phrases, one for each kind. A `LiteModel` converts the model instead, once for each kind of search.
+    Weights are read at each call, so the model may be in training. One trace of the graph serves every batch; each
+    combination of prefix, constraints and excluded phrases adds one at its first use. A `LiteModel` is instead
+    converted once for each kind of search.
 
     Args:
-        tokenizer: of the vocabulary that the model was trained with.
-        model: what predicts; see `t2t_keras.models.contract`.
-        config: of the search: beam or samples, scores, length limit, batch size.
+        tokenizer: the tokenizer with the model's vocabulary.
+        model: the model; see `t2t_keras.models.contract`.
+        config: the decoding settings; None means the defaults.
         lowercase: whether lines are lowercased first, as the training data were.
-        max_source_length: most tokens, end symbol included, of what is translated in one piece.
+        max_source_length: most tokens, end symbol included, that are translated in one part.
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
         engine: what runs the searches; None means TensorFlow.
 
@@ -104,21 +103,20 @@ class Translator:
         excluded: Sequence[str] = (),
         engine: loading.EngineName = "tensorflow",
     ) -> "Translator":
-        """The translator of a run, or of an exported model.
+        """Loads the translator of a run or an export.
 
         Args:
-            model_dir: the run's directory; or that of an export, or of one of its versions.
-            checkpoint: which weights, as `t2t_keras.runs.load.load_model` takes it.
-            config: None means what the run's `config.json` says, or the settings of the export.
-            excluded: words or phrases that no translation may contain; see `Request.excluded`. Those of an
-                export are added.
-            engine: what computes the searches: "tensorflow"; "lite", TensorFlow Lite, faster on a CPU once it has
-                converted the model, which takes seconds; or "lite_int8", the same with weights and activations
-                of 8 bits, faster still, and some translations differ. See `t2t_keras.lite`.
+            model_dir: directory of the run, of the export, or of one of the export's versions.
+            checkpoint: which weights; see `t2t_keras.runs.load.load_model`.
+            config: decoding settings; None means those of the run's `config.json` or of the export.
+            excluded: words or phrases that no translation may contain, in addition to those of an export.
+            engine: "tensorflow"; "lite", TensorFlow Lite (see `t2t_keras.lite`), faster on a CPU after a conversion of
+                some seconds; or "lite_int8", with 8-bit weights and activations, faster still, but some translations
+                differ.
 
         Raises:
-            InputError: no run there, no such checkpoint, a vocabulary that does not fit, or `config.bfloat16` with
-                another engine than "tensorflow".
+            InputError: no such run or checkpoint, a vocabulary that does not fit, or an engine that does not run this
+                family or `config.bfloat16`.
         """
         return cls._of(loading.load_run(model_dir, checkpoint, engine), config, excluded, engine)
 
@@ -131,18 +129,14 @@ class Translator:
         excluded: Sequence[str] = (),
         engine: loading.EngineName = "tensorflow",
     ) -> "Translator":
-        """The translator of several runs, or of several checkpoints, whose predictions are averaged.
+        """Loads the translator of several runs or checkpoints, whose predictions are averaged.
 
-        Args:
-            members: pairs of a run's directory and a checkpoint, as `load` takes them; a `loading.Member` is one.
-            combination: "probabilities" or "log_probabilities", what is averaged.
-            config: None means what the first run's `config.json` says.
-            excluded: words or phrases that no translation may contain.
-            engine: what computes the searches, as of `load`.
+        `members` are pairs of a run's directory and a checkpoint, such as `loading.Member`; `combination` names what is
+        averaged, "probabilities" or "log_probabilities". Without `config` the settings are the first run's. For
+        `excluded` and `engine` see `load`.
 
         Raises:
-            InputError: a member cannot be loaded, or does not go with the first: another vocabulary, or trained
-                on text of another case; or `config.bfloat16` with another engine than "tensorflow".
+            InputError: as for `load`, or members whose vocabularies or whose training texts' case differ.
             ValueError: no member, or an unknown combination.
         """
         return cls._of(loading.load_ensemble(members, combination, engine), config, excluded, engine)
@@ -161,21 +155,16 @@ class Translator:
     def translate(
         self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True
     ) -> list[Translation]:
-        """Translates lines, all at once in memory.
+        """Translates lines, all held in memory, and returns the best translation of each, or its first sample.
 
         Args:
-            lines: any text; line breaks within one count as blanks. A `Request` also says what the
-                translation must be like.
-            on_progress: called after each batch with how many parts are done, and how many there are: one
-                a line, but none for a blank and several for a very long one.
-            scored: whether scores are wanted. Without them greedy search is faster, and `score` and `log_prob` may
-                be NaN.
-
-        Returns:
-            One translation a line, in order: the best, or with `config.sampling` the first sample.
+            lines: any text; line breaks within count as blanks. A `Request` also restricts the translation.
+            on_progress: called after each batch with the number of parts done and the total: one part for most lines,
+                none for a blank line and several for a very long one.
+            scored: whether scores are needed. Without them greedy search is faster; `score` and `log_prob` may be NaN.
 
         Raises:
-            InputError: a request that cannot be met; names its line.
+            InputError: a request cannot be satisfied; names its line.
         """
         encoded = list(numbered(list(lines), self._encoder))
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
@@ -187,42 +176,27 @@ class Translator:
         on_progress: Progress | None = None,
         scored: bool = True,
     ) -> list[list[Translation]]:
-        """As `translate`, but the `num_best` best hypotheses of each line, or its first samples.
+        """Like `translate`, but returns the `num_best` best hypotheses, or first samples, of each line.
 
-        Args:
-            lines: as of `translate`.
-            num_best: at most `config.beam_size`.
-            on_progress: as of `translate`.
-            scored: as of `translate`.
-
-        Returns:
-            Of each line the hypotheses that there are, at least one; the first is that of `translate`.
+        A line has fewer if the search found fewer, but at least one; the first is that of `translate`.
 
         Raises:
-            InputError: as of `translate`, or `num_best` is below 1 or above the beam.
+            InputError: as for `translate`, or `num_best` is not in [1, `config.beam_size`].
         """
         if not 1 <= num_best <= self.config.beam_size:
             raise InputError(f"num_best must be in [1, decode.beam_size={self.config.beam_size}], got {num_best}")
         return self._translations(list(numbered(list(lines), self._encoder)), num_best, on_progress, scored)
 
     def check(self, request: str | Request) -> None:
-        """Raises what `translate` would raise of one line, but names no line; costs no search.
-
-        Raises:
-            InputError: a request that cannot be met.
-        """
+        """Checks a line without searching: raises the `InputError` of `translate`, but without a line number."""
         if not isinstance(request, str):
             self._encoder.encode(request)
 
     def translate_stream(self, lines: Iterable[str | Request], chunk_lines: int = 5000) -> Iterator[Translation]:
-        """`translate` for input of any size: reads, translates and gives back a chunk after the other.
-
-        Args:
-            lines: as of `translate`.
-            chunk_lines: lines held in memory at a time. The more, the less padding.
+        """`translate` for input of any size, in chunks of lines; larger chunks need less padding.
 
         Raises:
-            InputError: as of `translate`; the line is counted from the start of its chunk.
+            InputError: as for `translate`; the line is counted from the start of its chunk.
             ValueError: `chunk_lines` below 1.
         """
         if chunk_lines < 1:
@@ -234,16 +208,11 @@ class Translator:
     def score(
         self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
     ) -> list[ForcedScore]:
-        """What the model thinks of given translations, with the length penalty of the settings, but no coverage.
+        """Scores given translations, one per line, with the length penalty of the settings but without coverage.
 
-        Both sides are repaired as lines to translate are. A translation that the
-        search found gets the score that the search gave it, if the tokenizer cuts
-        its text into the tokens that the search chose.
-
-        Args:
-            lines: the sources; a blank one is scored as nothing but an end symbol.
-            translations: one a line.
-            on_progress: called after each batch with how many lines are done, and how many there are.
+        Both sides are repaired like lines to translate; a blank source is scored as an end symbol alone. A translation
+        found by the search gets the search's score if the tokenizer splits its text into the same tokens. `on_progress`
+        is called after each batch with the number of lines done and the total.
 
         Raises:
             InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
@@ -253,16 +222,7 @@ class Translator:
     def score_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[ForcedScore]:
-        """`score` of token ids, such as `Translation.source_ids` and `token_ids`: of just what the search found.
-
-        Args:
-            sources: of each sentence, end symbol included.
-            targets: of each translation.
-            on_progress: as of `score`.
-
-        Raises:
-            InputError: as of `score`.
-        """
+        """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`."""
         check_pairs(sources, targets)
         scores: dict[int, ForcedScore] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
@@ -273,36 +233,19 @@ class Translator:
     def explain(
         self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
     ) -> list[Explanation]:
-        """How translations come from their sources: attention, word alignment, and each token's probability.
+        """Explains given translations, one per line: attention, word alignment, and the probabilities of `score`.
 
-        Takes the place of `score`, with the same probabilities, where attention is
-        asked for as well. All that is returned is held in memory: layers * heads *
-        source tokens * target tokens * 4 bytes a line.
-
-        Args:
-            lines: the sources.
-            translations: one a line, made by the search or by anybody.
-            on_progress: called after each batch with how many lines are done, and how many there are.
+        The result takes layers * heads * source tokens * target tokens * 4 bytes per line.
 
         Raises:
-            InputError: as of `score`; the model does not give its attention out; or an ensemble whose members
-                differ in layers or heads.
+            InputError: as for `score`; the model does not offer its attention; or an ensemble's layers or heads differ.
         """
         return self.explain_tokens(self._encoded(lines), self._encoded(translations), on_progress)
 
     def explain_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[Explanation]:
-        """`explain` of token ids, such as `Translation.source_ids` and `token_ids`: of just what the search found.
-
-        Args:
-            sources: of each sentence, end symbol included.
-            targets: of each translation.
-            on_progress: as of `explain`.
-
-        Raises:
-            InputError: as of `explain`.
-        """
+        """`explain` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`."""
         attention_views(self.model)  # raises if it has none
         check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}
@@ -315,15 +258,10 @@ class Translator:
     def align_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[WordAlignment]:
-        """The word alignments that `explain_tokens` would give, without its attention ever lying in memory.
-
-        Args:
-            sources: of each sentence, end symbol included.
-            targets: of each translation.
-            on_progress: as of `explain`.
+        """The word alignments of `explain_tokens`, without keeping its attention in memory.
 
         Raises:
-            InputError: as of `score`.
+            InputError: as for `score`, or the model does not offer its attention.
         """
         attention_views(self.model)  # raises if it has none
         check_pairs(sources, targets)
@@ -346,18 +284,11 @@ class Translator:
         return ForcedScore(total, score, tuple(self.tokenizer.pieces(target)), tuple(map(float, log_probs)))
 
     def search(self, source_ids: np.ndarray | tf.Tensor) -> SearchResult:
-        """The beam search over encoded sentences.
-
-        Args:
-            source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
-
-        Returns:
-            `config.beam_size` hypotheses a sentence, best first.
-        """
+        """Finds `config.beam_size` hypotheses, best first, for padded source ids, int32 [batch, source_len]."""
         return self._searches(source_ids)
 
     def repaired(self, line: str) -> str:
-        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if need be."""
+        """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if configured."""
         return self._encoder.repaired(line)
 
     def _translations(
@@ -372,7 +303,7 @@ class Translator:
     def _translate_parts(
         self, parts: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool
     ) -> list[list[Translation]]:
-        """Up to `num_best` translations of each of requests of one part."""
+        """Up to `num_best` translations of each request, which all have one part."""
         translations: list[list[Translation]] = [[]] * len(parts)
         done = 0
         batches = request_batches(parts, self.config.tokens_per_batch)
@@ -387,7 +318,7 @@ class Translator:
         return translations
 
     def _hypotheses(self, parts: Sequence[EncodedRequest], num_best: int, scored: bool) -> list[list[Translation]]:
-        """Translations of each part of one batch, all of which need the same of the search."""
+        """The translations of each part of one batch, whose requests have the same kinds of restrictions."""
         sources = [(*request.parts[0], EOS_ID) for request in parts]
         result = self._searches(padded(sources), num_best == 1, scored, **asked_arrays(parts))
         return found_translations(result, sources, self.tokenizer, num_best)

@@ -1,4 +1,4 @@
-"""The paper's layers, for any Keras backend and for anybody's Keras model."""
+"""The paper's layers, usable in any Keras model on any Keras backend."""
 
 from t2t_keras.layers.attention.masks import causal_mask, padding_mask, token_rows
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention

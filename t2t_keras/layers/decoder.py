@@ -1,4 +1,4 @@
-"""The decoder: the right half of Figure 1."""
+"""The decoder (right half of Figure 1)."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -20,19 +20,18 @@ Sublayer = Callable[[Tensor], Tensor]
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class DecoderLayer(keras.layers.Layer):
-    """Masked self-attention, attention to the memory, a feed-forward network (section 3.1).
+    """Masked self-attention, attention to the memory, feed-forward network, each inside an "Add & Norm" (section 3.1).
 
     Args:
-        settings: sizes and choices.
+        settings: a `LayerSettings`, or its fields by name.
 
     Call arguments:
         inputs: float [batch, target_len, d_model].
         memory: float [batch, source_len, d_model], the encoder's output.
         self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`.
-        cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len].
-        seed: int32 [2], of all dropout within; None draws seeds.
-        token_rows: int32 [tokens], of the targets' `token_rows`; the feed-forward networks leave all other
-            positions out. None computes all of them.
+        cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len]; normally `padding_mask`.
+        seed: int32 [2], for all dropout inside; None draws seeds.
+        token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
 
     Returns:
         float [batch, target_len, d_model].
@@ -83,17 +82,8 @@ class DecoderLayer(keras.layers.Layer):
         *,
         seed: Tensor | None = None,
     ) -> Tensor:
-        """The chain of Figure 1, whatever computes its sub-layers: a whole sequence's, or those of one position.
-
-        Args:
-            inputs: float [..., d_model].
-            self_attention: a function from [..., d_model] to the same, as are the others.
-            cross_attention: attention to the memory.
-            feed_forward: the feed-forward network.
-            seed: int32 [2], of the layer's dropout.
-
-        Returns:
-            float [..., d_model].
+        """Chains the three sub-layers as in Figure 1; each is a function from float [..., d_model] to the same, over
+        whole sequences or in one step of a search. `seed`, int32 [2], is for the dropout of the residual connections.
         """
         x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
         x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
@@ -106,17 +96,7 @@ class DecoderLayer(keras.layers.Layer):
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """What the call returns without dropout, and how it attended to the memory.
-
-        Args:
-            inputs: as in the call, as are all others.
-            memory: float [batch, source_len, d_model].
-            self_attention_mask: see the call.
-            cross_attention_mask: see the call.
-
-        Returns:
-            float [batch, target_len, d_model], and float [batch, heads, target_len, source_len].
-        """
+        """The call's result without dropout, and attention to the memory: [batch, heads, target_len, source_len]."""
         seen: list[Tensor] = []
 
         def cross_attention(x: Tensor) -> Tensor:
@@ -138,7 +118,7 @@ class DecoderLayer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Decoder(keras.layers.Layer):
-    """A stack of N identical layers (section 3.1), with one more normalisation at its end when pre-norm.
+    """A stack of N identical layers (section 3.1), followed by one more normalisation if pre-norm.
 
     Args:
         num_layers: N.
@@ -146,12 +126,7 @@ class Decoder(keras.layers.Layer):
 
     Call arguments:
         inputs: float [batch, target_len, d_model], embedded target tokens, shifted right, with positions.
-        memory: float [batch, source_len, d_model], the encoder's output.
-        self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`.
-        cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len].
-        seed: int32 [2], of all dropout within; None draws seeds.
-        token_rows: int32 [tokens], of the targets' `token_rows`; the feed-forward networks leave all other
-            positions out. None computes all of them.
+        memory, self_attention_mask, cross_attention_mask, seed, token_rows: as in `DecoderLayer`.
 
     Returns:
         float [batch, target_len, d_model].
@@ -191,7 +166,7 @@ class Decoder(keras.layers.Layer):
         return self.normalised(x)
 
     def normalised(self, x: Tensor) -> Tensor:
-        """What the last layer gives, float [..., d_model], as the stack gives it."""
+        """Applies the final normalisation, if there is one, to the last layer's output, float [..., d_model]."""
         return x if self.final_norm is None else self.final_norm(x)
 
     def states_and_cross_attention(
@@ -201,17 +176,7 @@ class Decoder(keras.layers.Layer):
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """What the call returns without dropout, and how every layer attended to the memory.
-
-        Args:
-            inputs: as in the call, as are all others.
-            memory: float [batch, source_len, d_model].
-            self_attention_mask: see the call.
-            cross_attention_mask: see the call.
-
-        Returns:
-            float [batch, target_len, d_model], and float [batch, layers, heads, target_len, source_len].
-        """
+        """The call's result without dropout, and the attention, [batch, layers, heads, target_len, source_len]."""
         x, weights = inputs, []
         for layer in self.layers:
             x, seen = layer.outputs_and_cross_attention(x, memory, self_attention_mask, cross_attention_mask)

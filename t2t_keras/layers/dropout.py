@@ -1,4 +1,4 @@
-"""Dropout that is a function of its seed."""
+"""Dropout as a function of its seed."""
 
 from typing import Any
 
@@ -11,18 +11,10 @@ Tensor = Any
 
 
 def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
-    """A seed for part `index` of whatever `seed` stands for.
-
-    Args:
-        seed: int32 [2], or None.
-        index: which part; parts of parts do not collide.
-
-    Returns:
-        int32 [2], or None for None.
-    """
+    """Derives the seed of part `index` from a seed, int32 [2]; None for None. Parts of parts do not collide."""
     if seed is None:
         return None
-    # One step of a linear congruential generator a level; 32-bit integers wrap on every backend.
+    # One step of a linear congruential generator per level; 32-bit integers wrap on every backend.
     return seed * 1664525 + (2 * index + 1) * 69069
 
 
@@ -30,24 +22,19 @@ def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
 class Dropout(keras.layers.Layer):
     """Zeroes elements in training (section 5.4, Residual Dropout; Srivastava et al., 2014).
 
-    With a `seed` in the call the mask is a function of that seed and of nothing
-    else, which makes training exactly resumable and differs between replicas as
-    the seed does. Without one, the layer draws seeds from a generator of its own,
-    as Keras's layer does.
+    With a `seed` in the call, the mask depends on that seed alone, which makes training exactly resumable. Without one,
+    the layer draws seeds from its own generator, like Keras's layer.
 
     Args:
-        rate: probability that an element becomes zero, in [0, 1).
+        rate: probability that an element becomes zero, in [0, 1), else ValueError.
 
     Call arguments:
         inputs: float, any shape.
         seed: int32 [2], or None.
-        training: whether to drop.
+        training: whether to drop elements.
 
     Returns:
         Of the inputs' shape and dtype.
-
-    Raises:
-        ValueError: `rate` outside [0, 1).
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:

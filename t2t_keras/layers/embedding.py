@@ -1,4 +1,4 @@
-"""Token embeddings, and the pre-softmax projection that shares their matrix."""
+"""Token embeddings and the pre-softmax projection that shares their matrix."""
 
 from typing import Any
 
@@ -12,10 +12,9 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class TiedEmbedding(keras.layers.Layer):
-    """One matrix that embeds tokens and, transposed, turns states into logits (section 3.4).
+    """One matrix that embeds tokens and, transposed, turns hidden states into logits (section 3.4).
 
-    Embeddings are multiplied by sqrt(d_model). Id 0, which is padding and the
-    decoder's start symbol, embeds to the zero vector, as in T2T.
+    Embeddings are multiplied by sqrt(d_model). Id 0, padding and start symbol, embeds to zeros, as in T2T.
 
     Args:
         vocab_size: rows of the matrix.
@@ -54,19 +53,12 @@ class TiedEmbedding(keras.layers.Layer):
         return vectors * ops.cast(scale, vectors.dtype)[..., None]
 
     def logits(self, states: Tensor) -> Tensor:
-        """Scores of every vocabulary entry.
-
-        Args:
-            states: float [..., d_model].
-
-        Returns:
-            float32 [..., vocab].
-        """
+        """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
         # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
         return ops.cast(ops.matmul(states, self.output_matrix(states.dtype)), "float32")
 
     def output_matrix(self, dtype: str) -> Tensor:
-        """What states are multiplied by for logits: [d_model, vocab] of the given dtype."""
+        """The matrix that turns hidden states into logits: [d_model, vocab] of the given dtype."""
         return ops.transpose(ops.cast(self.table, dtype))
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

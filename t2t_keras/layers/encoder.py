@@ -1,4 +1,4 @@
-"""The encoder: the left half of Figure 1."""
+"""The encoder (left half of Figure 1)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,17 +18,16 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class EncoderLayer(keras.layers.Layer):
-    """Self-attention, then a feed-forward network, each inside a residual connection (section 3.1).
+    """Self-attention, then a feed-forward network, each inside an "Add & Norm" (section 3.1).
 
     Args:
-        settings: sizes and choices.
+        settings: a `LayerSettings`, or its fields by name.
 
     Call arguments:
         inputs: float [batch, source_len, d_model].
-        self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len], True = may attend.
-        seed: int32 [2], of all dropout within; None draws seeds.
-        token_rows: int32 [tokens], of `token_rows`; the feed-forward networks leave all other positions out. None
-            computes all of them.
+        self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len]; normally `padding_mask`.
+        seed: int32 [2], for all dropout inside; None draws seeds.
+        token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
 
     Returns:
         float [batch, source_len, d_model].
@@ -74,7 +73,7 @@ class EncoderLayer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Encoder(keras.layers.Layer):
-    """A stack of N identical layers (section 3.1), with one more normalisation at its end when pre-norm.
+    """A stack of N identical layers (section 3.1), followed by one more normalisation if pre-norm.
 
     Args:
         num_layers: N.
@@ -82,10 +81,7 @@ class Encoder(keras.layers.Layer):
 
     Call arguments:
         inputs: float [batch, source_len, d_model], embedded source tokens with positions.
-        self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len], True = may attend.
-        seed: int32 [2], of all dropout within; None draws seeds.
-        token_rows: int32 [tokens], of `token_rows`; the feed-forward networks leave all other positions out. None
-            computes all of them.
+        self_attention_mask, seed, token_rows: as in `EncoderLayer`.
 
     Returns:
         The memory, float [batch, source_len, d_model].

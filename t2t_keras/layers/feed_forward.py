@@ -13,17 +13,16 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class FeedForward(keras.layers.Layer):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (section 3.3, equation 2).
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 at each position (section 3.3, equation 2).
 
     Args:
         d_ff: inner width.
-        dropout_rate: on the inner activations; the paper uses none, T2T 0.1.
+        dropout_rate: dropout on the inner activations; the paper uses none, T2T 0.1.
 
     Call arguments:
         inputs: float [batch, length, d_model].
-        seed: int32 [2], of the dropout.
-        token_rows: int32 [tokens], of `token_rows`: only these positions of batch * length are computed, and the
-            others are zeros. None computes all.
+        seed: int32 [2], for dropout; None draws a seed.
+        token_rows: int32 [tokens], from `token_rows`: the rows to compute, the others become zeros; None computes all.
 
     Returns:
         float [batch, length, d_model].

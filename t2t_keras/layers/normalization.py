@@ -11,10 +11,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LayerNormalization(keras.layers.Layer):
-    """Normalises each position over d_model (Ba et al., 2016; section 3.1 of the paper).
-
-    Computed in float32 whatever the compute dtype, with a gradient of its own
-    where the backend has one.
+    """Normalises each position over d_model in float32, whatever the compute dtype (Ba et al., 2016; section 3.1).
 
     Args:
         epsilon: added to the variance.

@@ -1,4 +1,4 @@
-"""Positions: sinusoids, or a learned table."""
+"""Position encodings: sinusoids, or a learned table."""
 
 from typing import Any, Literal
 
@@ -11,14 +11,8 @@ Tensor = Any
 def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same) (section 3.5).
 
-    Args:
-        positions: int or float32 [length].
-        d_model: width, even.
-        layout: "interleaved", the paper's; or "halves", T2T's: sines in the first
-            half, cosines in the second, and the exponent's denominator is d_model / 2 - 1.
-
-    Returns:
-        float32 [length, d_model].
+    Takes int or float32 `positions` [length] and an even d_model; returns float32 [length, d_model]. The layout is the
+    paper's, "interleaved", or T2T's, "halves": sines, then cosines, with d_model / 2 - 1 as the exponent's denominator.
     """
     half = d_model // 2
     steps = half if layout == "interleaved" else max(half - 1, 1)
@@ -40,7 +34,7 @@ class SinusoidalPositions(keras.layers.Layer):
 
     Call arguments:
         inputs: float [batch, length, d_model], d_model even.
-        start: int32 scalar, the position of the first of them.
+        start: int32 scalar, the position of the first input.
 
     Returns:
         float [batch, length, d_model].
@@ -71,14 +65,14 @@ class SinusoidalPositions(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LearnedPositions(keras.layers.Layer):
-    """Adds a learned vector a position (Table 3, row E; Gehring et al., 2017).
+    """Adds a learned vector for each position (Table 3, row E; Gehring et al., 2017).
 
     Args:
-        max_positions: rows of the table; a longer sequence keeps the last row's vector.
+        max_positions: rows of the table; positions beyond it use the last row.
 
     Call arguments:
         inputs: float [batch, length, d_model].
-        start: int32 scalar, the position of the first of them.
+        start: int32 scalar, the position of the first input.
 
     Returns:
         float [batch, length, d_model].

@@ -1,4 +1,4 @@
-"""The connection around every sub-layer."""
+"""The residual connection around every sub-layer."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -14,18 +14,17 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Residual(keras.layers.Layer):
-    """The "Add & Norm" of Figure 1, around a sub-layer.
+    """The "Add & Norm" of Figure 1 around a sub-layer (sections 3.1 and 5.4).
 
     Args:
-        norm_position: "post": LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4);
-            "pre": x + Dropout(Sublayer(LayerNorm(x))) (T2T).
-        dropout_rate: on the sub-layer's output.
-        epsilon: of the layer normalisation.
+        norm_position: "post", LayerNorm(x + Dropout(Sublayer(x))), or "pre" (T2T), x + Dropout(Sublayer(LayerNorm(x))).
+        dropout_rate: dropout on the sub-layer's output.
+        epsilon: added to the variance in layer normalisation.
 
     Call arguments:
         inputs: float [batch, length, d_model].
         sublayer: a function from [batch, length, d_model] to the same.
-        seed: int32 [2], of the dropout.
+        seed: int32 [2], for dropout; None draws a seed.
 
     Returns:
         float [batch, length, d_model].
@@ -55,7 +54,7 @@ class Residual(keras.layers.Layer):
         return self.norm(outputs) if self.norm_position == "post" else outputs
 
     def sublayer_inputs(self, inputs: Tensor) -> Tensor:
-        """What the sub-layer is given: the inputs, normalised when pre-norm."""
+        """The sub-layer's inputs: normalised if pre-norm."""
         return inputs if self.norm_position == "post" else self.norm(inputs)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

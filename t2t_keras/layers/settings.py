@@ -1,4 +1,4 @@
-"""What the layers of a stack have in common."""
+"""Settings shared by the layers of a stack."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ class LayerSettings:
         d_key: width of a head's queries and keys.
         d_ff: inner width of the feed-forward network.
         d_value: width of a head's values; None means d_key.
-        dropout_rate: on each sub-layer's output.
-        attention_dropout_rate: on the attention weights.
-        relu_dropout_rate: inside the feed-forward network.
+        dropout_rate: dropout on each sub-layer's output.
+        attention_dropout_rate: dropout on the attention weights.
+        relu_dropout_rate: dropout inside the feed-forward network.
         norm_position: "post" (the paper) or "pre" (T2T).
         use_attention_bias: whether the attention projections have biases.
-        layer_norm_epsilon: of the layer normalisations.
+        layer_norm_epsilon: added to the variance in layer normalisation.
     """
 
     num_heads: int
@@ -35,12 +35,12 @@ class LayerSettings:
 
     @classmethod
     def of(cls, settings: "LayerSettings | Mapping[str, Any]") -> "LayerSettings":
-        """Settings, also from their fields by name, as Keras stores them."""
+        """Converts fields by name, as Keras stores them, to settings; returns settings unchanged."""
         return settings if isinstance(settings, LayerSettings) else cls(**settings)
 
     @property
     def attention(self) -> dict[str, Any]:
-        """The arguments of each `MultiHeadAttention`."""
+        """Arguments of each `MultiHeadAttention`."""
         return {
             "num_heads": self.num_heads,
             "d_key": self.d_key,
@@ -51,12 +51,12 @@ class LayerSettings:
 
     @property
     def feed_forward(self) -> dict[str, Any]:
-        """The arguments of the `FeedForward`."""
+        """Arguments of the `FeedForward`."""
         return {"d_ff": self.d_ff, "dropout_rate": self.relu_dropout_rate}
 
     @property
     def residual(self) -> dict[str, Any]:
-        """The arguments of each `Residual`."""
+        """Arguments of each `Residual`."""
         return {
             "norm_position": self.norm_position,
             "dropout_rate": self.dropout_rate,

@@ -1,11 +1,10 @@
 """The decoder's steps on TensorFlow Lite, whose XNNPACK kernels are the fastest that TensorFlow has for a CPU.
 
-A step of a search is some hundred small operations. TensorFlow's executor spends more time on each than most of
-them take, and its products read weights in the order in which they were trained. TensorFlow Lite plans a graph's
-memory once, packs the weights once, and multiplies 8-bit weights with 8-bit activations where it is asked to.
+A search step is about a hundred small operations, and TensorFlow's executor spends more time on each than most of them
+take. TensorFlow Lite plans memory and packs weights once, and can multiply 8-bit weights with 8-bit activations.
 
-A search with options stays the TensorFlow graph that it is: a `LiteModel` only takes the place of the model that it
-asks for the logits of each step. Searches without options, greedy and beam, are loops in NumPy here.
+Searches without options, greedy and beam, are loops in NumPy. Searches with options remain TensorFlow graphs, in which
+a `LiteModel` provides the logits of each step.
 """
 
 from t2t_keras.lite.lite_engine import LiteEngine

@@ -1,31 +1,28 @@
-"""Memory for results that TensorFlow reads in place."""
+"""Reusable memory for arrays that TensorFlow reads in place."""
 
 import sys
 
 import numpy as np
 
-_ALIGNMENT = 64  # bytes, without which TensorFlow copies what Python gives it
+_ALIGNMENT = 64  # bytes; TensorFlow copies arrays that are aligned to less
 
 
 def _references(buffers: list[np.ndarray], index: int) -> int:
-    """How many references there are to one of a list's buffers, the list's own among them."""
+    """The number of references to one of a list's buffers, including the list's."""
     return sys.getrefcount(buffers[index])
 
 
-_UNREAD = _references([np.empty(0)], 0)  # to a buffer that nobody reads, as this interpreter counts
+_UNREAD = _references([np.empty(0)], 0)  # for a buffer without readers, as this interpreter counts
 
 
 class Buffers:
-    """Copies of arrays in memory that is used again once TensorFlow is done with it.
-
-    A fresh megabyte for each step would cost as much as the step's arithmetic, for the system to find and clear it.
-    """
+    """Copies arrays into reused memory: a new megabyte for each step would cost as much as the step's arithmetic."""
 
     def __init__(self) -> None:
         self._buffers: list[np.ndarray] = []
 
     def copy(self, array: np.ndarray) -> np.ndarray:
-        """A copy that is not written to as long as somebody holds it."""
+        """A copy that is not overwritten while it is referenced."""
         size = array.nbytes + _ALIGNMENT
         unread = [index for index in range(len(self._buffers)) if _references(self._buffers, index) == _UNREAD]
         large = [index for index in unread if self._buffers[index].nbytes >= size]

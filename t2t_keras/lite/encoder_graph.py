@@ -1,4 +1,4 @@
-"""The encoder, and what the decoder's layers make of its output, for TensorFlow Lite."""
+"""The encoder, with the decoder's keys and values of its output, as a TensorFlow Lite graph."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,18 +14,15 @@ Tensor = Any
 
 
 def encoder_graph(model: AttentionStacks) -> tf.types.experimental.PolymorphicFunction:
-    """The left half of Figure 1, and the keys and values of every layer's attention to it.
+    """The encoder (left half of Figure 1), and the keys and values of every decoder layer's attention to its output.
 
-    In TensorFlow Lite a reshape may leave one size to be found out, and here two are open: the number of sentences and
-    their length. So nothing is ever reshaped: heads are parts of the last axis, multiplied one after the other.
-
-    Args:
-        model: computes in float32.
+    The number of sentences and their length are both open, but a TensorFlow Lite reshape can infer only one size. So
+    nothing is reshaped: heads are slices of the last axis, computed one after the other. The model computes in float32.
 
     Returns:
         A function of "inputs", float32 [batch, source_len, d_model], embedded tokens with positions, and "bias",
-        float32 [batch, 1, source_len], which hides padding. Its dict has, of every decoder layer I,
-        "memory_keys_I" and "memory_values_I", float32 [batch, source_len, heads * d_head].
+        float32 [batch, 1, source_len], which masks padding. Its dict has, for every decoder layer I, "memory_keys_I"
+        and "memory_values_I", float32 [batch, source_len, heads * d_head].
     """
 
     def encode(inputs: Tensor, bias: Tensor) -> dict[str, Tensor]:
@@ -62,7 +59,7 @@ def _normalised(norm: Any, x: Tensor) -> Tensor:
 
 
 def _attended(attention: Any, x: Tensor, bias: Tensor) -> Tensor:
-    """Self-attention, a head at a time, [batch, source_len, d_model]."""
+    """Self-attention, one head at a time, [batch, source_len, d_model]."""
     step, heads = SelfAttentionStep(attention, "float32", beam_size=1), attention.num_heads
     projected = plain.linear(x, step.kernel, step.bias)
     widths = [attention.d_key] * 2 * heads + [attention.d_value] * heads

@@ -1,4 +1,4 @@
-"""Sequences that are computed as far as somebody looks."""
+"""Sequences that are computed as far as they are used."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,7 @@ import numpy as np
 
 
 class FirstEntries:
-    """The first entries of a sequence, which are computed when more are asked for than ever before.
-
-    Args:
-        compute: from how many are asked for to an array of as many.
-    """
+    """The first entries of a sequence; `compute(count)` is called when more are needed than ever before."""
 
     def __init__(self, compute: Callable[[int], np.ndarray]) -> None:
         self._compute = compute

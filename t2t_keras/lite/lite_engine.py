@@ -1,4 +1,4 @@
-"""Searches of models whose steps TensorFlow Lite computes."""
+"""The engine for models whose steps TensorFlow Lite computes."""
 
 import contextlib
 from collections.abc import Sequence
@@ -21,25 +21,21 @@ from t2t_keras.symbols import PAD_ID
 
 
 class LiteEngine:
-    """Runs searches beside the graph where that is faster.
-
-    Args:
-        models: one, or the members of an ensemble.
-    """
+    """Runs searches outside the graph where that is faster, of one model or of the members of an ensemble."""
 
     def __init__(self, models: Sequence[LiteModel]) -> None:
         self._models = tuple(models)
         self._lengths: dict[DecodeConfig, tuple[FirstEntries, FirstEntries]] = {}
 
     def search(self, in_graph: InGraph) -> SearchResult:
-        """Runs the traced search; what a failed one leaves is let go of."""
+        """Runs the traced search, and drops the sessions of failed ones."""
         with contextlib.ExitStack() as stack:
             for model in self._models:
                 stack.enter_context(model.searching())
             return in_graph()
 
     def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
-        """Runs a loop in NumPy; the searches of ensembles are traced ones."""
+        """Runs a loop in NumPy, or for ensembles the traced search."""
         if len(self._models) > 1:
             return self.search(in_graph)
         sessions, settings = self._models[0].sessions, plain.settings
@@ -67,7 +63,7 @@ class LiteEngine:
         )
 
     def _tables(self, settings: DecodeConfig) -> tuple[FirstEntries, FirstEntries]:
-        """By length: the longest output of a source, and what the log-probability of an output is divided by."""
+        """By length: the longest output of a source, and the length penalty of an output."""
         if settings not in self._lengths:
             name = settings.length_penalty, settings.length_normalization
             self._lengths[settings] = (

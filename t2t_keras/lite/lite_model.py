@@ -25,22 +25,19 @@ from t2t_keras.symbols import PAD_ID
 
 
 class LiteModel:
-    """A model that is faster on a CPU, as a `SearchedModel`; `LiteEngine` runs its searches.
+    """A `SearchedModel` that is faster on a CPU; `LiteEngine` runs its searches.
 
-    The model's weights must not change once it has searched: they are converted when the first search of a kind
-    begins, which takes three seconds for `tiny` and twenty for `base`. Scores of given translations and explanations
-    are the model's own.
-
-    Searches run where Python runs: not on a GPU, not in an export.
+    The weights must not change after the first search: they are converted at the first search of each kind, in three
+    seconds for `tiny` and twenty for `base`. Scores of given translations and explanations come from the model itself.
+    Searches run in Python, so neither on a GPU nor in an export.
 
     Args:
-        model: what is searched; it offers `LITE`, and its compute dtype is float32.
-        int8: whether the steps' products are computed with weights and activations of 8 bits: faster again, and some
-            outputs differ.
-        threads: of each operation; 1 where several batches are translated side by side.
+        model: a model that offers `LITE` and computes in float32.
+        int8: whether steps multiply 8-bit weights and activations: faster still, but some outputs differ.
+        threads: threads per operation; 1 if several batches are translated at once.
 
     Attributes:
-        sessions: what is converted, and what runs.
+        sessions: the converted graphs, and the sessions that run them.
 
     Raises:
         ValueError: another compute dtype.
@@ -59,37 +56,26 @@ class LiteModel:
         self._lock = threading.Lock()
 
     def states(self, inputs: dict[str, tf.Tensor], **settings: Any) -> States:
-        """As of `ScoringModel`."""
         return self.model.states(inputs, **settings)
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:
-        """As of `ScoringModel`."""
         return self.model.logits(hidden)
 
     def encode(self, source: tf.Tensor) -> tf.Tensor:
-        """The embedded source, float32 [batch, source_len, d_model]: the encoder itself runs when a search starts."""
+        """The embedded source, float32 [batch, source_len, d_model]; the encoder itself runs when a search starts."""
         return self.model.source_positions(self.model.source_embedding(source))
 
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """As of `AttentionViews`."""
         return attention_views(self.model).logits_and_cross_attention(inputs)
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """As of `AttentionViews`."""
         return attention_views(self.model).alignment_attention(inputs)
 
     def begin(
         self, source: tf.Tensor, memory: tf.Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
-        """Makes a search ready, of which keys and values are kept beside the graph.
-
-        Args:
-            source: int [batch, source_len].
-            memory: of `encode`.
-            beam_size: hypotheses a sentence.
-            wanted: "coverage", or nothing.
-        """
-        # The totals are not looked at: plain searches ask for them, and share what is converted.
+        """Prepares a search whose keys and values are kept outside the graph; `wanted` is "coverage" or nothing."""
+        # The totals are not used here, but plain searches need them and share the converted graph.
         kind = Kind(beam_size, log_totals=True)
         with tf.init_scope():
             self.sessions.convert(kind)
@@ -101,7 +87,7 @@ class LiteModel:
 
         number = tf.ensure_shape(tf.numpy_function(start, [memory, source == PAD_ID], tf.int64), [])
         batch = tf.shape(source)[0]
-        # What hides the entries that are not a hypothesis' own, [batch, beam, positions * beam].
+        # Masks the cache entries of other hypotheses, [batch, beam, positions * beam].
         bias = tf.zeros([batch, beam_size, 0])
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
         cache = Cache(tf.constant(0), bias, tf.range(batch), (), coverage)
@@ -114,7 +100,7 @@ class LiteModel:
     def _graph_step(
         self, number: tf.Tensor, token_ids: tf.Tensor, cache: Cache, covers: bool
     ) -> tuple[tf.Tensor, Cache]:
-        """The step function of the search of a number."""
+        """The step function of the search with this number."""
         bias, beam_size = cache.per_hypothesis, cache.per_hypothesis.shape[1]
         x = self.model.target_embedding(token_ids[:, tf.newaxis])  # --> [batch * beam, 1, d_model]
         x = tf.squeeze(self.model.target_positions(x, start=cache.position), 1)  # --> [batch * beam, d_model]
@@ -133,7 +119,7 @@ class LiteModel:
 
     @contextlib.contextmanager
     def searching(self) -> Iterator[None]:
-        """Within it a search may run; what failed searches have left is let go of once no other runs either."""
+        """A context for one search; when the last one exits, the sessions of failed searches are dropped."""
         with self._lock:
             self._searches += 1
         try:
@@ -155,7 +141,7 @@ class LiteModel:
 
     @contextlib.contextmanager
     def _session(self, number: np.int64) -> Iterator[Session]:
-        """That of a search, which is over if this fails."""
+        """The session of a search, which ends if the body fails."""
         try:
             yield self._running[int(number)][1]
         except BaseException:

@@ -1,4 +1,4 @@
-"""Names of the converted graphs' inputs and outputs; of a layer's, its number follows."""
+"""Names of the converted graphs' inputs and outputs; those of layers end with the layer's index."""
 
 KEYS = "keys_"
 VALUES = "values_"
@@ -7,5 +7,5 @@ MEMORY_VALUES = "memory_values_"
 
 
 def of_layers(count: int, *names: str) -> list[str]:
-    """Names of that many layers."""
+    """The names for `count` layers."""
     return [f"{name}{index}" for index in range(count) for name in names]

@@ -1,4 +1,4 @@
-"""Beam search over a session, in NumPy: the part of `t2t_keras.search.beam_search` that needs no options."""
+"""Beam search over a session, in NumPy: `t2t_keras.search.beam_search` without options."""
 
 import dataclasses
 from typing import NamedTuple
@@ -10,18 +10,18 @@ from t2t_keras.lite.session import Session, newest_bias
 from t2t_keras.search.leaving import is_time_to_leave
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
-_DEAD = np.float32(-np.inf)  # the log-probability and the score of a slot that holds no hypothesis
+_DEAD = np.float32(-np.inf)  # log-probability and score of an empty slot
 
 
 class Limits(NamedTuple):
-    """What a search is to find; see `t2t_keras.search.beam_search.beam_search`.
+    """The limits of a search; see `t2t_keras.search.goal.Goal`.
 
     Attributes:
-        max_lengths: int32 [batch], most tokens of an output; 0 leaves a sentence out.
-        min_lengths: int32 [batch], tokens of an output before its end symbol.
-        penalties: float32 [longest + 1], what the log-probability of an output of each length is divided by.
-        patience: when positive, a sentence is also done once so many times the beam have finished.
-        num_best: hypotheses that are returned.
+        max_lengths: int32 [batch], most tokens of an output; 0 skips a sentence.
+        min_lengths: int32 [batch], tokens required before the end symbol.
+        penalties: float32 [longest + 1], the length penalty for each length.
+        patience: if positive, a sentence is also done once patience * beam hypotheses have finished.
+        num_best: number of hypotheses to return.
     """
 
     max_lengths: np.ndarray
@@ -32,7 +32,7 @@ class Limits(NamedTuple):
 
 
 class _Hypotheses(NamedTuple):
-    """Hypotheses of each sentence, [sentences, count] each, best first; as `t2t_keras.search.state.Finished`."""
+    """Hypotheses of each sentence, [sentences, count] each, best first; see `t2t_keras.search.state.Finished`."""
 
     scores: np.ndarray
     log_probs: np.ndarray
@@ -47,18 +47,9 @@ class _Hypotheses(NamedTuple):
 
 @dataclasses.dataclass
 class _Open:
-    """The sentences that the session works on.
-
-    Attributes:
-        sentences: int32 [open], which of the batch.
-        max_lengths: int32 [open], of the limits.
-        min_lengths: int32 [open], of the limits.
-        done: bool [open], whose results are written down.
-        tokens: int32 [open, beam], the newest of each living hypothesis.
-        log_probs: float32 [open, beam], the total of each; -inf in a slot without one.
-        bias: float32 [open, beam, steps * beam], what hides all of the cache but each hypothesis' own entries.
-        finished: the best finished hypotheses, [open, beam].
-        num_finished: int [open], those that were dropped again included.
+    """The open sentences: index in the batch, limits, whether done, and number finished so far, [open]; newest token
+    and total log-probability (-inf in an empty slot) of the living hypotheses, [open, beam]; the finished hypotheses;
+    and the bias that masks the cache entries of other hypotheses, float32 [open, beam, steps * beam].
     """
 
     sentences: np.ndarray
@@ -74,7 +65,7 @@ class _Open:
     @staticmethod
     def start(limits: Limits, beam: int) -> "_Open":
         batch = len(limits.max_lengths)
-        first_alive = np.where(np.arange(beam) == 0, np.float32(0), _DEAD)  # equal hypotheses would crowd the beam
+        first_alive = np.where(np.arange(beam) == 0, np.float32(0), _DEAD)  # identical hypotheses would fill the beam
         return _Open(
             sentences=np.arange(batch, dtype=np.int32),
             max_lengths=limits.max_lengths,
@@ -88,7 +79,7 @@ class _Open:
         )
 
     def leave_out_done(self) -> None:
-        """Forgets the sentences that are done."""
+        """Removes the sentences that are done."""
         kept = ~self.done
         for field in dataclasses.fields(self):
             if field.name != "finished":
@@ -97,13 +88,9 @@ class _Open:
 
 
 class BeamSearch:
-    """One search.
+    """One search, over a session that has begun, with a beam of more than one and with `log_totals`.
 
-    Args:
-        session: that has begun, with a beam of more than one and the logarithms of sums.
-        table: float32 [vocab, d_model], embedded tokens.
-        positions: float32 [steps, d_model], what is added to them; as many as the largest of the limits.
-        limits: of the search.
+    Takes all embedded tokens, float32 [vocab, d_model], and what is added at each position, float32 [longest, d_model].
     """
 
     def __init__(self, session: Session, table: np.ndarray, positions: np.ndarray, limits: Limits) -> None:
@@ -111,18 +98,13 @@ class BeamSearch:
         batch, beam = len(limits.max_lengths), session.beam_size
         self._length = 0
         self._open = _Open.start(limits, beam)
-        self._history = np.zeros((2, len(positions), batch, beam), np.int32)  # tokens, and the slots that they follow
+        self._history = np.zeros((2, len(positions), batch, beam), np.int32)  # tokens, and their parents' slots
         self._results = _Hypotheses.none(batch, limits.num_best)
         self._has_ended = np.zeros(batch, bool)
         self._newest = newest_bias(beam)
 
     def run(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Searches.
-
-        Returns:
-            Token ids int32 [batch, num_best, steps made], scores and log-probabilities float32 [batch, num_best], and
-            lengths int32 [batch, num_best]; see `t2t_keras.search.beam_search.SearchResult`.
-        """
+        """Searches, and returns the fields of `t2t_keras.search.beam_search.SearchResult`."""
         self._settle(self._limits.max_lengths <= 0)
         while len(self._open.sentences):
             candidates = self._candidates()
@@ -135,7 +117,7 @@ class BeamSearch:
         return self._texts(), scores, log_probs, lengths
 
     def _candidates(self) -> Candidates:
-        """What one step finds."""
+        """The candidates of one step."""
         now = self._open
         inputs = self._table[now.tokens.reshape(-1)] + self._positions[self._length]  # --> [open * beam, d_model]
         self._session.advance(inputs, now.sentences, now.bias)
@@ -158,7 +140,7 @@ class BeamSearch:
         now.num_finished += np.count_nonzero(ends, axis=1)
 
     def _live_on(self, candidates: Candidates, ends: np.ndarray) -> None:
-        """The best candidates that do not end take the places of the hypotheses that they continue."""
+        """Replaces the living hypotheses by the best candidates that do not end."""
         now, beam = self._open, self._session.beam_size
         if ends.any():
             best = np.argsort(ends, axis=1, kind="stable")
@@ -170,7 +152,7 @@ class BeamSearch:
         now.bias = np.concatenate([moved, self._newest[parents]], axis=2)  # --> [open, beam, steps * beam]
 
     def _done(self) -> np.ndarray:
-        """Which of the open sentences have a result that cannot change any more, bool [open]."""
+        """Which of the open sentences have a final result, bool [open]."""
         now, limits = self._open, self._limits
         bound = now.log_probs[:, 0] / limits.penalties[now.max_lengths]  # see `scoring.best_attainable_score`
         done = (self._length >= now.max_lengths) | (now.finished.scores[:, limits.num_best - 1] >= bound)
@@ -179,7 +161,7 @@ class BeamSearch:
         return done
 
     def _settle(self, done: np.ndarray) -> None:
-        """Writes down the results of sentences that are now done, and lets them leave when it is time for that."""
+        """Writes down the results of sentences that are now done, and removes these if it is time."""
         now, limits = self._open, self._limits
         rows = np.flatnonzero(done & ~now.done) if done.any() else ()
         if not len(rows):
@@ -200,7 +182,7 @@ class BeamSearch:
     def _texts(self) -> np.ndarray:
         """The texts of the results, int32 [batch, num_best, steps made]; see `t2t_keras.search.state.trace_back`."""
         lengths, slots = self._results.lengths, self._results.parents
-        # An end symbol is in no living hypothesis: it is put behind the text that its parent has.
+        # Living hypotheses have no end symbol: it is appended to the parent's tokens.
         ended = self._has_ended[:, np.newaxis] & (lengths > 0)
         text_lengths = lengths - ended
         texts = np.full((*lengths.shape, self._length), PAD_ID, np.int32)

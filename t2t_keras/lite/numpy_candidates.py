@@ -1,4 +1,4 @@
-"""The most probable tokens of wide rows, in NumPy."""
+"""The candidates of a step of beam search, in NumPy."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
-_PARTS = 8  # that a row is folded into
-_FOLDED_TWICE = _PARTS**2 * 8  # columns from which on that is worth its while
-_SLACK = 1e-3  # by which a bound is lowered, since sums that are made in another order differ in their last bits
+_PARTS = 8  # parts that a row is folded into
+_FOLDED_TWICE = _PARTS**2 * 8  # columns from which on it pays to fold twice
+_SLACK = 1e-3  # lowers bounds, since sums in another order differ in their last bits
 
 
 class Candidates(NamedTuple):
-    """As `t2t_keras.search.candidates.Candidates`, in NumPy: [sentences, candidates] each, best first."""
+    """`t2t_keras.search.candidates.Candidates` in NumPy: [sentences, candidates] each, best first."""
 
     log_probs: np.ndarray
     token_ids: np.ndarray
@@ -20,17 +20,13 @@ class Candidates(NamedTuple):
 
 
 def folded(values: np.ndarray) -> np.ndarray:
-    """The largest of entries that lie a fixed distance apart, which takes one look at every entry.
+    """The largest of entries that lie width = columns // _PARTS apart, in one pass over float32 [rows, columns].
 
-    Args:
-        values: float32 [rows, columns], at least `_PARTS` columns.
-
-    Returns:
-        float32 [rows, width], width = columns // _PARTS, of which entry i is the largest of values i, i + width, ...
+    Entry i of the result, float32 [rows, width], is the largest of entries i, i + width, ... of its row.
     """
     rows, columns = values.shape
     width = columns // _PARTS
-    parts = values[:, : _PARTS * width].reshape(rows, _PARTS, width)  # no copy if nothing is left over
+    parts = values[:, : _PARTS * width].reshape(rows, _PARTS, width)  # no copy if columns divide evenly
     result = parts.max(axis=1)  # --> [rows, width]
     for start in range(_PARTS * width, columns, width):
         left_over = values[:, start : start + width]
@@ -41,23 +37,20 @@ def folded(values: np.ndarray) -> np.ndarray:
 def best_candidates(
     logits: np.ndarray, log_totals: np.ndarray, living_log_probs: np.ndarray, may_end: np.ndarray
 ) -> Candidates:
-    """`t2t_keras.search.candidates.best_candidates` for a beam of several.
+    """`t2t_keras.search.candidates.best_candidates` for a beam of several: 2 * beam candidates per sentence.
 
-    What is among the best is found by bounds. Each row is folded, and folded again, and the best results of all rows
-    of a sentence say how good an entry must be. Few entries are, and only those are sorted.
+    Each row is folded, and folded again; the best results of a sentence's rows give a bound that candidates must reach.
+    Few entries do, and only those are sorted.
 
     Args:
         logits: float32 [sentences * beam, vocab].
-        log_totals: float32 [sentences * beam], the logarithm of each row's sum of exponentials.
-        living_log_probs: float32 [sentences, beam], -inf in a slot without a hypothesis.
-        may_end: bool [sentences], whether the end symbol may come.
-
-    Returns:
-        2 * beam of each sentence.
+        log_totals: float32 [sentences * beam], log-sum-exp of each row.
+        living_log_probs: float32 [sentences, beam], -inf in an empty slot.
+        may_end: bool [sentences], whether the end symbol is allowed.
     """
     sentences, beam = living_log_probs.shape
     broken = np.isnan(log_totals)
-    if broken.any():  # logits that are no numbers continue nothing
+    if broken.any():  # a row with NaN logits has no candidates
         logits, log_totals = np.where(broken[:, np.newaxis], np.float32(0), logits), np.where(broken, 0, log_totals)
         living_log_probs = np.where(broken.reshape(sentences, beam), np.float32(-np.inf), living_log_probs)
     vocab = logits.shape[1]
@@ -81,18 +74,14 @@ def best_candidates(
 
 
 def _bounds(fold: np.ndarray, offsets: np.ndarray, beam: int) -> np.ndarray:
-    """What a logit of each row must reach to be looked at, float32 [sentences * beam].
-
-    Args:
-        fold: float32 [sentences * beam, width], entries of the rows, among them each row's largest.
-        offsets: float32 [sentences * beam], what makes a logit the log-probability of a hypothesis.
-        beam: hypotheses a sentence.
+    """The least logit of each row to consider, float32 [sentences * beam], from folded rows [sentences * beam, width]
+    and the offsets [sentences * beam] that make logits total log-probabilities.
     """
     ranks = (fold + offsets[:, np.newaxis]).reshape(-1, beam * fold.shape[1])
-    count = 4 * beam  # twice as many as are wanted: padding and ends, one of each a hypothesis, may not come
+    count = 4 * beam  # twice the candidates, as padding and end symbol of each hypothesis may be barred
     if ranks.shape[1] < count:
         return np.full(len(offsets), -np.inf, np.float32)
     least = np.partition(ranks, -count, axis=1)[:, -count] - np.float32(_SLACK)
     bounds = np.repeat(least, beam)
-    # Where fewer entries are possible all are looked at; else none of a hypothesis that is none.
+    # A bound of -inf admits all entries of a sentence; the bound of an empty slot becomes inf and admits none.
     return np.subtract(bounds, offsets, out=bounds, where=np.isfinite(bounds))

@@ -1,4 +1,4 @@
-"""Greedy search over a session, in NumPy: `t2t_keras.search.greedy` without an operation of TensorFlow."""
+"""Greedy search over a session, in NumPy: `t2t_keras.search.greedy` without TensorFlow's operations."""
 
 import numpy as np
 
@@ -11,17 +11,9 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 def greedy_search(
     session: Session, table: np.ndarray, positions: np.ndarray, limits: Limits, scored: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Takes the most probable token at every step.
+    """Takes the most probable token at every step; see `BeamSearch` for arguments and result, here of one hypothesis.
 
-    Args:
-        session: that has begun, with a beam of one, and with the logarithms of sums if log-probabilities are wanted.
-        table: float32 [vocab, d_model], embedded tokens.
-        positions: float32 [steps, d_model], what is added to them; as many as the largest of the limits.
-        limits: of the search.
-        scored: whether log-probabilities are wanted; else all that are finite come out as NaN.
-
-    Returns:
-        As `BeamSearch.run`, of one hypothesis a sentence.
+    The session has a beam of one, and `log_totals` if scored; otherwise finite log-probabilities are returned as NaN.
     """
     max_lengths, min_lengths = limits.max_lengths, limits.min_lengths
     texts = np.full([len(max_lengths), len(positions)], PAD_ID, np.int32)
@@ -49,12 +41,9 @@ def greedy_search(
 
 
 def _choose(session: Session, too_early: np.ndarray, scored: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The most probable token that may come, [rows], and its log-probability, float32 [rows].
+    """The most probable allowed token, [rows], and its log-probability, float32 [rows], or if not scored 0 or -inf.
 
-    Args:
-        session: after a step.
-        too_early: bool [rows], whether the end symbol may not come.
-        scored: whether log-probabilities are wanted; else 0 stands for all but -inf.
+    `too_early`, bool [rows], bars the end symbol.
     """
     logits = session.logits_in_place()
     best = logits.argmax(axis=1)
@@ -65,6 +54,6 @@ def _choose(session: Session, too_early: np.ndarray, scored: bool) -> tuple[np.n
         allowed = logits[row].copy()
         allowed[[PAD_ID, EOS_ID] if too_early[row] else [PAD_ID]] = -np.inf
         chosen[row] = allowed.argmax()
-        behind = allowed[chosen[row]] - largest[row]  # -inf if there is nothing but what may not come
+        behind = allowed[chosen[row]] - largest[row]  # -inf if all tokens are barred
         log_probs[row] += behind if scored or np.isinf(behind) else 0.0
     return chosen, log_probs

@@ -1,4 +1,4 @@
-"""One search's cache, and the interpreter that computes its steps."""
+"""The cache of a search, and the interpreters that compute its steps."""
 
 import numpy as np
 
@@ -6,28 +6,21 @@ from t2t_keras.lite.buffers import Buffers
 from t2t_keras.lite.interpreter import Interpreter
 from t2t_keras.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES, of_layers
 
-HIDDEN = -1e9  # what hides a key, as `mask_bias` has it
-_ROOM = 16  # positions that the cache grows by
+HIDDEN = -1e9  # masks a key, as in `mask_bias`
+_ROOM = 16  # positions by which the cache grows
 
 
 def newest_bias(beam_size: int) -> np.ndarray:
-    """What hides of one position's entries all but a hypothesis' own, float32 [beam, beam]."""
+    """The bias that masks the newest cache entries of other hypotheses, float32 [beam, beam]."""
     return np.where(np.eye(beam_size, dtype=bool), np.float32(0), np.float32(HIDDEN))
 
 
 class Session:
-    """The converted model with a cache of its own; for one search at a time, and one after the other.
+    """A converted model with a cache, for one search at a time.
 
-    The cache is the interpreter's own inputs: a step writes one more position into them, and nothing is copied
-    until there is no more room or sentences leave.
-
-    Args:
-        encoder: of `encoder_graph`, converted.
-        step: of `StepGraph`, converted.
-        layer_heads: heads, width of keys and width of values of each decoder layer.
-        beam_size: hypotheses a sentence.
-        log_totals: whether the step has them.
-        threads: for each operation.
+    The cache is the interpreter's inputs: a step writes one more position into them, and they are copied only when
+    there is no more room or sentences leave. `encoder` and `step` are converted graphs; `layer_heads` gives the number
+    of heads, the width of keys and the width of values of each decoder layer.
     """
 
     def __init__(
@@ -56,12 +49,7 @@ class Session:
         self._length = self._room = 0
 
     def start(self, inputs: np.ndarray, hidden: np.ndarray) -> None:
-        """Begins a search.
-
-        Args:
-            inputs: float32 [batch, source_len, d_model], embedded sources with positions.
-            hidden: bool [batch, source_len], where there is padding.
-        """
+        """Begins a search of embedded sources, float32 [batch, source_len, d_model]; `hidden` is true for padding."""
         sentences, source_len, width = inputs.shape
         self._sentences = np.arange(sentences, dtype=np.int32)
         self._length, self._room = 0, _ROOM * self.beam_size
@@ -79,13 +67,13 @@ class Session:
             self._step.input(name)[...] = heads.transpose(0, 2, 1, 3)  # --> [batch, heads, source_len, d_head]
 
     def advance(self, inputs: np.ndarray, sentences: np.ndarray, bias: np.ndarray | None = None) -> None:
-        """Computes one position of every hypothesis, and writes its keys and values down.
+        """Computes one position of every hypothesis, and appends its keys and values to the cache.
 
         Args:
-            inputs: float32 [batch * beam, d_model].
-            sentences: int32 [batch], which of those that the search began with are left, ascending.
-            bias: float32 [batch, beam, positions * beam], 0 for the entries of the cache that are a hypothesis' own
-                and `HIDDEN` for the others; None with a beam of one, where all are.
+            inputs: float32 [batch * beam, d_model], embedded tokens with positions.
+            sentences: int32 [batch], which of the search's sentences remain, ascending.
+            bias: float32 [batch, beam, positions * beam]: `HIDDEN` for other hypotheses' cache entries, 0 for those of
+                the hypothesis itself; None with a beam of one.
         """
         if len(sentences) < len(self._sentences) or self._length == self._room:
             self._rearrange(sentences)
@@ -101,23 +89,23 @@ class Session:
         self._length = end
 
     def logits(self) -> np.ndarray:
-        """What follows from the last step, float32 [batch * beam, vocab]."""
+        """A copy of the last step's logits, float32 [batch * beam, vocab]."""
         return self._buffers.copy(self._step.output("logits"))
 
     def logits_in_place(self) -> np.ndarray:
-        """The same where they are, to be read only; let go of them before the next step."""
+        """Read-only view of the logits, invalid after the next step."""
         return self._step.output("logits")
 
     def log_totals(self) -> np.ndarray:
-        """The logarithms of the sums of exponentials of the logits, float32 [batch * beam], if the graph has them."""
+        """Read-only view of the log-sum-exp of the logits, float32 [batch * beam], if the graph computes it."""
         return self._step.output("log_totals")
 
     def attention(self) -> np.ndarray:
-        """The last layer's attention in the last step, mean over its heads, float32 [batch, beam, source_len]."""
+        """The last layer's attention in the last step, averaged over heads, float32 [batch, beam, source_len]."""
         return self._step.output("attention").copy()
 
     def _rearrange(self, sentences: np.ndarray) -> None:
-        """Leaves out all other sentences, and makes room for more positions if there is none."""
+        """Keeps these sentences only, and makes room for more positions if there is none."""
         places = np.searchsorted(self._sentences, sentences)
         memory = {name: self._step.input(name)[places] for name in (*self._memory, "memory_bias")}
         past = {name: self._step.input(name)[places, :, : self._length] for name in self._past}
@@ -134,7 +122,7 @@ class Session:
             self._step.input("bias")[..., : self._length] = 0.0
 
     def _allocate(self, sentences: int, source_len: int, width: int) -> None:
-        """Gives the step's inputs their shapes, an empty cache among them, of which everything is hidden."""
+        """Sets the shapes of the step's inputs, with an empty cache that is masked throughout."""
         shapes = {
             "inputs": (sentences * self.beam_size, width),
             "bias": (sentences, 1, self.beam_size, self._room),
@@ -145,4 +133,4 @@ class Session:
         self._step.resize(shapes)
         self._step.input("bias").fill(HIDDEN)
         for name in self._past:
-            self._step.input(name).fill(0.0)  # hidden, but what is in memory may be no number
+            self._step.input(name).fill(0.0)  # masked, but new memory may hold NaN

@@ -14,11 +14,11 @@ from t2t_keras.models.contract import AttentionStacks
 
 
 class Kind(NamedTuple):
-    """What a search needs.
+    """The properties of a search that need a separate conversion.
 
     Attributes:
-        beam_size: hypotheses a sentence.
-        log_totals: whether it asks for log-probabilities.
+        beam_size: hypotheses per sentence.
+        log_totals: whether log-probabilities are needed.
     """
 
     beam_size: int
@@ -26,13 +26,7 @@ class Kind(NamedTuple):
 
 
 class Sessions:
-    """Converts a model once, and lends every search a session that no other has.
-
-    Args:
-        model: computes in float32.
-        int8: as of `converted`.
-        threads: of each operation.
-    """
+    """Converts a float32 model once, and lends each search a session that no other search uses."""
 
     def __init__(self, model: AttentionStacks, int8: bool, threads: int) -> None:
         self._model, self._int8, self._threads = model, int8, threads
@@ -43,7 +37,7 @@ class Sessions:
         self._idle: dict[Kind, list[Session]] = {}
 
     def convert(self, kind: Kind) -> None:
-        """Converts what such searches need, unless it is there; must come before their first session."""
+        """Converts the graphs of this kind unless that is done; must precede its first session."""
         with self._lock:
             if self._tables is None:
                 self._encoder = converted(encoder_graph(self._model), self._int8)
@@ -54,7 +48,7 @@ class Sessions:
 
     @property
     def tables(self) -> Tables:
-        """Of the model, once something is converted."""
+        """The model's tables, available after the first conversion."""
         return self._tables
 
     def start(self, kind: Kind, inputs: np.ndarray, hidden: np.ndarray) -> Session:
@@ -69,6 +63,6 @@ class Sessions:
         return session
 
     def let_go(self, kind: Kind, session: Session) -> None:
-        """Takes a session back, whose search went well."""
+        """Takes back the session of a successful search."""
         with self._lock:
             self._idle[kind].append(session)

@@ -13,21 +13,16 @@ Tensor = Any
 
 
 class StepGraph:
-    """One position of every hypothesis, beside a cache that is kept elsewhere.
+    """One position of every hypothesis of a float32 model, with a cache that is kept outside the graph.
 
-    Inputs, all float32, of any number of sentences: "inputs" [batch * beam, d_model], embedded tokens with
-    positions; "bias" [batch, 1, beam, room], which hides what of the cache is not filled or not a hypothesis' own;
-    "memory_bias" [batch, 1, 1, source_len]; and of every layer "keys_I" and "values_I" [batch, heads, room, d_head],
-    "memory_keys_I" and "memory_values_I" [batch, heads, source_len, d_head].
+    Inputs, all float32, of any number of sentences: "inputs" [batch * beam, d_model], embedded tokens with positions;
+    "bias" [batch, 1, beam, room], which masks empty cache entries and those of other hypotheses; "memory_bias" [batch,
+    1, 1, source_len]; and of every layer I "keys_I" and "values_I" [batch, heads, room, d_head], "memory_keys_I" and
+    "memory_values_I" [batch, heads, source_len, d_head].
 
-    Outputs: "logits" [batch * beam, vocab]; "attention" [batch, beam, source_len], the last layer's to the
-    source, mean over its heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and if
-    asked for "log_totals" [batch * beam], the logarithms of the sums of exponentials of the logits.
-
-    Args:
-        model: computes in float32.
-        beam_size: hypotheses a sentence.
-        log_totals: whether they are asked for.
+    Outputs: "logits" [batch * beam, vocab]; "attention" [batch, beam, source_len], the last layer's attention to the
+    source, averaged over heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and if
+    enabled "log_totals" [batch * beam], the log-sum-exp of the logits.
     """
 
     def __init__(self, model: AttentionStacks, beam_size: int, log_totals: bool) -> None:

@@ -1,4 +1,4 @@
-"""What searches outside of a graph look up instead of computing it."""
+"""Lookup tables that replace computations in searches outside the graph."""
 
 from collections.abc import Callable
 
@@ -9,16 +9,8 @@ from t2t_keras.models.contract import AttentionStacks
 
 
 class Tables:
-    """What the first layers of both sides do with tokens.
-
-    Args:
-        model: computes in float32.
-
-    Attributes:
-        source: float32 [vocab, d_model], every source token embedded.
-        target: the same of target tokens.
-        source_positions: gives what is added to the first source tokens, float32 [count, d_model].
-        target_positions: the same of target tokens.
+    """All embedded tokens (`source`, `target`: float32 [vocab, d_model]), and functions that give what is added at the
+    first positions (`source_positions`, `target_positions`: float32 [count, d_model]).
     """
 
     def __init__(self, model: AttentionStacks) -> None:

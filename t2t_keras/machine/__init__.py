@@ -1,1 +1,1 @@
-"""What the machine gives: cores, processes, locks, files."""
+"""Resources of the machine: cores, processes, locks, files."""

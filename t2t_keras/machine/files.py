@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Writes files so that each is either complete or missing."""
 
 import contextlib
 import errno
@@ -7,24 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-# No space, no quota, a larger file than the process or the file system may have: there may be room later.
+# No space, no quota, or a file larger than the limit: there may be room later.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
 def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Opens a file that takes its name only once it is complete.
+    """Opens a file that gets its name only once it is complete.
 
-    What is written goes to a temporary name beside `path` and is renamed at the
-    end; after an error (a full disk, an interruption) the temporary file is gone
-    and an earlier file of that name is untouched.
+    The contents go to a temporary file beside `path`, which is renamed at the end. After an error (a full disk, an
+    interruption) the temporary file is removed and an existing file of that name is untouched.
 
     Args:
         path: the file to write.
         mode: "w" for UTF-8 text with "\\n" line ends, "wb" for bytes.
-
-    Yields:
-        The open file.
 
     Raises:
         OSError: the file cannot be written.
@@ -39,7 +35,7 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        # Writing to an open file (a full disk) fails without saying which file it was.
+        # An error of writing to an open file (a full disk) does not name the file.
         if error.filename is None and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
@@ -48,5 +44,5 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error says that there is no room left for what was to be written."""
+    """Whether an error says that there was no room for what was to be written."""
     return isinstance(error, OSError) and error.errno in _FULL

@@ -1,4 +1,4 @@
-"""One process at a time that writes in a directory."""
+"""A lock that lets only one process write in a directory."""
 
 import contextlib
 import fcntl
@@ -11,24 +11,18 @@ from collections.abc import Iterator
 
 from t2t_keras.errors import InputError
 
-_PATIENCE_SECONDS = 5.0  # for a process that is dying, or a child of one that has yet to let go of its files
+_PATIENCE_SECONDS = 5.0  # for a dying process, or its child, that still holds the lock
 
 
 @contextlib.contextmanager
 def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) -> Iterator[None]:
-    """Keeps others who ask for it out of a directory, which is made if missing, as long as the context lasts.
+    """Locks a directory, which is created if missing, while the context lasts.
 
-    The operating system lets go of the lock when the process dies, however
-    that happens: nothing has to be cleaned up by hand.
-
-    Args:
-        directory: where the lock's file is.
-        verb: what is done there, for messages: "train".
-        participle: of that verb: "trained".
-        flag: the one that names the directory.
+    The operating system releases the lock when the process dies, so nothing has to be cleaned up by hand. Messages use
+    `verb` ("train"), its `participle` ("trained") and `flag`, the flag that names the directory.
 
     Raises:
-        InputError: another process has the lock, and keeps it for some seconds; or nothing can be written there.
+        InputError: another process holds the lock for more than some seconds, or the directory is not writable.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -39,7 +33,7 @@ def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) ->
         _take(descriptor, directory, verb, participle, flag)
         yield
         with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, 0)  # the holder's name is of no use to anybody who looks at the files
+            os.ftruncate(descriptor, 0)  # a past holder's name is of no use
     finally:
         os.close(descriptor)
 
@@ -54,18 +48,13 @@ def _take(descriptor: int, directory: pathlib.Path, verb: str, participle: str, 
         logging.getLogger(__name__).warning(
             "%s cannot be locked (%s): do not %s there twice at once", directory, error.strerror, verb
         )
-    with contextlib.suppress(OSError):  # on a full disk the lock is as good without its holder's name
+    with contextlib.suppress(OSError):  # on a full disk the lock works without the holder's name
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
 
 def _wait_for_lock(descriptor: int) -> None:
-    """Locks an open file as soon as nobody else does.
-
-    Raises:
-        BlockingIOError: somebody still does when patience is at its end.
-        OSError: it cannot be locked.
-    """
+    """Locks an open file; raises a BlockingIOError if it stays locked, or another OSError if it cannot be locked."""
     ends_at = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:

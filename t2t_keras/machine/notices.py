@@ -1,4 +1,4 @@
-"""Keeps what TensorFlow's libraries write past Python and past the log level from standard error."""
+"""Filters notices of TensorFlow's libraries out of standard error."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 
-# What TensorFlow says of a machine without a GPU, of a tokenizer and of integers in a graph, whatever the log level.
+# Notices about a missing GPU, a tokenizer and integers in a graph, which TensorFlow writes at any log level.
 _NOTICES = (
     b"All log messages before absl::InitializeLog()",
     b"oneDNN custom operations are on",
@@ -23,12 +23,12 @@ _NOTICES = (
     b"Ignored drop_control_dependency",
 )
 
-_LOCK = threading.RLock()  # of two threads, each would take the other's file for standard error
+_LOCK = threading.RLock()  # otherwise each of two threads would take the other's file for standard error
 
 
 @contextlib.contextmanager
 def without_notices() -> Iterator[None]:
-    """Keeps notices of TensorFlow and its libraries, which they write past Python, from standard error."""
+    """Drops known notices that libraries write to standard error directly, past Python and its log level."""
     with _LOCK, tempfile.TemporaryFile() as caught:
         sys.stderr.flush()
         stderr = os.dup(2)

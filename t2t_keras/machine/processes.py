@@ -1,4 +1,4 @@
-"""Work in processes of its own, all of which end with the one that asked for it, however that ends."""
+"""Runs work in child processes, which end when their parent ends, however that happens."""
 
 import itertools
 import multiprocessing
@@ -17,22 +17,18 @@ from t2t_keras.errors import InputError
 def run_jobs(
     function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int
 ) -> Iterator[tuple[int, Any]]:
-    """Calls a function once for each job, several at a time.
+    """Calls a function for each job in several processes and yields (number, result) as jobs finish.
 
-    Jobs are drawn as processes become free, so that few are in memory at once.
-    A single job, or a single process, is run in the caller's own process. Close
-    the iterator (`contextlib.closing`) to end the processes before all is done.
+    Jobs are drawn as processes become free, so that few are in memory at once. A single job, or a single process, runs
+    in the caller's process. Close the iterator (`contextlib.closing`) to stop early.
 
     Args:
-        function: takes a job's number and its argument, and can be imported.
+        function: importable function of a job's number and argument.
         jobs: numbers and arguments.
-        processes: how many work at once; they are started anew, so the caller's main module must be importable.
-
-    Yields:
-        A job's number and its result, in the order in which jobs are done.
+        processes: number of processes; they are spawned, so the caller's main module must be importable.
 
     Raises:
-        InputError: a process was killed; or what the function or the iterator of jobs raises.
+        InputError: a process was killed. Errors of the function and of the iterator of jobs pass through.
     """
     jobs = iter(jobs)
     first = list(itertools.islice(jobs, 2))
@@ -45,11 +41,7 @@ def run_jobs(
 
 
 class ProcessDiedError(RuntimeError):
-    """A process ended before it had a result.
-
-    Attributes:
-        exit_code: its exit status; of a signal that killed it, the negative number.
-    """
+    """A process ended without a result; `exit_code` is its status, or minus the signal that killed it."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(f"the process ended with {exit_code}")
@@ -57,31 +49,26 @@ class ProcessDiedError(RuntimeError):
 
 
 def call_apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function in a process of its own, which takes all that it used with it.
+    """Calls an importable function in a child process, whose end frees all its resources, and returns the result.
 
-    Args:
-        function: can be imported.
-        *arguments: of it; they and its result can be pickled.
-
-    Returns:
-        Its result.
+    The function's arguments and result must be picklable.
 
     Raises:
-        ProcessDiedError: there is none, because the process was killed, or raised what it wrote to its standard error.
+        ProcessDiedError: the process was killed, or the function raised an error, which is on standard error.
     """
     context = multiprocessing.get_context("spawn")
     life, life_here = context.Pipe(duplex=False)
     answer, answer_there = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(life, answer_there, function, arguments))
     process.start()
-    answer_there.close()  # so that its end is seen here when the process dies
+    answer_there.close()  # so that recv raises EOFError when the process dies
     try:
         return answer.recv()
     except EOFError:
         process.join()
         raise ProcessDiedError(process.exitcode or 0) from None
     finally:
-        life_here.close()  # ends it, if it has not ended
+        life_here.close()  # ends the process if it still runs
         process.join()
 
 
@@ -91,16 +78,16 @@ def _answer(life: Connection, answer: Connection, function: Callable[..., Any], 
 
 
 def end_with_parent(pipe: Connection) -> None:
-    """Called in a child: it ends when the parent closes the other end of the pipe or dies, even of SIGKILL.
+    """Called in a child: ends it when the parent closes its end of the pipe or dies, even by SIGKILL.
 
-    Ctrl-C reaches all processes of a terminal at once; it is left to the parent what to make of it.
+    Ignores Ctrl-C, which reaches all processes of a terminal at once; the parent decides what to do.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_at_end, args=(pipe,), daemon=True).start()
 
 
 def _exit_at_end(pipe: Connection) -> None:
-    pipe.poll(None)  # nothing is ever sent, so this waits for the end
+    pipe.poll(None)  # nothing is ever sent, so this returns when the other end is closed
     os._exit(1)
 
 
@@ -112,7 +99,7 @@ def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], proce
     try:
         for number, argument in jobs:
             pending[pool.submit(function, number, argument)] = number
-            if len(pending) > processes:  # one waits for whoever is free first
+            if len(pending) > processes:  # one job waits for the first free process
                 yield from _finished(pending)
         while pending:
             yield from _finished(pending)
@@ -128,6 +115,6 @@ def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], proce
 
 
 def _finished(pending: dict[Future, int]) -> Iterator[tuple[int, Any]]:
-    """Waits for a job at least, and takes those that are done out of `pending`."""
+    """Waits for at least one job and removes those that are done from `pending`."""
     for future in wait(pending, return_when=FIRST_COMPLETED).done:
         yield pending.pop(future), future.result()

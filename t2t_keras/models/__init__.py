@@ -1,1 +1,1 @@
-"""Models, and what all of them have in common."""
+"""Models, and the contract that all of them keep."""

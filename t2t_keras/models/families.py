@@ -1,4 +1,4 @@
-"""The families of models by name: which class makes a model of which settings."""
+"""The families of models by name: which class makes a model from which settings."""
 
 import importlib
 from collections.abc import Callable
@@ -7,18 +7,18 @@ from typing import Any, cast
 from t2t_keras.config.model_config import ModelConfig, model_config_class, register_config
 from t2t_keras.models.contract import SequenceModel
 
-# Where the classes are that make a model of its settings, as "module:class"; imported when a model is made.
+# The class that makes a model from its settings, as "module:class" if it is imported only when a model is made.
 _MODELS: dict[str, str | Callable[[Any], SequenceModel]] = {
     "transformer": "t2t_keras.models.transformer:Transformer",
 }
 
 
 def register(config_class: type[ModelConfig], model: Callable[[Any], SequenceModel]) -> None:
-    """Makes a family known: its runs can be trained, searched, exported, served and described.
+    """Registers a family, so that its runs can be trained, searched, exported, served and described.
 
     Args:
         config_class: its settings, a frozen dataclass with its name in `family`.
-        model: makes a model of them: a `keras.Model` that keeps the contract of `SequenceModel`.
+        model: makes a model from them, a `keras.Model` that implements `SequenceModel`.
 
     Raises:
         ValueError: another family has that name.
@@ -28,11 +28,7 @@ def register(config_class: type[ModelConfig], model: Callable[[Any], SequenceMod
 
 
 def make_model(config: ModelConfig) -> SequenceModel:
-    """A freshly initialised model of any family, built.
-
-    Raises:
-        InputError: its family is not registered.
-    """
+    """Makes and builds a freshly initialised model of any family; raises InputError if the family is not registered."""
     model_config_class(config.family)
     model = _MODELS[config.family]
     if isinstance(model, str):

@@ -1,4 +1,4 @@
-"""Sizes and recipes by name: the paper's models, T2T's, a small one, and every row of Table 3."""
+"""Configurations by name: the paper's models, T2T's, a small one, and every row of Table 3."""
 
 from typing import Any
 
@@ -31,9 +31,9 @@ _T2T_TRAIN = {
 
 PRESETS: dict[str, Config] = {
     "tiny": _base(
-        # Sizes and recipe of the Transformer-Tiny of Wu et al. (2021); a peak rate of 0.005 after
-        # 2,000 steps is this scale: 0.005 * sqrt(128 * 2000). Theirs is post-norm. At that rate our
-        # post-norm encoder came to give every token of a sentence the same state; the pre-norm one does not.
+        # Sizes and recipe of the Transformer-Tiny of Wu et al. (2021), except that theirs is post-norm: at this rate,
+        # our post-norm encoder came to give all tokens of a sentence the same state. The scale makes the peak rate
+        # 0.005 after 2,000 steps: 0.005 * sqrt(128 * 2000).
         {
             "num_encoder_layers": 4,
             "num_decoder_layers": 4,
@@ -57,7 +57,7 @@ PRESETS: dict[str, Config] = {
     "big": _base({**_BIG_SIZES, "dropout_rate": 0.3}, {"max_steps": 300000, "keep_checkpoints": 20}),
     "t2t_base": _base(_T2T_MODEL, _T2T_TRAIN),
     "t2t_big": _base({**_T2T_MODEL, **_BIG_SIZES, "dropout_rate": 0.3}, {**_T2T_TRAIN, "max_steps": 300000}),
-    # Table 3: one change to base a row.
+    # Table 3: one change to base per row.
     "table3_a_h1": _base({"num_heads": 1}),
     "table3_a_h4": _base({"num_heads": 4}),
     "table3_a_h16": _base({"num_heads": 16}),
@@ -80,14 +80,7 @@ PRESETS: dict[str, Config] = {
 
 
 def preset(name: str) -> Config:
-    """A preset's configuration.
-
-    Args:
-        name: for example "base".
-
-    Raises:
-        InputError: an unknown name; lists the known ones.
-    """
+    """Returns the configuration of a preset such as "base"; an unknown name raises InputError with the known ones."""
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}; valid: {', '.join(PRESETS)}")
     return PRESETS[name]

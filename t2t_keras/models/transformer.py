@@ -1,4 +1,4 @@
-"""The Transformer: Figure 1 of the paper as one Keras model."""
+"""The Transformer (Figure 1) as one Keras model."""
 
 import dataclasses
 from typing import Any
@@ -23,17 +23,16 @@ Tensor = Any
 class Transformer(keras.Model):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
-    Works with Keras's own `compile` and `fit`: `fit({"source": s, "target": t}, t)`
-    with `t2t_keras.losses.SmoothedCrossEntropy`. The targets are shifted right
-    inside, so the logits at a position predict the target at that position.
+    Works with Keras's `compile` and `fit`: `fit({"source": s, "target": t}, t)` with
+    `t2t_keras.losses.SmoothedCrossEntropy`. Targets are shifted right inside, so the logits at a position predict the
+    target there.
 
     Args:
-        config: the sizes and choices; see `TransformerConfig`.
+        config: sizes and choices.
 
     Call arguments:
-        inputs: a dict of "source", int [batch, source_len], and "target", int
-            [batch, target_len]; both padded with 0 at the end.
-        seed: int32 [2], of all dropout within; None draws seeds.
+        inputs: "source", int [batch, source_len], and "target", int [batch, target_len], both padded with 0 at the end.
+        seed: int32 [2], for all dropout inside; None draws seeds.
         training: whether dropout is active.
 
     Returns:
@@ -82,14 +81,10 @@ class Transformer(keras.Model):
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> "Transformer":
-        """A freshly initialised model of a preset's sizes.
-
-        Args:
-            name: of a preset, for example "base"; see `t2t_keras.models.presets`.
-            **changes: fields of `TransformerConfig` that differ, for example vocab_size=8000.
+        """A freshly initialised model of a preset such as "base"; `changes` are other fields, such as vocab_size=8000.
 
         Raises:
-            InputError: an unknown name, lists the known ones; or a preset of another family.
+            InputError: an unknown name (lists the known ones), or a preset of another family.
         """
         config = presets.preset(name).model
         if not isinstance(config, TransformerConfig):
@@ -117,17 +112,10 @@ class Transformer(keras.Model):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """The decoder's output before the projection to the vocabulary, which a fused loss takes.
+        """Hidden states as `logits` takes them, float [batch, target_len, d_model], and an auxiliary loss of 0.
 
-        Args:
-            inputs: as in the call.
-            seed: as in the call.
-            training: as in the call.
-            skip_padding: leave padding out of the feed-forward networks, which is faster and changes no token's
-                state; the graph's shapes then depend on the data, which XLA does not allow.
-
-        Returns:
-            Hidden states, float [batch, target_len, d_model], and an auxiliary loss of 0.
+        Arguments are those of the call. `skip_padding` leaves padding out of the feed-forward networks, which is faster
+        and changes no token's state, but makes shapes depend on the data, which XLA does not allow.
         """
         source, target = inputs["source"], inputs["target"]
         memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
@@ -140,14 +128,7 @@ class Transformer(keras.Model):
         return self.output_embedding
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The projection to the vocabulary.
-
-        Args:
-            hidden: float [..., d_model].
-
-        Returns:
-            float32 [..., vocab].
-        """
+        """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
         return self.output_head.logits(hidden)
 
     def encode(
@@ -157,16 +138,9 @@ class Transformer(keras.Model):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> Tensor:
-        """The memory of a source sentence (3.1).
+        """The memory of a source (3.1): int [batch, source_len], 0 is padding --> [batch, source_len, d_model].
 
-        Args:
-            source: int [batch, source_len], padded with 0.
-            seed: int32 [2], of all dropout within.
-            training: whether dropout is active.
-            skip_padding: as in `states`.
-
-        Returns:
-            float [batch, source_len, d_model].
+        The other arguments are those of `states`.
         """
         x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
         x = self.source_dropout(x, seed=fold_in(seed, 0), training=training)
@@ -182,18 +156,10 @@ class Transformer(keras.Model):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> Tensor:
-        """The decoder's states over whole targets, shifted right (3.1).
+        """The decoder's hidden states over whole targets (3.1), shifted right: float [batch, target_len, d_model].
 
-        Args:
-            target: int [batch, target_len], padded with 0.
-            memory: float [batch, source_len, d_model], from `encode`.
-            source: int [batch, source_len], of which the padding is hidden.
-            seed: int32 [2], of all dropout within.
-            training: whether dropout is active.
-            skip_padding: as in `states`.
-
-        Returns:
-            float [batch, target_len, d_model].
+        `target`, int [batch, target_len], and `source`, int [batch, source_len], are padded with 0; `memory` is from
+        `encode`, and the other arguments are those of `states`.
         """
         x = self.target_dropout(self._embedded_targets(target), seed=fold_in(seed, 0), training=training)
         masks = self._decoder_masks(target, source)
@@ -201,16 +167,10 @@ class Transformer(keras.Model):
         return self.decoder(x, memory, *masks, seed=fold_in(seed, 1), token_rows=rows, training=training)
 
     def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and how the targets attend to the source (3.2.3).
+        """The call's result without dropout, and the attention to the source (3.2.3).
 
-        Row t of the attention is the pass that predicts target t, in which target t - 1 is the newest known.
-
-        Args:
-            inputs: as in the call.
-
-        Returns:
-            Logits, float32 [batch, target_len, vocab], and attention weights, float32
-            [batch, layers, heads, target_len, source_len]: over the source, they add up to 1, with 0 for padding.
+        The attention is float32 [batch, layers, heads, target_len, source_len], sums to 1 over the source and is 0 on
+        padding. Row t is of the pass that predicts target t, whose newest input is target t - 1.
         """
         source, target = inputs["source"], inputs["target"]
         x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
@@ -218,15 +178,9 @@ class Transformer(keras.Model):
         return self.logits(states), ops.cast(weights, "float32")
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """How the targets attend to the source in the last decoder layer but one, on average over its heads.
+        """Attention to the source in the last decoder layer but one, mean over heads: [batch, target_len, source_len].
 
-        That layer says best which source token a target token comes from. Nothing above it is computed.
-
-        Args:
-            inputs: as in the call.
-
-        Returns:
-            float32 [batch, target_len, source_len], rows as those of `logits_and_cross_attention`.
+        That layer best tells which source token a target token comes from. Layers above it are not computed.
         """
         source, target = inputs["source"], inputs["target"]
         x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
@@ -238,24 +192,20 @@ class Transformer(keras.Model):
         return ops.mean(ops.cast(weights, "float32"), axis=1)
 
     def _embedded_targets(self, target: Tensor) -> Tensor:
-        """Targets, shifted right, with positions: float [batch, target_len, d_model]."""
+        """Targets, shifted right and embedded, with positions: float [batch, target_len, d_model]."""
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the start symbol is id 0
         return self.target_positions(self.target_embedding(shifted))
 
     def _decoder_masks(self, target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the decoder's self-attention and of its attention to the memory."""
+        """The masks of the decoder's self-attention and of its attention to the memory."""
         # Padding follows the tokens, so the causal mask alone hides it from them.
         return causal_mask(ops.shape(target)[1]), padding_mask(source)
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
-        """Makes a search ready; see `t2t_keras.models.contract`.
+        """Prepares a search; see `StepModel.begin`.
 
-        Args:
-            source: int [batch, source_len], padded with 0.
-            memory: float [batch, source_len, d_model], from `encode`.
-            beam_size: hypotheses a sentence.
-            wanted: "coverage" adds up the last layer's attention to the source, mean over its heads; "bfloat16"
-                computes the products with the weights in bfloat16.
+        `COVERAGE` sums the last layer's attention to the source, mean over heads; `BFLOAT16` multiplies with the
+        weights in bfloat16.
         """
         dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
         decoder = DecoderStep(self.decoder, dtype, beam_size)

@@ -5,35 +5,22 @@ from t2t_keras.models.contract import SequenceModel
 
 
 def weight_names(model: SequenceModel) -> list[str]:
-    """A stable name for each of a model's weights, in order: its path below the model."""
+    """Stable names of a model's weights, in order: their paths below the model."""
     return [weight.path.partition("/")[2] for weight in model.trainable_variables]
 
 
 def assign_weights(model: SequenceModel, weights: dict) -> None:
-    """Gives a built model its weights by name.
-
-    Args:
-        model: built.
-        weights: name -> float32 array.
-
-    Raises:
-        InputError: a name is missing or unknown, or a shape differs.
-    """
+    """Sets a built model's weights from float32 arrays by name; raises InputError as `check_weights`."""
     check_weights(model, weights)
     for name, variable in zip(weight_names(model), model.trainable_variables, strict=True):
         variable.assign(weights[name])
 
 
 def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> None:
-    """Whether a checkpoint's arrays are of a model's weights.
-
-    Args:
-        model: built.
-        arrays: name -> array.
-        part: of the checkpoint, for the message.
+    """Checks that a checkpoint's arrays fit a built model.
 
     Raises:
-        InputError: a name is missing or unknown, or a shape differs.
+        InputError: a name is missing or unknown, or a shape differs; `part` of the checkpoint is in the message.
     """
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     if variables.keys() != set(arrays):

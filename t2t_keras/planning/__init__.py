@@ -1,1 +1,1 @@
-"""What a model and its training cost, from the configuration alone."""
+"""The cost of a model and its training, from the configuration alone."""

@@ -1,7 +1,6 @@
-"""What a training takes on given devices: time, traffic, memory and disk, from the configuration alone.
+"""Estimates of a training's time, traffic, memory and disk on given devices, from the configuration alone.
 
-Estimates to plan by: the products at a share of the peak that experience gives,
-everything else at the rate of the wire or the memory that it goes through.
+Products run at a share of the peak known from experience, everything else at the rate of the wire or the memory.
 """
 
 import dataclasses
@@ -17,16 +16,16 @@ _ADAM_PASSES = 7
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """What a training runs on.
+    """The devices of a training.
 
     Attributes:
-        name: of a device.
-        count: how many.
-        flops: of one's products a second, at best, in the type that they are computed in.
-        utilisation: the share of that which a training reaches.
-        memory: bytes of one.
-        memory_rate: bytes a second that one reads or writes of its memory.
-        link_rate: bytes a second that one sends to the others.
+        name: kind of device.
+        count: number of devices.
+        flops: peak floating-point operations per second of one device, in the dtype of its products.
+        utilisation: share of that peak that a training reaches.
+        memory: bytes of one device.
+        memory_rate: bytes per second that one device reads or writes in its memory.
+        link_rate: bytes per second that one device sends to the others.
     """
 
     name: str
@@ -38,7 +37,7 @@ class Devices:
     link_rate: float
 
 
-# Of the makers' data sheets: products in bfloat16 without sparsity, NVLink in one direction, or the chips' own links.
+# From the makers' data sheets: products in bfloat16 without sparsity, NVLink in one direction, or links between chips.
 KINDS = {
     "a100": {"flops": 312e12, "memory": 80e9, "memory_rate": 2.04e12, "link_rate": 300e9},
     "h100": {"flops": 989e12, "memory": 80e9, "memory_rate": 3.35e12, "link_rate": 450e9},
@@ -49,15 +48,15 @@ KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One update, all devices together.
+    """The cost of one update on all devices.
 
     Attributes:
-        tokens: of a side, padding included.
-        flops: of all devices.
+        tokens: per side, padding included.
+        flops: floating-point operations of all devices.
         sent: bytes of gradients that each device sends.
-        products: seconds of the products.
-        all_reduce: seconds of adding up the gradients.
-        update: seconds of Adam.
+        products: seconds for the products.
+        all_reduce: seconds for summing the gradients.
+        update: seconds for Adam.
     """
 
     tokens: int
@@ -69,21 +68,12 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """All of it: the gradients are added up when all are there, so nothing of it overlaps."""
+        """Seconds in all; nothing overlaps, because the gradients are summed once all are there."""
         return self.products + self.all_reduce + self.update
 
 
 def step(config: Config, devices: Devices, length: int) -> Step:
-    """The cost of one update.
-
-    The gradients are float32 and go round a ring, in which each of n devices
-    sends 2 (n - 1) / n of them.
-
-    Args:
-        config: the model and its batch.
-        devices: what it runs on.
-        length: tokens of a sentence, for the cost of attention.
-    """
+    """The cost of one update. Float32 gradients go round a ring: each of n devices sends 2 (n - 1) / n of them."""
     tokens = config.train.tokens_per_batch
     flops = tokens * sum(config.model.training_flops(length).values())
     gradients = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
@@ -99,35 +89,25 @@ def step(config: Config, devices: Devices, length: int) -> Step:
 
 
 def activation_memory(config: Config, length: int) -> int:
-    """Bytes that the backward pass needs of the forward pass, for one source token and one target token.
-
-    See `ModelConfig.kept_activations`.
-
-    Args:
-        config: the model, and whether it computes in bfloat16.
-        length: tokens of a sentence, on both sides.
-    """
+    """Bytes of `ModelConfig.kept_activations` for one source and one target token, in sentences of `length` tokens."""
     kept = config.model.kept_activations(length)
     return (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * kept.computed + _FLOAT_BYTES * kept.float32
 
 
 def pair_bytes(model: ModelConfig, length: int) -> int:
-    """Bytes of a prepared pair on disk: ids of 16 or 32 bits, and where each side begins."""
+    """Bytes of a prepared pair on disk: ids of 16 or 32 bits, and the offset of each side."""
     id_bytes = 2 if model.vocab_size <= 2**16 else 4
     return 2 * (length * id_bytes + _OFFSET_BYTES)
 
 
 def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
-    """A table of what the training of a configuration takes.
+    """A table of what a training costs, as lines of text.
 
     Args:
         config: of a run or a preset.
-        devices: what it runs on.
-        length: tokens of a sentence, end symbol included.
-        pairs: of the training data; 0 leaves the data out.
-
-    Returns:
-        Lines of text.
+        devices: the devices to train on.
+        length: tokens per sentence, end symbol included.
+        pairs: number of training pairs; 0 leaves out the data.
     """
     one = step(config, devices, length)
     steps = config.train.max_steps
@@ -169,7 +149,7 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
 
 
 def _data_rows(config: Config, one: Step, length: int, pairs: int) -> list[tuple[str, str]]:
-    """What the data takes."""
+    """The rows about the data."""
     tokens = pairs * length
     return [
         (f"pairs of {length} tokens a side", f"{pairs:,}"),

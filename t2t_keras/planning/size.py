@@ -7,26 +7,14 @@ _FLOPS = {"matrices": "matrices: 6 x their parameters", "attention": "attention,
 
 
 def training_memory(config: Config) -> dict[str, int]:
-    """Bytes that training holds whatever the batch, all float32.
-
-    Those of "weights", "gradients", "Adam", maybe "averages" are each device's; the "model, to validate" is on the
-    first one of each worker alone.
-    """
+    """Bytes of float32 that training holds for any batch; per device, but "model, to validate" once per worker."""
     weights = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     averages = {"averages": weights} if config.train.ema_decay else {}
     return {"weights": weights, "gradients": weights, "Adam": 2 * weights, **averages, "model, to validate": weights}
 
 
 def describe(config: Config, length: int) -> str:
-    """A table of a model's sizes, parameters, training cost and memory.
-
-    Args:
-        config: of a run or a preset.
-        length: tokens of a sentence, for the cost of attention.
-
-    Returns:
-        Lines of text.
-    """
+    """A table of sizes, parameters, training cost for sentences of `length` tokens, and memory, as lines of text."""
     counts = config.model.parameter_counts()
     flops = config.model.training_flops(length)
     memory = training_memory(config)
@@ -55,12 +43,12 @@ def describe(config: Config, length: int) -> str:
 
 
 def table(sections: list[tuple[str, list[tuple[str, str]]]]) -> str:
-    """Lines of text: each section's title, and its names and values in two columns."""
+    """Lines of text: each section's title, then its names and values in two columns."""
     names = max(len(name) for _, rows in sections for name, _ in rows)
     return "\n\n".join(_section(title, rows, names) for title, rows in sections)
 
 
 def _section(title: str, rows: list[tuple[str, str]], name_width: int) -> str:
-    """One section; its values end in one column."""
+    """One section, its values aligned to the right."""
     values = max(len(value) for _, value in rows)
     return "\n".join([title, *(f"  {name:<{name_width}}  {value:>{values}}" for name, value in rows)])

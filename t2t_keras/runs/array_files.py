@@ -1,4 +1,4 @@
-"""Named arrays on the disk: .npz files that NumPy reads, written through, and their checksums."""
+"""Named arrays in .npz files, synced to disk, and checksums of files."""
 
 import contextlib
 import hashlib
@@ -13,18 +13,15 @@ from t2t_keras.errors import InputError
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Writes an .npz file through to the disk.
+    """Writes an .npz file, syncs it to disk and returns its SHA-256.
 
     Args:
         path: the file.
-        arrays: name -> array of one of NumPy's own number types; any name will do, unlike with `np.savez`.
-
-    Returns:
-        The file's sha256.
+        arrays: name -> array of NumPy's native number types; unlike in `np.savez`, any name is allowed.
 
     Raises:
-        OSError: it cannot be written.
-        ValueError: an array of another type.
+        OSError: the file cannot be written.
+        ValueError: an array has another type.
     """
     with open(path, "wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -40,17 +37,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Reads an .npz file whole.
-
-    Args:
-        path: the file.
-
-    Returns:
-        Name -> array.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
+    """Reads all arrays of an .npz file by name; raises an InputError if it is missing or damaged."""
     try:
         with np.load(path) as arrays:
             return dict(arrays)
@@ -61,17 +48,13 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def sha256(path: Path) -> str:
-    """A file's checksum, in hexadecimal digits.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """The SHA-256 of a file in hexadecimal digits; raises an OSError if the file cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes the names of a directory's files survive a power cut, where the file system can."""
+    """Makes the names of a directory's files survive a power cut, if the file system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:

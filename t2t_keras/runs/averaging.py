@@ -12,16 +12,10 @@ from t2t_keras.runs.run import lasting_differences
 
 
 def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
-    """The mean of several checkpoints' weights, summed in float64.
-
-    Args:
-        checkpoints: at least one; read one after another.
-
-    Returns:
-        Name -> array, in the type of the first checkpoint's.
+    """The mean of the weights of several checkpoints, summed in float64: name -> array with the first one's dtypes.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no checkpoints.
         InputError: they were trained with different settings, or their weights differ in names or shapes.
     """
     if not checkpoints:
@@ -42,25 +36,17 @@ def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
 
 
 def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
-    """The neighbours among some steps that lie closer together than an interval.
+    """Neighbouring steps, as rising pairs, that are closer than `interval`, the run's steps between checkpoints.
 
-    Where a signal or the end of training saved one more checkpoint, an average
-    counts that place twice.
-
-    Args:
-        steps: of the checkpoints to average.
-        interval: steps between two checkpoints as the run saves them.
-
-    Returns:
-        Pairs of steps, rising.
+    When a signal or the end of training saves an additional checkpoint, an average would count that place twice.
     """
     return [(first, second) for first, second in itertools.pairwise(sorted(steps)) if second - first < interval]
 
 
 def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
-    """Refuses a checkpoint of another run: the mean of two that began with other weights is no translator."""
+    """Rejects a checkpoint of another run, because a mean of runs with other initial weights does not translate."""
     before, after = (checkpoint.state.get("config") for checkpoint in (first, other))
     if not before or not after:
-        return  # saved without one
+        return  # saved without a configuration
     if changed := lasting_differences(Config.from_dict(before), Config.from_dict(after)):
         raise InputError(f"{other.path} was trained with other settings than {first.path}: {'; '.join(changed)}")

@@ -1,4 +1,4 @@
-"""Checkpoints written by a thread of their own while training goes on."""
+"""Writes checkpoints in a thread while training goes on."""
 
 import dataclasses
 import logging
@@ -18,7 +18,7 @@ _PAUSES_BETWEEN_TRIES = 50
 
 
 class _Job(NamedTuple):
-    """A checkpoint to write: the arguments of `checkpoints.save`, and whether `complete` is to follow."""
+    """A checkpoint to write: the arguments of `checkpoints.save`, and whether `complete` will follow."""
 
     step: int
     weights: Arrays
@@ -29,7 +29,7 @@ class _Job(NamedTuple):
 
 
 class _Completion(NamedTuple):
-    """What becomes known of a checkpoint after it was saved: see `CheckpointWriter.complete`."""
+    """The arguments of `CheckpointWriter.complete`."""
 
     step: int
     state: Mapping[str, Any]
@@ -37,23 +37,13 @@ class _Completion(NamedTuple):
 
 
 class CheckpointWriter:
-    """Saves a run's checkpoints one after another, in the background.
+    """Saves a run's checkpoints in the background, one at a time; keeps the newest `keep` (at least 1) and the best.
 
-    Of each checkpoint, first its files are written and take their name, then it
-    is noted as the best if it is that, then old ones are deleted: a process may
-    die at any moment of it. One checkpoint is written at a time; the next one
-    waits for it. A provisional one is whole, but nothing is deleted for it before
-    it is completed.
+    The process may die at any moment: a checkpoint is written and renamed first, then noted if it is the best, then old
+    ones are deleted. A provisional checkpoint is complete on disk, but nothing is deleted before `complete`.
 
-    A full disk does not end a training: what is lost by going on is at most what
-    stopping would lose. It is warned of, and tried again with the next checkpoint.
-
-    As a context it is closed at the end, but for a KeyboardInterrupt: whoever asks
-    for that does not want to wait.
-
-    Args:
-        directory: the run's `checkpoints` folder.
-        keep: how many of the newest checkpoints stay, at least 1.
+    A full disk does not end training, because stopping would lose no less: a warning is logged, and the next checkpoint
+    tries again. Leaving the context closes the writer, except on a KeyboardInterrupt, which must not wait.
     """
 
     def __init__(self, directory: str | Path, keep: int) -> None:
@@ -82,30 +72,21 @@ class CheckpointWriter:
         *,
         is_provisional: bool = False,
     ) -> None:
-        """Begins to write a checkpoint, once the one before is written.
+        """Starts to write a checkpoint, once the previous one is written; arguments as in `checkpoints.save`.
 
-        Args:
-            step: updates made so far.
-            weights: the model's weights by name; the arrays must not change any more.
-            optimizer: the optimizer's variables by name; likewise.
-            state: as for `checkpoints.save`.
-            ema: the moving average of the weights by name; likewise.
-            is_provisional: whether `complete` or `withdraw` will follow.
+        The arrays must not change any more. A provisional checkpoint needs `complete` or `withdraw` afterwards.
 
         Raises:
-            InputError: the one before could not be written, for another reason than a full disk.
+            InputError: the previous one could not be written, for another reason than a full disk.
         """
         self.wait()
         self._job, self._completion = _Job(step, weights, optimizer, state, ema, is_provisional), None
         self._start(self._work)
 
     def complete(self, step: int, state: Mapping[str, Any], best: Best | None = None) -> None:
-        """Begins to complete a provisional checkpoint, once it is written.
+        """Starts to complete the newest, provisional checkpoint once it is written.
 
-        Args:
-            step: of that checkpoint, the newest there is.
-            state: replaces the one that it was saved with.
-            best: what to note, if this is the best checkpoint so far.
+        `state` replaces the one it was saved with; `best` is given if this is the best checkpoint so far.
         """
         before = self._thread
 
@@ -119,26 +100,22 @@ class CheckpointWriter:
         self._start(work)
 
     def withdraw(self, step: int) -> None:
-        """Deletes a provisional checkpoint, which turned out to be of no use.
-
-        Raises:
-            OSError: it cannot be deleted.
-        """
+        """Deletes a provisional checkpoint that turned out to be useless; raises an OSError if that fails."""
         self.join()
         self._job = self._error = None
         checkpoints.discard(self._directory, step)
 
     def join(self) -> None:
-        """Returns when nothing is being written, whether it went well or not."""
+        """Waits until nothing is being written, whether writing succeeded or not."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def wait(self) -> None:
-        """Returns when nothing is being written; what could not be written for lack of room is given up.
+        """Waits until nothing is being written, and gives up what could not be written for lack of room.
 
         Raises:
-            InputError: it could not be written, for another reason than a full disk.
+            InputError: writing failed for another reason than a full disk.
         """
         self.join()
         self._job, error, self._error = None, self._error, None
@@ -146,10 +123,9 @@ class CheckpointWriter:
             raise error
 
     def finish(self, is_in_a_hurry: Callable[[], bool]) -> None:
-        """Returns when all is written; on a full disk it waits for room, since the newest weights are in memory alone.
+        """Waits until everything is written, on a full disk until there is room: the newest weights are only in memory.
 
-        Args:
-            is_in_a_hurry: tells, every now and then, whether to give up waiting for room.
+        Stops waiting for room when `is_in_a_hurry`, which is called now and then, returns True.
 
         Raises:
             InputError: the last checkpoint could not be written.
@@ -168,25 +144,25 @@ class CheckpointWriter:
             raise error
 
     def close(self) -> None:
-        """Returns when nothing is being written; an error that nobody asked for is warned of."""
+        """Waits until nothing is being written, and logs an error that nobody has received."""
         self.join()
         if self._error is not None and not self._is_out_of_room():
             self._warn(str(self._error))
         self._error = self._job = None
 
     def _start(self, work: Callable[[], None]) -> None:
-        # A daemon: whoever has interrupted `wait` is not to wait once more when Python ends.
+        # A daemon, so that Python does not wait for it at exit after `wait` was interrupted.
         self._thread = threading.Thread(target=work, name="checkpoint", daemon=True)
         self._thread.start()
 
     def _work(self, is_said: bool = True) -> None:
-        """Does what is left to do; a failure is kept for the thread that trains."""
+        """Does the remaining work; an error is stored for the training thread."""
         try:
             self._write()
         except OSError as error:
             self._error = InputError(f"cannot write in {self._directory}: {error.strerror or error}")
             self._error.__cause__ = error
-        except Exception as error:  # of any kind: here nobody would see it
+        except Exception as error:  # any kind: nobody would see it in this thread
             self._error = error
         if self._is_out_of_room() and is_said:
             newest = f"the newest is of step {self._newest:,}" if self._newest is not None else "there is none yet"

@@ -1,14 +1,11 @@
-"""One checkpoint: written whole or not at all, verified when read.
+"""One checkpoint: written completely or not at all, verified when read.
 
-It is a directory, such as `checkpoints/step_00001000`, that takes its name once
-everything in it is on the disk:
+It is a directory, such as `checkpoints/step_00001000`, that gets its name once all its files are on disk:
 
     weights.npz     name -> array
-    optimizer.npz   name -> array; absent where only weights were saved
+    optimizer.npz   name -> array; absent if only weights were saved
     ema.npz         name -> array; only with an exponential moving average
     state.json      format, step, the trainer's state, the sha256 of each file, a checksum of all this
-
-Arrays go in and arrays come out: nothing here knows TensorFlow.
 """
 
 import dataclasses
@@ -31,23 +28,23 @@ Arrays = Mapping[str, np.ndarray]
 
 STATE = "state.json"
 EVERY_STEP = "step_*"
-TEMPORARY = ".tmp_"  # what the name of a directory begins with that is being written or deleted
+TEMPORARY = ".tmp_"  # prefix of a directory that is being written or deleted
 STEP_NAME = re.compile(r"step_(\d{8,})")
 
 _DELETED = ".deleted"
 _FORMAT = 2
-_FORMATS = (1, 2)  # that can be read; in the first, state.json had no checksum
+_FORMATS = (1, 2)  # readable formats; in format 1, state.json had no checksum
 _WEIGHTS_FILES = ("weights.npz", "ema.npz")
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk, verified; its arrays are read when asked for.
+    """A verified checkpoint on disk; its arrays are read on access.
 
     Attributes:
-        path: its directory.
-        step: updates made before it was saved.
-        state: what the trainer gave to `save`.
+        path: directory of the checkpoint.
+        step: number of updates before it was saved.
+        state: the state that the trainer passed to `save`.
     """
 
     path: Path
@@ -56,34 +53,23 @@ class Checkpoint:
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """The model's weights by name, read anew each time."""
+        """The model's weights by name, read anew on each access."""
         return read_arrays(self.path / "weights.npz")
 
     @property
     def optimizer(self) -> dict[str, np.ndarray]:
-        """The optimizer's variables by name.
-
-        Raises:
-            InputError: only weights were saved.
-        """
+        """The optimizer's variables by name; raises an InputError if only weights were saved."""
         return read_arrays(self.path / "optimizer.npz")
 
     @property
     def ema(self) -> dict[str, np.ndarray] | None:
-        """The moving average of the weights by name; None if none was kept."""
+        """The moving average of the weights by name, or None if there is none."""
         path = self.path / "ema.npz"
         return read_arrays(path) if path.exists() else None
 
 
 def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
-    """Verifies a checkpoint against its checksums.
-
-    Args:
-        path: the checkpoint's directory.
-        weights_only: leave the optimizer's file, the largest, unverified.
-
-    Returns:
-        The checkpoint.
+    """Opens a checkpoint's directory and verifies its files, without the optimizer's (the largest) if `weights_only`.
 
     Raises:
         InputError: it is not a checkpoint, or a file is missing or damaged.
@@ -108,17 +94,14 @@ def step_name(step: int) -> str:
 
 
 def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], state: Mapping[str, Any]) -> Path:
-    """Writes a checkpoint under a temporary name, then renames it; one of that name is replaced.
+    """Writes a checkpoint under a temporary name, renames it (replacing one of that name) and returns its path.
 
     Args:
-        directory: where; made if missing.
-        name: the checkpoint's.
-        step: updates made before.
-        files: name of a file -> arrays.
-        state: whatever else there is to keep, as JSON takes it.
-
-    Returns:
-        The checkpoint's directory.
+        directory: parent directory, created if missing.
+        name: name of the checkpoint.
+        step: number of updates made before.
+        files: file name -> arrays.
+        state: other values to save, as JSON values.
 
     Raises:
         InputError: it cannot be written, for example because the disk is full; earlier checkpoints are untouched.
@@ -127,7 +110,7 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
     temporary = directory / f"{TEMPORARY}{name}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        # An average may be being written by another program at this moment.
+        # Another program may be writing an average at this moment.
         remove_leftovers(directory, EVERY_STEP if STEP_NAME.fullmatch(name) else name)
         temporary.mkdir()
         checksums = {file: write_arrays(temporary / file, arrays) for file, arrays in files.items()}
@@ -135,7 +118,7 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
         _write_document(temporary, document)
         sync_directory(temporary)
         if path.exists():
-            discard(path)  # the same step again, after a resumption
+            discard(path)  # the same step again after resuming
         os.rename(temporary, path)
     except OSError as error:
         raise InputError(
@@ -148,24 +131,20 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
 
 
 def replace_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Gives a checkpoint another state; its arrays stay as they are.
-
-    Args:
-        path: the checkpoint's directory.
-        state: all that is to be kept beside the arrays, as JSON takes it.
+    """Replaces the state (JSON values) of a checkpoint; its arrays are untouched.
 
     Raises:
-        InputError: it is not a checkpoint, or damaged.
-        OSError: it cannot be written; the checkpoint is as it was.
+        InputError: it is not a checkpoint, or is damaged.
+        OSError: the state cannot be written; the old one is untouched.
     """
     document = {name: value for name, value in _read_document(path).items() if name != "checksum"}
     _write_document(path, {**document, "format": _FORMAT, "state": dict(state)})
 
 
 def discard(path: Path) -> None:
-    """Deletes a checkpoint, which is out of sight before its first file goes.
+    """Deletes a checkpoint, renaming it before its first file is deleted.
 
-    A file that is being read elsewhere may stay for the time being, as on NFS: `remove_leftovers` tries again.
+    A file that is open elsewhere may remain at first, as on NFS; `remove_leftovers` tries again.
     """
     doomed = path.with_name(f"{TEMPORARY}{path.name}{_DELETED}")
     os.rename(path, doomed)
@@ -173,7 +152,7 @@ def discard(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path, name: str) -> None:
-    """Removes what interrupted writers and deleters of a checkpoint left; name `EVERY_STEP` stands for all of them."""
+    """Removes the leftovers of interrupted writes and deletions of a checkpoint, or of every step for `EVERY_STEP`."""
     for pattern in (f"{TEMPORARY}{name}", f"{TEMPORARY}{name}{_DELETED}"):
         for leftover in directory.glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -187,7 +166,7 @@ def _write_document(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    """What state.json of a checkpoint holds, verified; raises an InputError if it is missing or damaged."""
+    """The verified contents of a checkpoint's state.json; raises an InputError if it is missing or damaged."""
     try:
         document = json.loads((path / STATE).read_text(encoding="utf-8"))
         found, _, _, _ = (document[key] for key in ("format", "step", "state", "sha256"))
@@ -204,6 +183,6 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 def _checksum(document: Mapping[str, Any]) -> str:
-    """Of what a document says, however JSON is spaced."""
+    """A checksum of the document's values, independent of JSON formatting."""
     as_read = json.loads(json.dumps(document))
     return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()

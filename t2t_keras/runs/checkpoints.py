@@ -1,8 +1,7 @@
-"""The checkpoints of a run: named, found, kept or deleted.
+"""The checkpoints of a run: saved, found, kept or deleted.
 
-In its folder `checkpoints` each step has a directory, `step_00001000` (see
-`checkpoint_files`). Beside them `best.json` names the best step, and
-`averaged_*` hold averages.
+The folder `checkpoints` has a directory for each step, `step_00001000` (see `checkpoint_files`), and `averaged_*` for
+averages; `best.json` names the best step.
 """
 
 import dataclasses
@@ -43,12 +42,12 @@ _BEST = "best.json"
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """Which checkpoint is the best, and by what.
+    """The best checkpoint so far.
 
     Attributes:
-        step: of the checkpoint.
+        step: step of the checkpoint.
         metric: "loss" or "bleu".
-        value: of that metric.
+        value: its value of the metric.
     """
 
     step: int
@@ -64,18 +63,15 @@ def save(
     state: Mapping[str, Any],
     ema: Arrays | None = None,
 ) -> Path:
-    """Saves a checkpoint under `step_XXXXXXXX`; what an interrupted save left behind is removed.
+    """Saves a checkpoint as `step_XXXXXXXX`, removes leftovers of interrupted saves and returns its directory.
 
     Args:
-        directory: the run's `checkpoints` folder; made if missing.
-        step: updates made so far.
+        directory: the run's `checkpoints` folder, created if missing.
+        step: number of updates so far.
         weights: the model's weights by name.
         optimizer: the optimizer's variables by name.
-        state: whatever else resuming needs (epoch, batch, seed), as JSON takes it.
+        state: other values that resuming needs (epoch, batch, seed), as JSON values.
         ema: the moving average of the weights by name.
-
-    Returns:
-        The checkpoint's directory.
 
     Raises:
         InputError: it cannot be written, for example because the disk is full; earlier checkpoints are untouched.
@@ -87,20 +83,12 @@ def save(
 
 
 def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
-    """Saves weights alone under a name of their own, for translating.
+    """Saves only weights under `name`, for translating, and returns the checkpoint's directory.
 
-    Args:
-        directory: the run's `checkpoints` folder.
-        name: of the new directory in it.
-        step: the newest step that went into the weights.
-        weights: by name.
-        state: where they come from, as JSON takes it.
-
-    Returns:
-        The checkpoint's directory.
+    `step` is the newest step that went into the weights; `state` (JSON values) says where they come from.
 
     Raises:
-        InputError: the name is that of a step or of no file, or the files cannot be written.
+        InputError: the name is a step's or not valid for a file, or the files cannot be written.
     """
     if not re.fullmatch(r"\w[\w.+-]*", name) or STEP_NAME.fullmatch(name) or name in ("best", "latest"):
         raise InputError(
@@ -110,14 +98,7 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
 
 
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
-    """The newest checkpoint that verifies; a damaged one is passed over with a warning.
-
-    Args:
-        directory: the run's `checkpoints` folder.
-        weights_only: leave the optimizers' files unverified.
-
-    Returns:
-        The checkpoint, or None if there is none at all.
+    """The newest intact checkpoint, or None if there are none at all; damaged ones are skipped with a warning.
 
     Raises:
         InputError: there are checkpoints, but all are damaged.
@@ -138,18 +119,15 @@ def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | No
 
 
 def resolve(directory: str | Path, name: str | None = None) -> Path:
-    """The checkpoint that a name stands for.
+    """The directory of the checkpoint that a name stands for, to be passed to `load`.
 
     Args:
         directory: the run's `checkpoints` folder.
-        name: "latest", "best", a step number, the name of a directory in the folder (such as "averaged_last10"), or
-            the path of a checkpoint. None means the newest average, unless training has gone on since: then "latest".
-
-    Returns:
-        The path of its directory, for `load`.
+        name: "latest", "best", a step number, the name of a directory in the folder (such as "averaged_last10"), or the
+            path of a checkpoint. None means the newest average, or "latest" if training went on since.
 
     Raises:
-        InputError: there is none of that name; says which there are.
+        InputError: there is no checkpoint of that name; lists those there are.
     """
     directory = Path(directory)
     if name is None:
@@ -169,7 +147,7 @@ def resolve(directory: str | Path, name: str | None = None) -> Path:
 
 
 def steps(directory: str | Path) -> list[int]:
-    """The steps of which there are checkpoints, rising; whether they are whole is not looked at."""
+    """The steps that have checkpoints, rising; these are not verified."""
     directory = Path(directory)
     if not directory.is_dir():
         return []
@@ -178,20 +156,14 @@ def steps(directory: str | Path) -> list[int]:
 
 
 def exist(directory: str | Path) -> bool:
-    """Whether a folder has any checkpoint: a step's, or one of another name."""
+    """Whether a folder has any checkpoint, of a step or with another name."""
     return bool(steps(directory) or _other_names(Path(directory)))
 
 
 def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[int]:
-    """Deletes all but the newest checkpoints and the best one.
+    """Deletes all but the `keep` (at least 1) newest checkpoints and the best one; returns the deleted steps.
 
-    Args:
-        directory: the run's `checkpoints` folder.
-        keep: how many of the newest stay; at least 1.
-        newest: the step of the last good one; those after it are damaged, were passed over and go too.
-
-    Returns:
-        The steps that were deleted.
+    `newest` is the step of the last good checkpoint: later ones are damaged and deleted too.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
@@ -206,40 +178,26 @@ def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[i
 
 
 def remove_leftovers(directory: str | Path) -> None:
-    """Removes what a trainer that was killed left half written or half deleted; only for whoever holds the run.
-
-    Args:
-        directory: the run's `checkpoints` folder; it need not exist.
-    """
+    """Removes what a killed trainer left half written or half deleted; the caller must hold the run's lock."""
     checkpoint_files.remove_leftovers(Path(directory), checkpoint_files.EVERY_STEP)
     for stale in Path(directory).glob(f".{_BEST}.*.tmp"):
         stale.unlink()
 
 
 def discard(directory: str | Path, step: int) -> None:
-    """Deletes the checkpoint of a step, if there is one."""
+    """Deletes the checkpoint of a step if it exists."""
     path = Path(directory) / step_name(step)
     if path.exists():
         checkpoint_files.discard(path)
 
 
 def replace_state(directory: str | Path, step: int, state: Mapping[str, Any]) -> None:
-    """Gives the checkpoint of a step another state, at once or not at all; its arrays stay as they are.
-
-    Args:
-        directory: the run's `checkpoints` folder.
-        step: of a checkpoint there.
-        state: as for `save`.
-
-    Raises:
-        InputError: there is no such checkpoint, or it is damaged.
-        OSError: it cannot be written.
-    """
+    """Replaces the state of a step's checkpoint atomically; see `checkpoint_files.replace_state`."""
     checkpoint_files.replace_state(Path(directory) / step_name(step), state)
 
 
 def set_best(directory: str | Path, step: int, metric: str, value: float) -> None:
-    """Notes that a saved checkpoint is the best so far; `prune` leaves it alone from now on."""
+    """Notes that a saved checkpoint is the best so far, so that `prune` keeps it."""
     path = Path(directory) / step_name(step)
     if not path.is_dir():
         raise ValueError(f"step must have a checkpoint to be the best, got {step} without {path}")
@@ -248,11 +206,7 @@ def set_best(directory: str | Path, step: int, metric: str, value: float) -> Non
 
 
 def best(directory: str | Path) -> Best | None:
-    """What `set_best` noted last, or None.
-
-    Raises:
-        InputError: the note is damaged.
-    """
+    """The best checkpoint as noted by `set_best`, or None; raises an InputError if the note is damaged."""
     path = Path(directory) / _BEST
     try:
         return Best(**json.loads(path.read_text(encoding="utf-8")))
@@ -268,7 +222,7 @@ def _latest_path(directory: Path) -> Path | None:
 
 
 def _newest_average(directory: Path) -> Path | None:
-    """The whole average that reaches furthest, unless there is a step beyond it; damaged ones are warned of."""
+    """The intact average with the newest step, unless there is a later step; logs a warning for damaged ones."""
     averages = []
     for name in _other_names(directory):
         try:
@@ -280,7 +234,7 @@ def _newest_average(directory: Path) -> Path | None:
 
 
 def _named(directory: Path, name: str) -> Path | None:
-    """The directory of any name but "latest"; None if there is none."""
+    """The directory of a name other than "latest"; None if it does not exist."""
     if name == "best":
         pointer = best(directory)
         paths = [directory / step_name(pointer.step)] if pointer else []
@@ -292,7 +246,7 @@ def _named(directory: Path, name: str) -> Path | None:
 
 
 def _other_names(directory: Path) -> list[str]:
-    """The checkpoints that are not a step's."""
+    """The names of checkpoints other than those of steps."""
     if not directory.is_dir():
         return []
     names = (entry.parent.name for entry in directory.glob(f"*/{STATE}"))

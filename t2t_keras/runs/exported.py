@@ -1,14 +1,14 @@
-"""What a run's directory holds in the same place as an exported model."""
+"""Finds and reads exported models, which can take the place of a run's directory."""
 
 import pathlib
 
 from t2t_keras.errors import InputError
 
-_WEIGHTS = "weights/"  # what the names of the weights in an export begin with
+_WEIGHTS = "weights/"  # prefix of the weights' names in an export
 
 
 def exported_version(path: pathlib.Path) -> pathlib.Path | None:
-    """The version's directory, if a path is that of an exported model."""
+    """The directory of the version, or of the newest one, if the path is that of an exported model; otherwise None."""
     if (path / "saved_model.pb").is_file():
         return path
     if not path.is_dir() or (path / "config.json").exists():
@@ -19,20 +19,20 @@ def exported_version(path: pathlib.Path) -> pathlib.Path | None:
 
 
 def exported_weights(version: pathlib.Path) -> dict:
-    """Name -> float32 array."""
+    """The weights of an exported model: name -> float32 array; raises an InputError if they cannot be read."""
     import tensorflow as tf  # heavy, and a run can be read without it
 
     try:
         reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
         keys = [key for key in reader.get_variable_to_dtype_map() if key.startswith(_WEIGHTS)]
         arrays = {key: reader.get_tensor(key).astype("float32") for key in keys}
-    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:  # IndexError: it ends too early
+    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:  # IndexError: a truncated file
         message = str(error).splitlines()[0]
         raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
     return {_weight_name(key): array for key, array in arrays.items()}
 
 
 def _weight_name(key: str) -> str:
-    """A weight's name from its key in a SavedModel, where ".S" stands for "/" within a name."""
+    """A weight's name from its key in a SavedModel, which writes "/" within a name as ".S"."""
     name = key.removeprefix(_WEIGHTS).partition("/.ATTRIBUTES")[0]
     return name.replace(".S", "/")

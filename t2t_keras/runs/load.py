@@ -1,4 +1,4 @@
-"""Models with the weights of a run."""
+"""Loads models with the weights of a run."""
 
 import os
 import pathlib
@@ -16,19 +16,14 @@ from t2t_keras.runs.run import Run
 def load_model(
     model_dir: str | os.PathLike[str], checkpoint: str | None = None
 ) -> tuple[SequenceModel, Config, pathlib.Path]:
-    """A run's model with trained weights, or an exported model.
+    """Loads the model of a run or of an export; returns it with its configuration and the path of its vocabulary.
 
     Args:
-        model_dir: the run's directory, or the export's.
-        checkpoint: "latest", "best", a step, the name of an averaged checkpoint or a path;
-            None means the newest averaged checkpoint if there is one, else the latest. Not for an export.
-
-    Returns:
-        The model, the run's configuration and the path of its vocabulary.
+        model_dir: directory of the run or the export.
+        checkpoint: "latest", "best", a step or another name for `checkpoints.resolve`; must be None for an export.
 
     Raises:
-        InputError: no run there, no such checkpoint (lists those there are), or
-            weights of another model.
+        InputError: there is no run or no such checkpoint (lists those there are), or its weights are another model's.
     """
     run = Run(model_dir)
     config = run.config

@@ -14,16 +14,14 @@ Record = dict[str, Any]
 
 
 class RecordFile:
-    """Appends records, whole lines only; on a full disk they wait in memory until there is room.
+    """Appends records as whole lines; on a full disk they wait in memory until there is room.
 
-    Args:
-        path: the file; it need not exist.
-        last_step: `open` drops records of steps after it, and lines that were not finished.
-        last_validation: likewise for validations; `last_step` if not given.
+    The file `path` need not exist. `open` drops unfinished lines and the records after `last_step` (for validations,
+    after `last_validation` if it is given).
 
     Attributes:
-        kept: the records that are there and stay.
-        is_shorter: whether anything is dropped.
+        kept: existing records that `open` keeps.
+        is_shorter: whether `open` drops anything.
     """
 
     def __init__(self, path: Path, last_step: int, last_validation: int | None = None) -> None:
@@ -39,11 +37,7 @@ class RecordFile:
         self._file: io.FileIO | None = None
 
     def open(self) -> None:
-        """Drops what is to go, and is ready to append.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Drops lines and opens the file for appending; raises an OSError if it cannot be written."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self.is_shorter:
             with replacing(self._path) as file:
@@ -53,23 +47,23 @@ class RecordFile:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called, or `open` never."""
+        """Whether the file is not open."""
         return self._file is None or self._file.closed
 
     def append(self, record: Record) -> None:
-        """Writes a record, and those that wait; a reader sees them at once."""
+        """Writes a record and those that wait; readers see them at once."""
         self._waiting.append(_line(record).encode())
         self._write()
 
     def sync(self) -> None:
-        """Makes what was appended survive a power cut, as far as there is room for it."""
+        """Makes the appended records survive a power cut, as far as there is room for them."""
         self._write()
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             if not is_full(error):
                 raise
-            # A file system of another machine may find out only now: nobody knows what of it is there.
+            # A network file system may report this only now, and how much was written is unknown.
             self._file.truncate(self._synced_size)
             self._waiting = self._unsynced + self._waiting
             self._unsynced = []
@@ -78,7 +72,7 @@ class RecordFile:
         self._synced_size, self._unsynced = os.fstat(self._file.fileno()).st_size, []
 
     def close(self) -> None:
-        """Writes what waits, if there is room by now, and closes the file."""
+        """Writes the waiting records, if there is room by now, and closes the file."""
         try:
             self._write()
         finally:
@@ -107,14 +101,7 @@ class RecordFile:
 
 
 def read_metrics(path: str | Path) -> list[Record]:
-    """The records of a metrics.jsonl; lines that an interruption left unfinished are passed over.
-
-    Args:
-        path: the file; it need not exist.
-
-    Returns:
-        One dictionary a line, each with "step" and "kind".
-    """
+    """The records of a metrics.jsonl, which need not exist; lines left unfinished by an interruption are skipped."""
     path = Path(path)
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
@@ -128,6 +115,6 @@ def read_metrics(path: str | Path) -> list[Record]:
 
 
 def _line(record: Record) -> str:
-    """A record as a line of JSON, which has no NaN and no infinity: they become null."""
+    """A record as a line of JSON, which has no NaN or infinity: they become null."""
     finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
     return json.dumps(finite) + "\n"

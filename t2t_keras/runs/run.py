@@ -1,16 +1,16 @@
-"""A run's directory: where its config, vocabulary, checkpoints and logs are.
+"""A run's directory: configuration, vocabulary, checkpoints and logs.
 
-    config.json    the resolved configuration, and where the data was
-    vocab.model    the SentencePiece model
-    checkpoints/   step_00001000/ ..., best, averaged_...
-    tensorboard/   scalars
-    metrics.jsonl  one JSON object a line
-    curves.png     the same as a picture
-    micro_batch.json  how much of a batch fits on a device, if that was searched for
-    .lock          held by the process that trains the run
+    config.json       resolved configuration and the directory of the data
+    vocab.model       SentencePiece model
+    checkpoints/      step_00001000/ ..., best.json, averaged_...
+    tensorboard/      scalars
+    metrics.jsonl     one JSON object a line
+    curves.png        plots of these metrics
+    micro_batch.json  how much of a batch fits on a device, if it was measured
+    .lock             held by the process that trains the run
 
-It is all that translating needs. An exported model (`t2t_keras.export`) holds as much, in other places, and
-is read like a run; it cannot be trained.
+Translating needs nothing else. An exported model (`t2t_keras.export`) has the same contents in other places: it can be
+read like a run but not trained.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs.exported import exported_version
 
-# What may change between two starts of one run, beside all of decoding: how long and how it is watched, not what it
-# computes.
+# The settings, besides all of decoding, that may change when a run resumes: how long it trains and how it is monitored,
+# not what it computes.
 RESUMABLE = {
     "train.max_steps",
     "train.max_minutes",
@@ -43,7 +43,7 @@ RESUMABLE = {
 }
 
 
-# What config.json says beside the configuration: of a run, and of an export.
+# Keys of config.json besides the configuration: of a run, and of an export.
 _DATA_DIR = "data_dir"
 _EXPORT = "export"
 
@@ -52,10 +52,10 @@ class Run:
     """The paths of one run, or of an exported model.
 
     Args:
-        model_dir: the run's directory; of an export its version's or the one above, which means its newest version.
+        model_dir: directory of the run, of an export's version, or of an export (meaning its newest version).
 
     Attributes:
-        exported: the directory of the export's version; None if this is a run.
+        exported: directory of the export's version; None for a run.
     """
 
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
@@ -79,11 +79,7 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """The run's configuration.
-
-        Raises:
-            InputError: there is none, or it does not parse.
-        """
+        """The run's configuration; raises an InputError if it is missing or invalid."""
         values = {name: value for name, value in self._read().items() if name not in (_DATA_DIR, _EXPORT)}
         try:
             return Config.from_dict(values)
@@ -92,19 +88,19 @@ class Run:
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """The words and phrases that no translation of an exported model may contain; none of a run."""
+        """The excluded words and phrases of an exported model; empty for a run."""
         return tuple(self._read().get(_EXPORT, {}).get("excluded", ()))
 
     @property
     def data_dir(self) -> pathlib.Path:
-        """Where the run's prepared data was when it was last trained."""
+        """The directory of the prepared data when the run was last trained."""
         values = self._read()
         if _DATA_DIR not in values:
             raise InputError(f"{self.config_path} does not say where the data was")
         return pathlib.Path(values[_DATA_DIR])
 
     def check_trainable(self) -> None:
-        """Makes sure that the directory is free for a run or holds one; changes nothing in it.
+        """Checks that the directory is free for a run or holds one; changes nothing in it.
 
         Raises:
             InputError: it holds an exported model, or a config.json that is not a run's.
@@ -115,32 +111,28 @@ class Run:
             values = self._read()
             if _DATA_DIR not in values or _EXPORT in values:
                 raise InputError(f"{self.config_path} is not that of a training; use another --model_dir")
-            _ = self.config  # raises if it is not one
+            _ = self.config  # raises if it is invalid
 
     def forget(self) -> None:
-        """Removes configuration and vocabulary, for a run of which nothing was saved yet to begin anew.
+        """Removes configuration and vocabulary, so that a run of which nothing was saved can start anew.
 
-        Only for whoever holds the lock.
-
-        Raises:
-            InputError: as `check_trainable`.
+        The caller must hold the lock; raises as `check_trainable`.
         """
         self.check_trainable()
         if self.exists:
             self.vocab_path.unlink(missing_ok=True)
-            self.config_path.unlink()  # last: it is what tells that the vocabulary is the run's
+            self.config_path.unlink()  # last: it marks the vocabulary as the run's
 
     def start(self, config: Config, data_dir: str | os.PathLike[str], vocab_path: str | os.PathLike[str]) -> None:
-        """Writes the configuration and the vocabulary, or checks that they are what the run began with.
+        """Writes the configuration and copies the vocabulary, or checks that they are those the run began with.
 
         Args:
-            config: the resolved configuration.
-            data_dir: where the prepared data is.
-            vocab_path: the SentencePiece model to copy.
+            config: resolved configuration.
+            data_dir: directory of the prepared data.
+            vocab_path: SentencePiece model to copy.
 
         Raises:
-            InputError: the run exists with another configuration (names what differs) or with another vocabulary, or
-                the directory holds something else than a run.
+            InputError: as `check_trainable`, or the run's configuration (names the differences) or vocabulary differs.
         """
         self.check_trainable()
         vocab = pathlib.Path(vocab_path).read_bytes()
@@ -155,35 +147,30 @@ class Run:
         elif self.vocab_path.exists() and self.vocab_path.read_bytes() != vocab:
             raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
-        # The configuration first: it is what tells that the directory is a run's.
+        # The configuration first: it marks the directory as a run's.
         values = {**config.to_dict(), _DATA_DIR: os.path.abspath(data_dir)}
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
         _write(self.vocab_path, vocab)
 
     @property
     def micro_batch(self) -> dict[str, Any]:
-        """What `note_micro_batch` wrote; empty if nothing is known."""
+        """The note of `note_micro_batch`; empty if there is none."""
         try:
             return json.loads(self.micro_batch_path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # it can be found out again
+        except (FileNotFoundError, ValueError):  # it can be measured again
             return {}
 
     def note_micro_batch(self, note: Mapping[str, Any]) -> None:
-        """Keeps what was found out about how much of a batch fits on a device."""
+        """Saves the measurement of how much of a batch fits on a device."""
         self.path.mkdir(parents=True, exist_ok=True)
         _write(self.micro_batch_path, (json.dumps(note, indent=2) + "\n").encode("utf-8"))
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps every other training out of the directory, which is made if missing, as long as the context lasts.
-
-        Raises:
-            InputError: another process trains the run, and goes on doing so for some seconds; or nothing can be
-                written there.
-        """
+        """Keeps other training processes out of the directory while the context lasts; see `machine.locking.locked`."""
         return locked(self.path, verb="train", participle="trained", flag="--model_dir")
 
     def remove_leftovers(self) -> None:
-        """Removes the temporary files of a process that was killed; only for whoever holds the lock."""
+        """Removes the temporary files of a killed process; the caller must hold the lock."""
         for path in (self.config_path, self.vocab_path, self.metrics_path, self.micro_batch_path, self.curves_path):
             for leftover in (*self.path.glob(f".{path.name}.tmp"), *self.path.glob(f".{path.name}.*.tmp")):
                 leftover.unlink()
@@ -201,7 +188,7 @@ class Run:
 
 
 def _write(path: pathlib.Path, contents: bytes) -> None:
-    """Puts a file in place whole, unless it is there already."""
+    """Writes a file atomically, unless it already has these contents."""
     if path.exists() and path.read_bytes() == contents:
         return
     temporary = path.with_name(f".{path.name}.tmp")
@@ -216,6 +203,6 @@ def _write(path: pathlib.Path, contents: bytes) -> None:
 
 
 def lasting_differences(old: Config, new: Config) -> list[str]:
-    """What tells two configurations apart that can not be of one run, as "section.field: old -> new"."""
+    """The differences that two configurations of one run cannot have, as "section.field: old -> new"."""
     changed = {difference.partition(":")[0]: difference for difference in differences(old, new)}
     return [d for name, d in changed.items() if name not in RESUMABLE and not name.startswith("decode.")]

@@ -1,1 +1,1 @@
-"""From a step function to hypotheses; knows of models their contract alone."""
+"""Beam search, greedy search and sampling over a step function; they know models only by their contract."""

@@ -1,4 +1,4 @@
-"""Sentences of different lengths in batches, with little padding."""
+"""Batches of sentences of similar length, with little padding."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -6,19 +6,16 @@ import numpy as np
 
 from t2t_keras.symbols import PAD_ID
 
-# Called after each batch with how much is done, and how much there is.
+# Called after each batch with the number of items done and the total.
 Progress = Callable[[int, int], None]
 
 
 def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:
-    """Groups items of similar length, longest first.
+    """Yields the indices of each batch's items: items of similar length together, longest first.
 
     Args:
-        lengths: of each item.
-        tokens_per_batch: most that a batch's items times the longest of them may be; one item always fits.
-
-    Yields:
-        The indices of a batch's items.
+        lengths: length of each item.
+        tokens_per_batch: limit of a batch's number of items times its longest length; one item is always allowed.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
@@ -31,7 +28,7 @@ def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[li
 
 
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Token ids of different lengths as one int32 array [rows, longest], filled up with padding."""
+    """Pads rows of token ids at the end: int32 [rows, longest]."""
     array = np.full((len(rows), max(map(len, rows), default=0)), PAD_ID, np.int32)
     for index, row in enumerate(rows):
         array[index, : len(row)] = row

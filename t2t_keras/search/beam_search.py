@@ -1,8 +1,7 @@
-"""Beam search over a step function; knows nothing of models.
+"""Beam search over a step function and its cache (`t2t_keras.models.contract`).
 
-The step function and its cache are those of `t2t_keras.models.contract`; N = batch * beam, the beams of a sentence side
-by side. Sentences that are done leave the computation, so that batch shrinks from step to step: whatever else a step
-function knows of a sentence belongs into the cache's source.
+N = batch * beam rows, the hypotheses of a sentence adjacent. Sentences that are done leave the computation, so the
+batch shrinks: everything a step function keeps about a sentence must be in the cache.
 """
 
 from typing import Any, NamedTuple
@@ -23,16 +22,13 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 class SearchResult(NamedTuple):
-    """The best hypotheses of each sentence, best score first.
+    """The best hypotheses of each sentence, best score first; empty slots have score -inf and length 0.
 
     Attributes:
-        token_ids: [batch, num_best, length] int32, the end symbol included, then zeros;
-            length is the number of steps that the search made.
-        scores: [batch, num_best] float32, log-probability over length penalty, and the coverage
-            score if there is one; -inf in a slot for which the search found no hypothesis. NaN, like
-            log_probs, if they were not wanted.
-        log_probs: [batch, num_best] float32, the total log-probability.
-        lengths: [batch, num_best] int32, tokens with the end symbol; 0 in an unused slot.
+        token_ids: int32 [batch, num_best, length], end symbol included, then zeros; length = number of steps made.
+        scores: float32 [batch, num_best], log-probability over length penalty, plus the coverage score if enabled.
+        log_probs: float32 [batch, num_best], total; NaN, like `scores`, after a greedy search without `Goal.scored`.
+        lengths: int32 [batch, num_best], tokens with the end symbol.
     """
 
     token_ids: tf.Tensor
@@ -42,31 +38,18 @@ class SearchResult(NamedTuple):
 
 
 def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
-    """Searches for the outputs with the best length-normalised log-probability (section 6.1).
+    """Searches for the hypotheses with the best length-normalised log-probability (section 6.1).
 
-    Each step extends every living hypothesis by every token and looks at the
-    2 * beam_size best of these candidates: those that end compete, by score, for
-    the beam_size places among the finished; the beam_size best of the others live on.
-    With a beam of one only the best candidate counts, which is greedy search.
+    Each step extends every living hypothesis by every token and considers the 2 * beam_size best candidates: those that
+    end compete by score for the beam_size places among the finished; the beam_size best of the others live on. With a
+    beam of one only the best candidate counts, which is greedy search. The beam may exceed the vocabulary.
 
-    A sentence is done, and its result fixed, when it has num_best finished
-    hypotheses and no living one can overtake the worst of them within the
-    sentence's limit, or when the limit is reached. What is returned are the
-    finished hypotheses; where there is none, the living ones, their scores
-    normalised as the others are. No sentence's result depends on another's.
+    A sentence is done when it has num_best finished hypotheses and no living one can overtake the worst of them within
+    the sentence's limit, or when that limit is reached. The result is the finished hypotheses or, if there are none,
+    the living ones, with their scores normalised alike. No sentence's result depends on another's.
 
-    Log-probabilities are the model's own, normalised over the whole vocabulary;
-    only then are padding, and end symbols that come too early, barred from the
-    output. Equal candidates are taken by lower slot, then lower token id; of
-    finished hypotheses with equal scores the earlier one is first.
-
-    Args:
-        step_fn: the model.
-        cache: what it starts from.
-        goal: what is to be found; its beam may exceed the vocabulary.
-
-    Returns:
-        The finished hypotheses of each sentence, best first.
+    Log-probabilities are the model's, over the whole vocabulary; only then are padding and premature end symbols
+    barred. Ties go to the lower slot, then to the lower token id; among finished hypotheses, to the earlier one.
 
     Raises:
         ValueError: a coverage penalty on a cache without coverage.
@@ -99,7 +82,7 @@ def _greedy(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
 
 
 def _start(cache: Cache, goal: Goal) -> SearchState:
-    """The state before the first step; each group of a diverse search stands where else a sentence does."""
+    """The state before the first step; in a diverse search each group has the place of a sentence."""
     settings, batch = goal.settings, tf.shape(goal.max_lengths)[0]
     limits = _per_group(goal.max_lengths, settings.num_groups)
     tracked = first_tracked(goal, batch)
@@ -115,10 +98,10 @@ def _start(cache: Cache, goal: Goal) -> SearchState:
 
 
 def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchState:
-    """One step: extend, sort out what ends, let the rest live on, see who is done."""
+    """Makes one step: extends the hypotheses, separates those that end, and marks the sentences that are done."""
     num_groups, length = goal.settings.num_groups, state.length + 1
     candidates, coverage, cache, tracked = _extend(step_fn, state, goal)
-    # A DEAD candidate stands for none, whatever its token.
+    # A DEAD candidate is an empty slot, whatever its token.
     ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
     new_ends = ends & ~state.done[:, tf.newaxis]
     scores = goal.score(candidates.log_probs, length)
@@ -162,7 +145,7 @@ def _bound(log_probs: tf.Tensor, max_lengths: tf.Tensor, goal: Goal) -> tf.Tenso
 
 
 def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchState:
-    """`state.move_caches`, where a sentence leaves once all of its groups are done."""
+    """`state.move_caches`, except that a sentence leaves only when all of its groups are done."""
     if num_groups == 1:
         return search_state.move_caches(state, parents)
     all_done = tf.reduce_all(tf.reshape(state.done, [-1, num_groups]), axis=1)
@@ -173,12 +156,8 @@ def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchStat
 def _extend(
     step_fn: StepFunction, state: SearchState, goal: Goal
 ) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache, Tracked]:
-    """One step of the open sentences.
-
-    Returns:
-        The continuations (DEAD in all other sentences); the coverage scores of the hypotheses that they
-        continue, this step's attention included, if they are asked for; the step function's cache; and what is
-        tracked.
+    """Calls the step function on the open sentences. Returns the candidates (DEAD in all other sentences), the living
+    hypotheses' coverage scores after this step if enabled, the new cache and the tracked tensors.
     """
     num_groups = goal.settings.num_groups
     living = Living(*(tf.gather(diverse.together(values, num_groups), state.open_sentences) for values in state.living))
@@ -213,7 +192,7 @@ def _restricted_candidates(
     tracked: Tracked,
     goal: Goal,
 ) -> Candidates:
-    """The continuations where rules, prefixes, constraints or groups have a say, [open, candidates]."""
+    """The candidates under rules, prefixes, constraints or groups, [open, candidates]."""
     settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]
     log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
     log_probs = tf.reshape(log_probs, [-1, beam, vocab])
@@ -248,7 +227,7 @@ def _finish(
 
 
 def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
-    """The candidates that live on, and the slots that they come from."""
+    """The candidates that live on, and their parents' slots."""
     if not goal.has_own_order:
         return live_on(candidates, ends)
     first = first_live_on(candidates, ends)
@@ -259,12 +238,12 @@ def _living_of(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Liv
 
 
 def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
-    """Values of sentences, [batch], as those of their groups, [batch * groups]."""
+    """Repeats values of sentences, [batch], for their groups, [batch * groups]."""
     return values if num_groups == 1 else tf.repeat(values, num_groups)
 
 
 def _result(state: SearchState, goal: Goal) -> SearchResult:
-    """The finished hypotheses, or the living ones where nothing finished, as texts."""
+    """The finished hypotheses with their tokens, or the living ones of sentences where none finished."""
     finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
     ended = diverse.one_ended(finished, num_groups)  # --> [batch, 1]
     limits = _per_group(goal.max_lengths, num_groups)
@@ -276,7 +255,7 @@ def _result(state: SearchState, goal: Goal) -> SearchResult:
     log_probs = tf.where(ended, finished.log_probs, living.log_probs)
     scores = tf.where(ended, finished.scores, living_scores)
 
-    # An end symbol is in no living hypothesis: it is put behind the text that its parent has.
+    # Living hypotheses have no end symbol: it is appended to the parent's tokens.
     text_lengths = tf.where(ended, tf.maximum(lengths - 1, 0), lengths)
     slots = tf.where(ended, finished.parents, tf.range(living.log_probs.shape[1]))
     history = tf.nest.map_structure(lambda steps: steps[: state.length], state.history)

@@ -1,4 +1,4 @@
-"""Which continuations of the living hypotheses a step looks at, and which of them live on."""
+"""The candidates of a step: which continuations of the living hypotheses it considers, and which live on."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 class Candidates(NamedTuple):
-    """Continuations of all living hypotheses, [batch, candidates] each, those that come first first.
+    """Continuations of all living hypotheses, [batch, candidates] each, in order of preference.
 
     Attributes:
-        log_probs: float32, total log-probability; DEAD for a candidate that stands for none.
-        token_ids: int32, what each adds.
-        parents: int32, the slot that each continues.
+        log_probs: float32, total log-probability; DEAD in an empty slot.
+        token_ids: int32, the token that each adds.
+        parents: int32, the slot of the hypothesis that each continues.
     """
 
     log_probs: tf.Tensor
@@ -25,24 +25,19 @@ class Candidates(NamedTuple):
 
 
 def number_of_candidates(beam: int) -> int:
-    """How many a step looks at: 2 * beam, of which at most beam end, as each hypothesis has one end symbol.
+    """The number of candidates of a step: 2 * beam, because at most beam of them end and beam must be left to live on.
 
-    So beam others are left to live on. With a beam of one only the best counts: greedy search.
+    With a beam of one it is 1: greedy search.
     """
     return 2 * beam if beam > 1 else 1
 
 
 def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor) -> Candidates:
-    """The most probable continuations where nothing else decides, [open, candidates].
+    """The most probable continuations without any restriction but length, [open, candidates].
 
-    A hypothesis cannot have more than all of the best, so that each row is cut down to
-    those, plus one for padding and one for the end symbol, before anything else is
-    computed from it.
-
-    Args:
-        logits: float32 [open * beam, vocab].
-        living_log_probs: float32 [open, beam].
-        may_end: bool [open], whether the end symbol may come.
+    Takes logits, float32 [open * beam, vocab], the living hypotheses' totals, float32 [open, beam], and whether the end
+    symbol is allowed, bool [open]. Only the best entries of each row are considered: as many as there are candidates,
+    and two more because padding and the end symbol may be among them.
     """
     beam, vocab = living_log_probs.shape[1], logits.shape[-1]
     num_candidates = number_of_candidates(beam)
@@ -61,10 +56,7 @@ def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.
 def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor) -> Candidates:
     """The continuations with the best sum of log-probability and bias, [open, candidates].
 
-    Args:
-        log_probs: float32 [open, beam, vocab], of each next token.
-        living_log_probs: float32 [open, beam].
-        bias: float32, broadcastable to [open, beam, vocab]; counts for the choice alone.
+    Both are float32 [open, beam, vocab]; the bias may broadcast, and affects the choice only, not the resulting totals.
     """
     beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
     num_candidates = number_of_candidates(beam)
@@ -80,12 +72,7 @@ def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: t
 
 
 def live_on(candidates: Candidates, ends: tf.Tensor) -> tuple[Living, tf.Tensor]:
-    """The most probable candidates that do not end, and the slots that they come from.
-
-    Args:
-        candidates: `number_of_candidates` of them.
-        ends: bool, of their shape, which have an end symbol.
-    """
+    """The most probable candidates that do not end, and their parents' slots; `ends` is bool [open, candidates]."""
     beam = max(1, candidates.log_probs.shape[1] // 2)
     log_probs, places = tf.math.top_k(tf.where(ends, DEAD, candidates.log_probs), beam)
     token_ids, parents = search_state.gather_slots((candidates.token_ids, candidates.parents), places)
@@ -93,7 +80,7 @@ def live_on(candidates: Candidates, ends: tf.Tensor) -> tuple[Living, tf.Tensor]
 
 
 def first_live_on(candidates: Candidates, ends: tf.Tensor) -> Candidates:
-    """As `live_on`, but those that come first, and in their order."""
+    """Like `live_on`, but takes the first candidates that do not end and keeps their order."""
     count = candidates.log_probs.shape[1]
     keys = tf.where(ends, -count, -tf.range(count))
     _, places = tf.math.top_k(keys, max(1, count // 2))

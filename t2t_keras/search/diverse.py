@@ -1,9 +1,8 @@
-"""Diverse beam search: groups of hypotheses that keep away from each other (Vijayakumar et al. 2018).
+"""Diverse beam search: groups of hypotheses that avoid each other's tokens (Vijayakumar et al. 2018).
 
-The beam is cut into groups of equal size, each of which is a beam search of its own,
-with its own finished hypotheses and its own stop: in a search's state each group takes the
-place of a sentence, [batch * groups, beam / groups], while the step function and its
-caches see all groups of a sentence side by side, [batch, beam].
+The beam is split into groups of equal size. Each is a beam search with separate finished hypotheses and a separate
+stop: in the search state a group has the place of a sentence, [batch * groups, beam / groups]. The step function and
+its caches see all groups of a sentence side by side, [batch, beam].
 """
 
 import tensorflow as tf
@@ -20,18 +19,11 @@ def diverse_candidates(
     strength: float,
     end_id: int,
 ) -> Candidates:
-    """The continuations of all groups, chosen one group after the other, [open * groups, candidates].
+    """The candidates of all groups, chosen one group after the other, [open * groups, candidates].
 
-    A group ranks its candidates by log-probability - strength * how many hypotheses
-    that live on in the groups before it took the same token at this step.
-
-    Args:
-        log_probs: float32 [open, beam, vocab], of each next token.
-        living_log_probs: float32 [open, beam].
-        bias: float32, broadcastable to [open, beam, vocab]; counts for the choice alone.
-        group_done: bool [open, groups]; a group that is done takes no tokens.
-        strength: see above.
-        end_id: the end symbol, which no hypothesis lives on with.
+    A group ranks by log-probability - strength * the number of living hypotheses of earlier groups that took the same
+    token; groups that are done (`group_done`, bool [open, groups]) do not count. Both `log_probs` and `bias` are
+    float32 [open, beam, vocab]; the bias may broadcast, and affects the choice only.
     """
     num_groups, vocab = group_done.shape[1], log_probs.shape[-1]
     bias = tf.broadcast_to(bias, tf.shape(log_probs))
@@ -43,7 +35,7 @@ def diverse_candidates(
         groups.append(found)
         living = first_live_on(found, found.token_ids == end_id)
         counts = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
-        chosen = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 counts nowhere
+        chosen = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
         taken += tf.reduce_sum(chosen, axis=1, keepdims=True)
     stacked = (tf.stack(values, axis=1) for values in zip(*groups, strict=True))  # --> [open, groups, candidates]
     return Candidates(*(tf.reshape(values, [-1, values.shape[2]]) for values in stacked))
@@ -64,7 +56,7 @@ def apart(values: tf.Tensor, num_groups: int) -> tf.Tensor:
 
 
 def sentence_slots(slots: tf.Tensor, num_groups: int) -> tf.Tensor:
-    """Slots within groups, [batch * groups, slots], as slots within sentences, [batch, groups * slots]."""
+    """Converts slots within groups, [batch * groups, slots], to slots within sentences, [batch, groups * slots]."""
     if num_groups == 1:
         return slots
     group_size = slots.shape[1]

@@ -1,4 +1,4 @@
-"""What runs the searches of a model: a graph of TensorFlow, or something in its place."""
+"""Engines that run a model's searches: the traced TensorFlow graph, or a replacement."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -10,12 +10,12 @@ InGraph = Callable[[], SearchResult]
 
 
 class Plain(NamedTuple):
-    """A search for nothing but lengths: no rules, prefixes or the like.
+    """A search limited by lengths only: without rules, prefixes, constraints, groups, coverage or sampling.
 
     Attributes:
-        settings: of the search.
-        num_best: hypotheses that are returned; None means all.
-        scored: whether scores are wanted; see `Goal`.
+        settings: the decoding settings.
+        num_best: number of hypotheses to return; None means all.
+        scored: whether scores are needed; see `Goal`.
     """
 
     settings: DecodeConfig
@@ -24,34 +24,22 @@ class Plain(NamedTuple):
 
 
 class Engine(Protocol):
-    """What runs searches."""
+    """Runs searches; `in_graph` runs the traced one."""
 
     def search(self, in_graph: InGraph) -> SearchResult:
-        """Runs a search.
-
-        Args:
-            in_graph: runs the traced one.
-        """
+        """Runs a search that may have options."""
         ...
 
     def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
-        """Runs a plain search, perhaps in a way of its own that finds the same.
-
-        Args:
-            source_ids: int32 [batch, source_len].
-            plain: what is searched for.
-            in_graph: runs the traced one.
-        """
+        """Runs a plain search of source_ids, int32 [batch, source_len], in the graph or in an equivalent way."""
         ...
 
 
 class TensorFlowEngine:
-    """Runs the traced searches."""
+    """Runs every search in the graph."""
 
     def search(self, in_graph: InGraph) -> SearchResult:
-        """Runs it."""
         return in_graph()
 
     def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
-        """Runs the traced one."""
         return in_graph()

@@ -1,4 +1,4 @@
-"""Several models that decode as one: what they predict is averaged at every token."""
+"""Ensembles: several models that decode as one, with their predictions averaged at every token."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -10,43 +10,38 @@ from t2t_keras.models.contract import Cache, Search, SearchedModel, States, atte
 
 Combination = Literal["probabilities", "log_probabilities"]
 
-_SMALLEST_PROBABILITY = 1e-37  # what float32 holds to full precision, and a logarithm that is finite
+_SMALLEST_PROBABILITY = 1e-37  # a normal float32, whose logarithm is finite
 
 
 def combined_logits(logits: Sequence[tf.Tensor], combination: Combination) -> tf.Tensor:
-    """The members' predictions as one; few passes over memory, since a large batch's logits fit no cache.
+    """Averages the members' predictions, in few passes over memory because a large batch's logits fit no CPU cache.
 
     Args:
         logits: float [..., vocab] of each member.
-        combination: "probabilities" for their mean, where one below 1e-37 counts as that; "log_probabilities" for
-            the mean of their logarithms (the geometric mean).
+        combination: "probabilities", their mean (a sum below 1e-37 counts as 1e-37), or "log_probabilities", the
+            geometric mean.
 
     Returns:
-        float32 [..., vocab], to be normalised as any logits are: logarithms of the combined probabilities, but for
-        a constant in each row.
+        float32 [..., vocab], logarithms of the combined probabilities up to a constant per row: not normalised.
 
     Raises:
-        ValueError: the members' vocabularies are not of one size.
+        ValueError: the members' vocabularies differ in size.
     """
     sizes = [member.shape[-1] for member in logits]
     if len(set(sizes)) > 1:
         raise ValueError(f"logits must be over one vocabulary, got sizes {sizes}")
     logits = [tf.cast(member, tf.float32) for member in logits]
     if combination == "log_probabilities":
-        return tf.add_n(logits) / len(logits)  # what normalises each is a constant in each row
+        return tf.add_n(logits) / len(logits)  # each member's normaliser is constant within a row
     total = tf.add_n([tf.nn.softmax(member) for member in logits])  # --> [..., vocab]
     return tf.math.log(tf.maximum(total, _SMALLEST_PROBABILITY))
 
 
 class Ensemble:
-    """Models with one vocabulary that decode as one, as a `StepModel`.
+    """Several models with one vocabulary as one `StepModel`; families and sizes may differ.
 
-    Families and sizes may differ. Each nest of the cache is a tuple of the members' nests, so that a search moves all
-    of them alike; the coverage is their mean. It offers what all members offer.
-
-    Args:
-        models: the members.
-        combination: what is averaged; see `combined_logits`.
+    It offers what all members offer. Each nest of its cache is a tuple of the members' nests, so a search moves them
+    alike; the coverage is their mean. For `combination` see `combined_logits`.
 
     Raises:
         ValueError: no model, or an unknown combination.
@@ -64,7 +59,6 @@ class Ensemble:
         self.combination = combination
 
     def states(self, inputs: dict[str, tf.Tensor], **settings: Any) -> States:
-        """Every member's states of whole targets; see `t2t_keras.models.contract`."""
         members = [model.states(inputs, **settings) for model in self.models]
         return States(
             tuple(states.hidden for states in members), tf.add_n([states.auxiliary_loss for states in members])
@@ -76,18 +70,15 @@ class Ensemble:
         return combined_logits([model.logits(own) for model, own in members], self.combination)
 
     def encode(self, source: tf.Tensor) -> tuple[Any, ...]:
-        """Every member's memory of the source, int [batch, source_len]."""
         return tuple(model.encode(source) for model in self.models)
 
     @property
     def offers(self) -> frozenset[str]:
-        """What all members offer."""
         return frozenset.intersection(*(model.offers for model in self.models))
 
     def begin(
         self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
-        """Makes every member's search ready; see `t2t_keras.models.contract`."""
         pairs = zip(self.models, memory, strict=True)
         searches = [model.begin(source, own, beam_size, wanted=wanted) for model, own in pairs]
 
@@ -105,13 +96,8 @@ class Ensemble:
         return Search(step, _joined([search.cache for search in searches]), end)
 
     def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """The call's result, and the mean of the members' attention.
-
-        Args:
-            inputs: as in the call.
-
-        Returns:
-            float32 [batch, target_len, vocab] and float32 [batch, layers, heads, target_len, source_len].
+        """The combined logits, float32 [batch, target_len, vocab], and the mean of the members' cross-attention,
+        float32 [batch, layers, heads, target_len, source_len].
 
         Raises:
             InputError: the members differ in decoder layers or heads.
@@ -133,7 +119,7 @@ class Ensemble:
 
 
 def _joined(caches: Sequence[Cache]) -> Cache:
-    """One cache from the members', whose positions are one."""
+    """Joins the members' caches, which are all at the same position."""
     return Cache(
         position=caches[0].position,
         per_hypothesis=tuple(cache.per_hypothesis for cache in caches),

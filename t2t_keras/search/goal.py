@@ -1,4 +1,4 @@
-"""What a search is to find: the settings of decoding, and what the sentences of a batch ask for."""
+"""The goal of a search: decoding settings, and the limits and restrictions of each sentence."""
 
 import dataclasses
 from typing import Any
@@ -12,28 +12,24 @@ from t2t_keras.search.scoring import normalised_score
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Goal:
-    """The goal of one search. What it does not ask for adds no operation.
+    """The goal of one search. Disabled options add no operations; only the tensors may change after tracing.
 
     Attributes:
-        settings: of the search; checked when they are made. Fixed when a search is traced, as all is but the tensors.
-        max_lengths: int32 [batch], most tokens of an output, the end symbol counted; 0 leaves a sentence out (an empty
-            result with score 0).
-        min_lengths: int32 [batch], tokens of an output before its end symbol; None means `settings.min_length`.
-            Where that is not below the largest length, no hypothesis finishes.
-        rules: what no output may have; see `rules`.
-        prefixes: int32 [batch, prefix_len], what each output begins with, zeros after it (a zero before its
-            end leaves that position free). Its log-probability counts. Within it no rule
-            applies, nor the minimum length.
-        constraints: int32 [batch, phrases, phrase_len], what each output must contain, padded
-            with zeros; see `constraints`.
-        excluded: int32 [batch, phrases, phrase_len], what each output must not contain, with zeros before
-            each phrase; see `rules.excluded_bias`.
-        num_best: hypotheses that are returned; a sentence is done as soon as these are settled. None means all.
-        scored: whether scores and log-probabilities are wanted. Without them a search with a beam of one and nothing
-            but lengths to keep is faster, and they are NaN; any other search needs them.
+        settings: the decoding settings.
+        max_lengths: int32 [batch], most tokens of an output, end symbol included; 0 skips a sentence (empty, score 0).
+        min_lengths: int32 [batch], tokens required before the end symbol; None means `settings.min_length`. A sentence
+            whose minimum is not below its maximum has no finished hypotheses.
+        rules: rules that bar tokens; see `restrictions.rules`.
+        prefixes: int32 [batch, prefix_len], how each output begins, then zeros; an earlier zero leaves its position
+            free. Its log-probability counts. Neither rules nor the minimum length apply within it.
+        constraints: int32 [batch, phrases, phrase_len], phrases that each output must contain, zeros after each.
+        excluded: int32 [batch, phrases, phrase_len], phrases that each output must not contain, zeros before each.
+        num_best: number of hypotheses to return; a sentence is done once they are settled. None means all.
+        scored: whether scores and log-probabilities are needed. Without them a greedy search that has no restriction
+            but lengths is faster and returns NaN; all other searches compute them anyway.
 
     Raises:
-        ValueError: `num_best` not between 1 and the beam, or constraints for groups or samples.
+        ValueError: `num_best` not between 1 and the beam, or constraints together with groups or sampling.
     """
 
     settings: DecodeConfig
@@ -55,7 +51,7 @@ class Goal:
             raise ValueError("constraints do not go together with sampling: only a beam search can keep them")
 
     def with_tensors(self) -> "Goal":
-        """The same with both lengths as int32 tensors [batch]."""
+        """The same goal, with both lengths as int32 tensors [batch]."""
         max_lengths = tf.cast(tf.convert_to_tensor(self.max_lengths), tf.int32)
         minimum = self.settings.min_length if self.min_lengths is None else self.min_lengths
         min_lengths = tf.broadcast_to(tf.cast(minimum, tf.int32), tf.shape(max_lengths))
@@ -63,24 +59,24 @@ class Goal:
 
     @property
     def num_returned(self) -> int:
-        """Hypotheses that are returned."""
+        """Number of hypotheses to return."""
         return self.num_best or self.settings.beam_size
 
     @property
     def needs_texts(self) -> bool:
-        """Whether the search must keep the text of every living hypothesis."""
+        """Whether the search must keep the tokens of every living hypothesis."""
         return bool(self.rules) or self.constraints is not None or self.excluded is not None
 
     @property
     def restricts(self) -> bool:
-        """Whether tokens are chosen by anything but their log-probability."""
+        """Whether anything but log-probability affects the choice of tokens."""
         return self.needs_texts or self.prefixes is not None or self.settings.num_groups > 1
 
     @property
     def has_own_order(self) -> bool:
-        """Whether candidates come in an order of their own, not by log-probability."""
+        """Whether candidates are ordered by anything but log-probability."""
         return self.constraints is not None or self.settings.num_groups > 1
 
     def score(self, log_probs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """What hypotheses of these log-probabilities and lengths are ranked by; see `scoring.normalised_score`."""
+        """The scores of hypotheses with these log-probabilities and lengths; see `scoring.normalised_score`."""
         return normalised_score(log_probs, lengths, self.settings.length_penalty, self.settings.length_normalization)

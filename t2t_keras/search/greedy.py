@@ -1,8 +1,7 @@
-"""Greedy search: what beam search is with a beam of one, without all that only wider beams need.
+"""Greedy search: beam search with a beam of one, without the operations that only wider beams need.
 
-Two loops, one in the other: the inner one makes steps and touches nothing but the
-sentences that are open, the outer one lets those leave that are done, since leaving
-copies all that is kept. Nothing of the outer loop costs a step anything.
+The inner of two loops makes steps on the open sentences; the outer one removes sentences that are done. Removing copies
+the whole state, so it is kept out of the steps.
 """
 
 from typing import Any, NamedTuple
@@ -20,11 +19,9 @@ class GreedyResult(NamedTuple):
     """The output of each sentence.
 
     Attributes:
-        token_ids: [batch, length] int32, the end symbol included, then zeros; length is
-            the number of steps that the search made.
-        log_probs: [batch] float32, the total log-probability; -inf where no output is possible, NaN if none were
-            wanted.
-        lengths: [batch] int32, tokens with the end symbol.
+        token_ids: int32 [batch, length], end symbol included, then zeros; length = number of steps made.
+        log_probs: float32 [batch], total log-probability; -inf where no output is possible, NaN if not scored.
+        lengths: int32 [batch], tokens with the end symbol.
     """
 
     token_ids: tf.Tensor
@@ -33,15 +30,8 @@ class GreedyResult(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """The sentences that the step function works on.
-
-    Attributes:
-        length: int32 scalar, steps made.
-        done: [open] bool, whose output is complete.
-        token_ids: [open] int32, the newest token.
-        log_probs: [open] float32, the total so far.
-        texts: [open, length] int32, all tokens, zeros after an end symbol.
-        cache: the step function's, without the source.
+    """The sentences that the step function works on: whether each is done, its newest token and total log-probability,
+    [open], its tokens, int32 [open, length], with zeros after an end symbol, and the cache without its source.
     """
 
     length: tf.Tensor
@@ -53,13 +43,8 @@ class _Open(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """What stays as it is from step to step, and only ever leaves.
-
-    Attributes:
-        sentences: [open] int32, which of the batch are open.
-        max_lengths: [open] int32.
-        min_lengths: [open] int32.
-        source: that of the step function's cache.
+    """Data of the open sentences that steps do not change: their indices in the batch and both limits, int32 [open],
+    and the source of the cache.
     """
 
     sentences: tf.Tensor
@@ -71,17 +56,14 @@ class _Fixed(NamedTuple):
 def greedy_search(
     step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor, scored: bool = True
 ) -> GreedyResult:
-    """Takes the most probable token at every step.
+    """Takes the most probable token at every step; equals `beam_search` with a beam of one and no options.
 
     Args:
-        step_fn: the model, see `beam_search`, with a beam of one.
-        cache: what it starts from.
-        max_lengths: [batch] int32, most tokens of an output; 0 leaves a sentence out.
-        min_lengths: [batch] int32, tokens of an output before its end symbol.
-        scored: whether log-probabilities are wanted; else all that are finite come out as NaN, and a step is shorter.
-
-    Returns:
-        What `beam_search` finds with a beam of one and no options.
+        step_fn: step function with one row per sentence.
+        cache: the cache of the first step.
+        max_lengths: int32 [batch], most tokens of an output; 0 skips a sentence.
+        min_lengths: int32 [batch], tokens required before the end symbol.
+        scored: whether log-probabilities are needed; if not, steps are faster, and finite ones are returned as NaN.
     """
     batch, most = tf.shape(max_lengths)[0], tf.maximum(tf.reduce_max(max_lengths), 0)
     start = _Open(
@@ -109,7 +91,7 @@ def greedy_search(
 
 
 def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool) -> _Open:
-    """Steps until it is time for sentences to leave."""
+    """Makes steps until it is time for sentences to leave."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
         return ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
@@ -133,12 +115,8 @@ def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool) -> 
 
 
 def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """The most probable token that may come, and its log-probability, [open] each.
-
-    Args:
-        logits: float32 [open, vocab].
-        may_end: bool [open].
-        scored: whether log-probabilities are wanted; else any number that is not infinite stands for one that is not.
+    """The most probable allowed token of logits, float32 [open, vocab], and its log-probability, [open] each. `may_end`
+    is bool [open]. Without `scored`, the log-probability is replaced by another number, infinite where the true one is.
     """
     best, token_ids = largest(logits)
 
@@ -146,7 +124,7 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Ten
         return (token_ids == PAD_ID) | ((token_ids == EOS_ID) & ~may_end)
 
     def best_allowed() -> tuple[tf.Tensor, tf.Tensor]:
-        values, ids = top_k(logits, min(3, logits.shape[-1]))  # two at most are barred
+        values, ids = top_k(logits, min(3, logits.shape[-1]))  # at most two are barred
         values = tf.where(is_barred(ids, may_end[:, tf.newaxis]), DEAD, values)
         places = tf.argmax(values, axis=1, output_type=tf.int32)
         return tf.reduce_max(values, axis=1), tf.gather(ids, places, batch_dims=1)
@@ -160,7 +138,7 @@ def _choose(logits: tf.Tensor, may_end: tf.Tensor, scored: bool) -> tuple[tf.Ten
 
 
 def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _Fixed, GreedyResult]:
-    """Writes down the outputs that are complete, and keeps the other sentences."""
+    """Writes complete outputs into the results, and keeps the other sentences."""
     gone, kept = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]  # --> [gone], [open]
     rows = tf.gather(fixed.sentences, gone)[:, tf.newaxis]
     texts, log_probs = tf.gather(state.texts, gone), tf.gather(state.log_probs, gone)
@@ -183,6 +161,6 @@ def _leave(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _
 
 
 def _shapes(state: _Open) -> _Open:
-    """For `tf.while_loop`."""
+    """Shape invariants for `tf.while_loop`."""
     shapes = tf.nest.map_structure(any_rows, state)
     return shapes._replace(texts=tf.TensorShape([None, None]), cache=cache_shapes(state.cache))

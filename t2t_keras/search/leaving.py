@@ -1,13 +1,8 @@
-"""When sentences that are done leave a search: one rule for every loop."""
+"""The rule for when sentences that are done leave a search, shared by all loops."""
 
 from typing import Any
 
 
 def is_time_to_leave(num_done: Any, num_open: Any) -> Any:
-    """Whether a quarter of the sentences is done; leaving copies all that is kept, so it has to pay.
-
-    Args:
-        num_done: of the sentences that the search still works on, those that are done; an integer or a scalar tensor.
-        num_open: all of these; likewise.
-    """
+    """Whether at least a quarter of the open sentences is done: leaving copies the whole state, so it must pay off."""
     return 4 * num_done >= num_open

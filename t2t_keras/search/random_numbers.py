@@ -1,7 +1,6 @@
-"""Random numbers that are a function of a key and a counter: each sentence has its own, whatever its batch.
+"""Random numbers as a function of a key and a counter, so that a sentence's numbers do not depend on its batch.
 
-TensorFlow's stateless generators take one seed for a whole tensor, in which the numbers
-depend on the place. Here every element has a key of its own.
+TensorFlow's stateless generators take one seed per tensor, and the numbers depend on the position in it.
 
 Reference:
     Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3" (Threefry-2x32, 20 rounds).
@@ -13,18 +12,13 @@ from t2t_keras.symbols import PAD_ID
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
-_MASK = 0xFFFFFFFF  # 32-bit words are kept in int64, which every device adds and shifts
+_MASK = 0xFFFFFFFF  # 32-bit words are kept in int64, which every device can add and shift
 
 
 def threefry(keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Threefry-2x32: 64 bits that look random and are a function of a key and a counter.
+    """Threefry-2x32: maps a key and a counter, two integer words each, to 64 pseudo-random bits.
 
-    Args:
-        keys: two words, integers of any shape of which the lower 32 bits count.
-        counters: two words that broadcast against the keys.
-
-    Returns:
-        Two words in [0, 2 ** 32), int64, of the broadcast shape.
+    Of a key's words the lower 32 bits count; counters broadcast against keys. Returns two words in [0, 2 ** 32), int64.
     """
     key = [_word(part) for part in keys]
     key.append(key[0] ^ key[1] ^ _PARITY)
@@ -40,15 +34,9 @@ def threefry(keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Te
 
 
 def uniform(keys: tf.Tensor, steps: tf.Tensor, num_samples: int) -> tf.Tensor:
-    """Uniform numbers in [0, 1), a function of key, step and sample alone.
+    """Uniform numbers in [0, 1), multiples of 2 ** -24, float32 [steps, batch, samples].
 
-    Args:
-        keys: int32 [batch, 2].
-        steps: int32 scalar.
-        num_samples: numbers a step.
-
-    Returns:
-        float32 [steps, batch, samples], multiples of 2 ** -24.
+    Each is a function of its sentence's key, int32 [batch, 2], its step and its sample alone.
     """
     words = keys[:, :1], keys[:, 1:]  # --> [batch, 1]
     first, _ = threefry(words, (tf.range(steps)[:, tf.newaxis, tf.newaxis], tf.range(num_samples)))
@@ -56,21 +44,16 @@ def uniform(keys: tf.Tensor, steps: tf.Tensor, num_samples: int) -> tf.Tensor:
 
 
 def sentence_keys(seed: int | tf.Tensor, source_ids: tf.Tensor) -> tf.Tensor:
-    """A key for each sentence that is a function of the seed and the sentence's tokens alone.
+    """A key for each sentence, int32 [batch, 2], that depends on the seed and the sentence's tokens alone.
 
-    Args:
-        seed: any integer, or int64 [batch], one a sentence.
-        source_ids: int32 [batch, source_len], padded with 0 at the end; padding does not count.
-
-    Returns:
-        int32 [batch, 2].
+    The seed is any integer, or int64 [batch]; source ids are int32 [batch, source_len], padded at the end.
     """
     if isinstance(seed, tf.Tensor):
         column = seed[:, tf.newaxis]  # --> [batch, 1]
         seed_words = (_word(column), _word(tf.bitwise.right_shift(column, tf.constant(32, tf.int64))))
     else:
         seed_words = (tf.constant(seed & _MASK, tf.int64), tf.constant((seed >> 32) & _MASK, tf.int64))
-    # A sum is blind to order; so that each token is scrambled together with its place first.
+    # A sum ignores order, so each token is first scrambled together with its position.
     scrambled = threefry(seed_words, (source_ids, tf.range(tf.shape(source_ids)[1])))
     inside = tf.cast(source_ids != PAD_ID, tf.int64)
     sums = tuple(tf.reduce_sum(word * inside, axis=1) for word in scrambled)  # --> [batch]

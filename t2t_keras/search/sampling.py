@@ -1,7 +1,6 @@
 """Sampling from a step function, reproducible for each sentence.
 
-The contract is that of `beam_search`: the samples of a sentence take the place of the
-beam, and each continues itself, so that nothing is ever reordered.
+The samples of a sentence take the place of the beam; each continues itself, so nothing is ever reordered.
 """
 
 from typing import Any
@@ -18,28 +17,27 @@ from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bi
 from t2t_keras.search.state import DEAD, Living, SearchState
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
-# A token is drawn as a place in a cube, its coordinates one after the other, each by a number of its own.
+# A token is drawn as a place in a cube, one coordinate after the other, each with a separate random number.
 _AXES = 3
 
-# Keeps a draw below the total when both are rounded.
+# Keeps a draw below the total despite rounding.
 _ALMOST_ONE = 1.0 - 2.0**-20
 
 
 def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> SearchResult:
-    """Draws outputs, token by token.
+    """Draws outputs token by token; logits are divided by the temperature, then cut by top_k, then by top_p.
 
-    Rules and prefixes bar tokens first. The rest is divided by the temperature, then cut by top_k, then by top_p. The
-    draws of a sample are a function of its sentence's key, the step and the sample's number alone.
+    Rules and prefixes bar tokens first. A draw depends on its sentence's key, the step and the sample's number alone.
 
     Args:
-        step_fn: the model; see `beam_search`.
-        cache: of the first step, with samples in place of the beam.
-        goal: the settings; draws `goal.settings.beam_size` samples a sentence.
-        keys: int32 [batch, 2], for example of `random_numbers.sentence_keys`.
+        step_fn: the step function; see `beam_search`.
+        cache: the cache of the first step, with samples in place of the beam.
+        goal: the goal; `goal.settings.beam_size` is the number of samples per sentence.
+        keys: int32 [batch, 2], for example from `random_numbers.sentence_keys`.
 
     Returns:
-        The samples in the order of their numbers, with the model's log-probabilities at temperature 1 over the whole
-        vocabulary. A sample for which the rules left no token at some step is an unused slot.
+        The samples in order, with the model's log-probabilities at temperature 1 over the whole vocabulary. A sample
+        without an allowed token at some step is an empty slot.
 
     Raises:
         ValueError: `goal.settings.sampling` is off.
@@ -88,21 +86,11 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
 
 
 def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.Tensor:
-    """Draws a token of each row, by the inverse of the distribution function.
+    """Draws a token of each row of logits, float32 [..., vocab]: int32 [...], 0 where all are barred (-inf) or NaN.
 
-    Rounding, which differs with the batch that a row is computed in, moves every border between two tokens, and a
-    number close to a border then draws another token. Along all tokens in a row there would be as many borders as
-    tokens; in a cube there are three short rows of them.
-
-    Tokens stand in the order of their ids, or, where some are cut off, of their probability.
-
-    Args:
-        logits: float32 [..., vocab]; -inf for what may not come.
-        uniforms: float32 [..., 3], in [0, 1).
-        settings: of sampling.
-
-    Returns:
-        int32 [...]; 0 in a row where nothing may come, or whose logits are no numbers.
+    Inverts the distribution function with uniforms, float32 [..., 3] in [0, 1), over tokens ordered by id, or by
+    probability where some are cut off. Rounding, which depends on the batch, shifts the borders between tokens, and a
+    number near a border then draws another token; a cube of tokens has far fewer borders than one row of all tokens.
     """
     token_ids = None
     if settings.top_k or settings.top_p < 1:
@@ -119,7 +107,7 @@ def draw(logits: tf.Tensor, uniforms: tf.Tensor, settings: DecodeConfig) -> tf.T
 
 
 def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whether there is anything to draw, and the place drawn, both [...], by masses [..., places]."""
+    """Draws a place by masses [..., places]: whether any mass is positive, and the place, both [...]."""
     count, leading = masses.shape[-1], masses.shape.rank - 1
     side = round(count ** (1 / _AXES))
     side += side**_AXES < count
@@ -135,7 +123,7 @@ def _place_in_cube(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, t
 
 
 def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The one of masses [..., side] in whose part of their sum a number [...] falls, and whether there is one."""
+    """Whether any mass [..., side] is positive, and the one in whose share of the sum a number [...] falls."""
     below = tf.cumsum(masses, axis=-1)
     wanted = uniforms[..., tf.newaxis] * below[..., -1:] * _ALMOST_ONE
     hits = (below > wanted) & (masses > 0)
@@ -143,7 +131,7 @@ def _coordinate(masses: tf.Tensor, uniforms: tf.Tensor) -> tuple[tf.Tensor, tf.T
 
 
 def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max_lengths: tf.Tensor) -> SearchState:
-    """The state after a step in which the open sentences drew tokens, [open, samples]; its caches are so already."""
+    """The state after the open sentences drew tokens, [open, samples]; its caches are already up to date."""
     length, ended = state.length + 1, state.finished.lengths
     token_ids = search_state.spread(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
     log_probs = search_state.spread(log_probs, state.open_sentences, state.done, 0.0)

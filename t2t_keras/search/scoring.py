@@ -1,21 +1,21 @@
-"""How hypotheses of different lengths are compared, and the bound that ends a search."""
+"""Scores that compare hypotheses of different lengths, and the bound that ends a search."""
 
 import tensorflow as tf
 
-# The least attention that counts, so that a source token without any gives no infinity.
+# Lower bound of the coverage, so that a source token without attention does not give -inf.
 _LEAST_COVERAGE = 1e-6
 
 
 def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt") -> tf.Tensor:
-    """What a log-probability is divided by; by default lp(length) = ((5 + length) / 6) ** alpha.
+    """The divisor of log-probabilities, by default lp(length) = ((5 + length) / 6) ** alpha. It never falls.
 
     Args:
-        lengths: integers of any shape: tokens of a hypothesis, the end symbol counted.
-        alpha: strength of "gnmt", not negative; 0 compares plain log-probabilities (lp = 1 everywhere).
-        normalization: "gnmt" as above; "average": the length itself; "none": 1.
+        lengths: integers of any shape: tokens of a hypothesis, end symbol included.
+        alpha: strength of "gnmt", not negative; 0 compares plain log-probabilities.
+        normalization: "gnmt", the formula above; "average", the length itself; "none", 1.
 
     Returns:
-        float32, the shape of `lengths`; never falls as the length grows.
+        float32, the shape of `lengths`.
 
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", equation 14.
@@ -24,58 +24,32 @@ def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
     if normalization == "none":
         return tf.ones_like(lengths)
     if normalization == "average":
-        return tf.maximum(lengths, 1.0)  # an empty output, of a sentence that is left out, has score 0
+        return tf.maximum(lengths, 1.0)  # a skipped sentence has an empty output with score 0
     return tf.pow((5.0 + lengths) / 6.0, alpha)
 
 
 def normalised_score(log_probs: tf.Tensor, lengths: tf.Tensor, alpha: float, normalization: str = "gnmt") -> tf.Tensor:
-    """The score that hypotheses are ranked by: log-probability over length penalty.
-
-    Args:
-        log_probs: float32, total log-probability of each hypothesis.
-        lengths: integers that broadcast against `log_probs`, the end symbol counted.
-        alpha: strength of the length penalty.
-        normalization: which penalty; see `length_penalty`.
-
-    Returns:
-        float32, the broadcast shape.
-    """
+    """The score of a hypothesis: its log-probability over its length penalty, float32 of the broadcast shape."""
     return log_probs / length_penalty(lengths, alpha, normalization)
 
 
 def best_attainable_score(
     log_probs: tf.Tensor, max_lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
 ) -> tf.Tensor:
-    """The score that a living hypothesis cannot exceed, whatever follows.
+    """The score that a living hypothesis cannot exceed, float32 of the broadcast shape.
 
-    A log-probability is never positive and only falls as tokens are added,
-    while the penalty that it is divided by only grows, up to that of the
-    longest output which the sentence may have. So today's log-probability
-    over that largest penalty bounds every continuation. A coverage penalty is
-    never positive either, so that the bound holds with it too.
-
-    Args:
-        log_probs: float32, total log-probability so far, <= 0.
-        max_lengths: integers that broadcast against `log_probs`: the sentences' own limits.
-        alpha: strength of the length penalty, >= 0.
-        normalization: which penalty; see `length_penalty`.
-
-    Returns:
-        float32, the broadcast shape.
+    Log-probabilities are never positive and only fall as tokens are added; the penalty only grows, up to that of the
+    longest output allowed. So the current log-probability over that penalty bounds all continuations, also with a
+    coverage penalty, which is never positive.
     """
     return normalised_score(log_probs, max_lengths, alpha, normalization)
 
 
 def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
-    """beta * sum_i log(min(sum_j p_ij, 1)): what is added to a score for attention that source tokens missed.
+    """beta * sum_i log(min(sum_j p_ij, 1)): the penalty for source tokens that got little attention, added to a score.
 
-    Args:
-        coverage: float [..., source_len], sum_j p_ij: the attention that each source token got
-            from all output tokens together; 1 or more where there is padding.
-        beta: strength, >= 0.
-
-    Returns:
-        float32 [...], never positive and always finite.
+    Takes coverage, float [..., source_len]: sum_j p_ij, each source token's attention from all output tokens, 1 or more
+    for padding. Returns float32 [...], never positive and always finite.
 
     Reference:
         Wu et al. 2016, equation 14.

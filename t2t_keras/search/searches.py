@@ -1,4 +1,4 @@
-"""A model's searches: the plain one, and one for each kind of request."""
+"""The searches of a model: a plain one, and one for each combination of prefix, constraints and excluded phrases."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,27 +19,19 @@ from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram, 
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 
-# What a search may be given beside the sources, and the axes of each.
+# Optional inputs of a search, with their ranks.
 _RANKS = {"prefix": 2, "constraints": 3, "excluded": 3}
 _OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
 
 
 def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
-    """Most tokens of translations: as many words as the source has, times the factor, and the offset.
-
-    Args:
-        source_lengths: int32 [batch], end symbols included.
-        config: of the search.
-
-    Returns:
-        int32 [batch], end symbols included.
-    """
+    """Most tokens of outputs, int32 [batch], end symbols included: source lengths times the factor, plus the offset."""
     scaled = tf.math.ceil(config.max_length_factor * tf.cast(source_lengths, tf.float32))
     return tf.cast(scaled, tf.int32) + config.max_length_offset
 
 
 def wanted(config: DecodeConfig) -> frozenset[str]:
-    """What a search wants of what models may offer."""
+    """The capabilities that a search with this configuration requires of a model."""
     asked = {COVERAGE: config.coverage_penalty > 0, BFLOAT16: config.bfloat16}
     return frozenset(name for name, is_asked in asked.items() if is_asked)
 
@@ -47,17 +39,17 @@ def wanted(config: DecodeConfig) -> frozenset[str]:
 class Searches:
     """The searches of one model with one configuration.
 
-    Each is traced once, when it is first used, and serves every batch; a batch that asks for nothing
-    special runs a graph that knows of nothing special, or what the model has in its place.
+    Each kind is traced once, at its first use, and serves every batch; a batch without options runs a graph without
+    them, or the engine's equivalent.
 
     Args:
-        model: what predicts.
-        config: what is searched for, and how.
-        excluded: token sequences that no output contains.
-        engine: what runs them.
+        model: the model.
+        config: the decoding settings.
+        excluded: token sequences that no output may contain.
+        engine: what runs the searches; None means TensorFlow.
 
     Raises:
-        InputError: the configuration asks for what the model does not offer.
+        InputError: the configuration requires a capability that the model does not offer.
     """
 
     def __init__(
@@ -79,7 +71,7 @@ class Searches:
         if excluded:
             self._rules.append(ExcludedPhrases(excluded))
         self._has_options = bool(config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules)
-        # All there can be, untraced: threads that want the same one share it.
+        # All variants are created here, untraced, so that threads share them.
         kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
         variants = [(kind, True) for kind in kinds] + [((), False)]
         self._compiled = {
@@ -88,20 +80,17 @@ class Searches:
         }
 
     def __call__(self, source_ids: Any, only_best: bool = False, scored: bool = True, **asked: Any) -> SearchResult:
-        """Searches, or draws samples.
+        """Returns one or `config.beam_size` hypotheses per sentence, best first, or samples in the order drawn.
 
         Args:
             source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
-            only_best: whether one hypothesis a sentence is enough: the search then ends as soon as it is settled.
-            scored: whether scores are wanted; else those of a greedy search without options are NaN, and it is faster.
-            asked: any of "prefix", int32 [batch, prefix_len], "constraints" and "excluded", int32 [batch,
-                phrases, phrase_len]; see `Goal`.
-
-        Returns:
-            One or `config.beam_size` hypotheses a sentence, best first, or samples in the order of their drawing.
+            only_best: whether to return one hypothesis per sentence; the search then ends as soon as it is settled.
+            scored: whether scores are needed; without them greedy search without options is faster and returns NaN.
+            asked: any of the options "prefix", int32 [batch, prefix_len], "constraints" and "excluded", both int32
+                [batch, phrases, phrase_len]; see `Goal`.
         """
         is_plain = not asked and not self._has_options
-        always_scored = self._config.beam_size > 1 or not is_plain  # and not traced twice
+        always_scored = self._config.beam_size > 1 or not is_plain  # one trace serves both
         kind = frozenset(asked), scored or always_scored, only_best and not self._config.sampling
 
         def in_graph() -> SearchResult:
@@ -113,11 +102,7 @@ class Searches:
         return self._engine.plain_search(source_ids, plain, in_graph)
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
-        """Draws samples with a seed for each sentence, not compiled: for a graph that somebody else traces.
-
-        Args:
-            source_ids: as of the call.
-            seeds: int64 [batch].
+        """Draws samples with a seed per sentence, int64 [batch]; not compiled, for a graph that the caller traces.
 
         Raises:
             ValueError: `config.sampling` is off.
@@ -127,7 +112,7 @@ class Searches:
         return self._search(source_ids, True, False, {}, seeds)
 
     def num_traces(self) -> int:
-        """How often a graph has been traced."""
+        """The number of traces so far."""
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
 
     def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
@@ -169,12 +154,7 @@ class Searches:
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:
-    """Phrases of sentences as one int32 array [batch, phrases, phrase_len], at least one phrase of one token wide.
-
-    Args:
-        rows: the phrases of each sentence.
-        at_front: whether zeros stand before each phrase, not behind it.
-    """
+    """Pads sentences' phrases, at the end or `at_front`, to int32 [batch, phrases, phrase_len], both at least 1."""
     flat = padded([[PAD_ID], *(phrase[::-1] if at_front else phrase for row in rows for phrase in row)])
     flat = flat[:, ::-1] if at_front else flat
     array = np.full((len(rows), max([1, *map(len, rows)]), flat.shape[1]), PAD_ID, np.int32)

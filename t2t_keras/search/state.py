@@ -1,8 +1,7 @@
-"""What a search carries from step to step, and the moves that beams make.
+"""The state of a search, and how hypotheses move in it.
 
-Axes: batch (sentences), beam (hypotheses a sentence), open (sentences that the step
-function still works on), N = open * beam rows as the step function sees them, the
-beams of a sentence side by side.
+Axes: batch (sentences), beam (hypotheses per sentence), open (sentences that the step function still works on); N =
+open * beam rows of the step function, the hypotheses of a sentence adjacent.
 """
 
 from typing import Any, NamedTuple
@@ -12,15 +11,15 @@ import tensorflow as tf
 from t2t_keras.models.contract import Cache
 from t2t_keras.search.leaving import is_time_to_leave
 
-DEAD = -float("inf")  # the log-probability and the score of a slot that holds no hypothesis
+DEAD = -float("inf")  # log-probability and score of an empty slot
 
 
 class Living(NamedTuple):
     """The best hypotheses without an end symbol, best first.
 
     Attributes:
-        token_ids: [batch, beam] int32, the newest token of each.
-        log_probs: [batch, beam] float32, the total of each; DEAD in a slot without one.
+        token_ids: int32 [batch, beam], the newest token.
+        log_probs: float32 [batch, beam], total log-probability; DEAD in an empty slot.
     """
 
     token_ids: tf.Tensor
@@ -31,10 +30,10 @@ class Finished(NamedTuple):
     """The best hypotheses with an end symbol, best score first.
 
     Attributes:
-        scores: [batch, beam] float32, normalised; DEAD in a slot without one.
-        log_probs: [batch, beam] float32, the total of each.
-        lengths: [batch, beam] int32, the end symbol counted; 0 in a slot without one.
-        parents: [batch, beam] int32, the slot of the living hypothesis that the end symbol was added to.
+        scores: float32 [batch, beam]; DEAD in an empty slot.
+        log_probs: float32 [batch, beam], total log-probability.
+        lengths: int32 [batch, beam], tokens with the end symbol; 0 in an empty slot.
+        parents: int32 [batch, beam], the slot of the living hypothesis that the end symbol was added to.
     """
 
     scores: tf.Tensor
@@ -44,11 +43,11 @@ class Finished(NamedTuple):
 
 
 class History(NamedTuple):
-    """Where the living hypotheses came from: their texts as a tree of back pointers.
+    """The tokens of the living hypotheses, as a tree of back pointers.
 
     Attributes:
-        token_ids: [steps, batch, beam] int32, the token that each step put into each slot.
-        parents: [steps, batch, beam] int32, the slot, one step earlier, that it was added to.
+        token_ids: int32 [steps, batch, beam], the token that each step put into each slot.
+        parents: int32 [steps, batch, beam], the slot, one step earlier, that it was added to.
     """
 
     token_ids: tf.Tensor
@@ -56,10 +55,10 @@ class History(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """What a search keeps of open sentences beside the model's cache; each is empty, or one tensor, if options ask.
+    """Tensors of open sentences besides the model's cache; each field is empty, or one tensor if options need it.
 
     Attributes:
-        texts: int32 [open, beam, length], the living hypotheses' tokens behind the start symbol.
+        texts: int32 [open, beam, length], the start symbol and the living hypotheses' earlier tokens.
         prefixes: int32 [open, prefix_len]; see `Goal`.
         constraints: int32 [open, phrases, phrase_len].
         excluded: int32 [open, phrases, phrase_len].
@@ -72,19 +71,18 @@ class Tracked(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """All that one step hands to the next.
+    """The state between two steps.
 
     Attributes:
         length: int32 scalar, tokens in every living hypothesis = steps made.
-        done: [batch] bool, sentences whose result cannot change any more.
+        done: bool [batch], sentences whose result is final.
         living: the living hypotheses.
         finished: the finished hypotheses.
-        num_finished: [batch] int32, how many have finished, those that were dropped again included.
+        num_finished: int32 [batch], how many have finished, including those dropped later.
         history: the living hypotheses' earlier tokens.
-        open_sentences: [open] int32, those of the batch that the caches still hold: all that
-            are not done, and perhaps some that are.
-        cache: the step function's, in the order of `open_sentences` and `living`.
-        tracked: what the search keeps beside it for its options, in the same order.
+        open_sentences: int32 [open], indices of the sentences in the caches: all that are not done, and perhaps others.
+        cache: the step function's cache, in the order of `open_sentences` and `living`.
+        tracked: the options' tensors, in the same order.
         coverage_scores: empty, or one float32 [batch, beam]: those of the living hypotheses.
     """
 
@@ -101,19 +99,11 @@ class SearchState(NamedTuple):
 
 
 def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_size: int, start_id: int) -> SearchState:
-    """The state before the first step: one living hypothesis a sentence, and that one empty.
-
-    Args:
-        cache: what the step function starts from.
-        tracked: what the options need.
-        max_lengths: [batch] int32, most tokens an output may have.
-        beam_size: slots a sentence.
-        start_id: the id that stands before the first token.
-    """
+    """The state before the first step, with one empty living hypothesis per sentence and the limits int32 [batch]."""
     shape = [tf.shape(max_lengths)[0], beam_size]
     steps = tf.maximum(tf.reduce_max(max_lengths), 0)  # an empty batch has no largest limit
     empty = tf.zeros([steps, *shape], tf.int32)
-    first_alive = tf.where(tf.range(beam_size) == 0, 0.0, DEAD)  # equal hypotheses would crowd the beam
+    first_alive = tf.where(tf.range(beam_size) == 0, 0.0, DEAD)  # identical hypotheses would fill the beam
     return SearchState(
         length=tf.constant(0),
         done=max_lengths <= 0,
@@ -130,24 +120,24 @@ def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_siz
 
 
 def any_rows(value: tf.Tensor) -> tf.TensorShape:
-    """A shape in which every number of sentences fits; that of a scalar is its own."""
+    """The value's shape with any number of sentences; a scalar's shape is kept."""
     return tf.TensorShape([None, *value.shape[1:]]) if value.shape.rank else value.shape
 
 
 def growing(value: tf.Tensor) -> tf.TensorShape:
-    """A shape in which every number of sentences fits and axes of length 0 grow."""
+    """The value's shape with any number of sentences, and with axes of length 0 free to grow."""
     return tf.TensorShape([size or None for size in any_rows(value)])
 
 
 def cache_shapes(cache: Cache) -> Cache:
-    """Shapes for `tf.while_loop` of a step function's cache."""
+    """Shape invariants of a step function's cache for `tf.while_loop`."""
     shapes = tf.nest.map_structure(any_rows, cache)
     grow = {name: tf.nest.map_structure(growing, getattr(cache, name)) for name in ("per_hypothesis", "per_sentence")}
     return shapes._replace(**grow)
 
 
 def state_shapes(state: SearchState) -> SearchState:
-    """Shapes for `tf.while_loop`."""
+    """Shape invariants of the state for `tf.while_loop`."""
     beam_size = state.living.log_probs.shape[1]
     slots = tf.TensorShape([None, beam_size])
     steps = tf.TensorShape([None, None, beam_size])
@@ -167,40 +157,20 @@ def state_shapes(state: SearchState) -> SearchState:
 
 
 def gather_slots(values: Any, slots: tf.Tensor) -> Any:
-    """Picks slots of each sentence.
-
-    Args:
-        values: a nest of tensors [batch, slots].
-        slots: [batch, picked] int32.
-
-    Returns:
-        The nest with tensors [batch, picked].
-    """
+    """Picks slots, int32 [batch, picked], of each tensor [batch, slots] of a nest."""
     return tf.nest.map_structure(lambda value: tf.gather(value, slots, batch_dims=1), values)
 
 
 def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: float | int) -> tf.Tensor:
-    """Rows of some sentences as rows of the whole batch.
-
-    Args:
-        values: [open, width].
-        sentences: [open] int32, which sentences these are.
-        like: a tensor [batch, ...].
-        default: what the rows of all other sentences are filled with.
-
-    Returns:
-        [batch, width].
-    """
+    """Puts rows [open, width] at places `sentences` of a batch as large as that of `like`, and `default` elsewhere."""
     empty = tf.fill([tf.shape(like)[0], values.shape[1]], tf.constant(default, values.dtype))
     return tf.tensor_scatter_nd_update(empty, sentences[:, tf.newaxis], values)
 
 
 def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
-    """Lets what follows a hypothesis follow it, and leaves out sentences that are done.
+    """Moves caches and texts along with their hypotheses, and removes sentences that are done if it is time.
 
-    Args:
-        state: after a step, but for its caches.
-        parents: [batch, beam] int32, the slot that each living hypothesis comes from.
+    `state` is that after a step, except for its caches; `parents`, int32 [batch, beam], are the slots before the step.
     """
     if parents.shape[1] > 1:
         open_parents = tf.gather(parents, state.open_sentences)  # --> [open, beam]
@@ -214,7 +184,7 @@ def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
 
 
 def leave_out_done(state: SearchState) -> SearchState:
-    """Leaves sentences that are done out of the caches, when it is time for that."""
+    """Removes sentences that are done from the caches, if it is time."""
     is_open = ~tf.gather(state.done, state.open_sentences)
     num_open = tf.size(is_open)
     shrink = is_time_to_leave(num_open - tf.reduce_sum(tf.cast(is_open, tf.int32)), num_open)
@@ -241,15 +211,9 @@ def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: t
 
 
 def trace_back(history: History, slots: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Reads texts out of the history, from their last token to their first.
+    """Reads texts, int32 [batch, beam, steps], from last token to first out of a history cut to the steps made.
 
-    Args:
-        history: of a search, cut to the steps that were made.
-        slots: [batch, beam] int32, the slot of each text after its last step.
-        lengths: [batch, beam] int32, its tokens; the result is 0 beyond them.
-
-    Returns:
-        [batch, beam, steps] int32.
+    `slots` and `lengths` are int32 [batch, beam]: each text's slot after its last step, and its tokens; zeros follow.
     """
 
     def body(step: tf.Tensor, slots: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -266,10 +230,9 @@ def trace_back(history: History, slots: tf.Tensor, lengths: tf.Tensor) -> tf.Ten
 
 
 def steps_last(token_ids: tf.Tensor) -> tf.Tensor:
-    """Token ids, int32 [steps, batch, beam], as [batch, beam, steps].
+    """Transposes token ids, int32 [steps, batch, beam], to [batch, beam, steps].
 
-    `tf.transpose` would do, but TensorFlow looks for a oneDNN kernel of int32 for it and reports on standard error,
-    in the midst of a program's output, that there is none.
+    Not with `tf.transpose`, which reports on standard error that oneDNN has no int32 kernel for it.
     """
     steps, batch, beam = tf.unstack(tf.shape(token_ids))
     hypotheses = tf.reshape(tf.range(batch * beam), [batch, beam, 1])

@@ -1,4 +1,4 @@
-"""The k largest of a wide row, exact, several times faster than one `tf.math.top_k`."""
+"""The k largest entries of wide rows: exact, and several times faster than one `tf.math.top_k`."""
 
 import tensorflow as tf
 
@@ -8,27 +8,21 @@ _BLOCK_SIZES = range(48, 129)
 
 
 def top_k(values: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The k largest entries of every row, largest first, equal ones by ascending index.
+    """The k largest entries of every row, largest first, ties by lower index: [rows, k], and their indices, int32.
 
-    `tf.math.top_k` looks at one entry after the other. Here the largest entry
-    of each block of a row is found first (a vectorised reduction); the k
-    largest entries of the row are all in the k blocks with the largest maxima,
-    so that the slow selection sees only those. A vocabulary of 8,000 takes a
-    third of the time, one of 37,000 a sixth (two cores, k = 9).
+    `tf.math.top_k` scans entries one by one. Here a vectorised reduction first finds the largest entry of each block;
+    the k largest entries are all in the k blocks with the largest maxima, and only those are scanned. With 8,000
+    columns it takes a third of the time, with 37,000 a sixth (two cores, k = 9).
 
-    Why ties come out right too: order entries by (larger value, lower index)
-    and blocks by their best entry. An entry outside the k best blocks is
-    behind the best entry of each of them, hence not among the k best.
+    Ties are right too: order entries by (larger value, lower index) and blocks by their best entry. An entry outside
+    the k best blocks comes after the best entry of each of them, so it is not among the k best.
 
     Args:
-        values: [rows, width] floats without NaN, the width known when traced.
-        k: how many, at most the width.
-
-    Returns:
-        The values [rows, k] and their indices [rows, k] int32.
+        values: floats [rows, width] without NaN.
+        k: number of entries.
 
     Raises:
-        ValueError: the width is unknown or below k.
+        ValueError: the width is unknown when traced, or below k.
     """
     width = values.shape[-1]
     if width is None or width < k:
@@ -49,16 +43,10 @@ def top_k(values: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def largest(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The largest entry of every row and its index, of equal ones the first.
+    """The largest entry of every row, [rows], and its first index, int32 [rows], of floats [rows, width] without NaN.
 
-    A search for the index along a wide row takes several times as long as one for the
-    value, which is vectorised: so the index is looked for among the blocks' maxima, then in one block.
-
-    Args:
-        values: [rows, width] floats without NaN, the width known when traced.
-
-    Returns:
-        The values [rows] and their indices [rows] int32.
+    An argmax over a wide row takes several times as long as a maximum, which is vectorised: so the index is sought
+    among the maxima of blocks, then in one block. The width is known when traced.
     """
     width = values.shape[-1]
     block_size = _block_size(width)
@@ -72,5 +60,5 @@ def largest(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _block_size(width: int) -> int:
-    """A size that divides the width, so that nothing has to be padded (a copy), if there is one."""
+    """A block size that divides the width if there is one, because padding would be a copy."""
     return next((size for size in _BLOCK_SIZES if width % size == 0), 64)

@@ -1,7 +1,6 @@
-"""A server of SavedModels with TensorFlow Serving's own REST and gRPC interfaces, for machines without it.
+"""A server of SavedModels with TensorFlow Serving's REST and gRPC interfaces, for machines without TensorFlow Serving.
 
-From the inside out: `signatures` and `models` run a SavedModel, `versions` finds
-and swaps them, `batcher` merges what arrives together, `core` is the server
-without a network, `rest` and `grpc_service` are its two front ends, `server`
-starts and stops it all.
+From the inside out: `served_signatures` and `served_models` run a SavedModel, `versions` finds versions and replaces
+the served one, `batcher` merges concurrent requests, `core` is the server without a network, `http.rest` and
+`grpc_service` are its two front ends, and `server` starts and stops everything.
 """

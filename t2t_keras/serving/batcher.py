@@ -1,4 +1,4 @@
-"""Merges requests that arrive together: a bounded queue, and streams of work that take batches from it."""
+"""Merges requests that arrive together: a bounded queue, and streams (threads) that take batches from it."""
 
 import collections
 import contextlib
@@ -17,20 +17,20 @@ from t2t_keras.serving.served_signatures import Arrays, Signature
 
 _LOG = logging.getLogger(__name__)
 
-# Rows are merged with others of up to four times their cost: 128 and below, up to 512, up to 2048, ...
+# Rows of one cost class are merged: costs up to 128, up to 512, up to 2048, ...
 _SMALL_COST = 128
 
 
 @dataclasses.dataclass(eq=False)
 class _Request:
-    """What a caller waits for: the outputs of one part or of several.
+    """A request, cut into one part or several.
 
     Attributes:
-        future: of the outputs.
-        arrived: when, in seconds of `time.monotonic`.
-        order: int [rows], which row of the request each row of its parts is; None: the rows are as they came.
-        parts: those that have not begun. Only the first of them stands in a queue.
-        outputs: of each part.
+        future: the future of all outputs.
+        arrived: time of arrival in seconds of `time.monotonic`.
+        order: int [rows], the row of the request that each row of its parts is; None if the order is the same.
+        parts: the parts that have not begun, of which only the first is in a queue.
+        outputs: the outputs of each part, None until it has run.
     """
 
     future: Future
@@ -45,13 +45,13 @@ class _Part:
     """As much of a request as fits into a batch; most requests are one part.
 
     Attributes:
-        request: it is of.
-        index: among the request's parts.
-        inputs: of its rows.
-        rows: how many.
-        cost: of all rows.
-        key: of its queue.
-        number: its place in the order of all parts that were queued.
+        request: the request that it belongs to.
+        index: its index among the request's parts.
+        inputs: arrays of its rows, by name.
+        rows: number of its rows.
+        cost: sum of its rows' costs.
+        key: signature and cost class, the key of its queue.
+        number: position in the order in which all parts were queued.
     """
 
     request: _Request
@@ -64,7 +64,7 @@ class _Part:
 
 
 class _Queue:
-    """What waits for one signature, of about the same length."""
+    """The waiting parts of one signature and cost class."""
 
     def __init__(self) -> None:
         self.parts: collections.deque[_Part] = collections.deque()
@@ -72,34 +72,31 @@ class _Queue:
         self.cost = 0
 
     def append(self, part: _Part) -> None:
-        """Puts a part behind the others."""
         self.parts.append(part)
         self.rows += part.rows
         self.cost += part.cost
 
     def remove(self, part: _Part) -> None:
-        """Takes a part out."""
         self.parts.remove(part)
         self.rows -= part.rows
         self.cost -= part.cost
 
 
 class Batcher:
-    """Runs requests in batches, a batch in each of some streams (threads).
+    """Runs requests in batches, one batch at a time in each stream (thread).
 
-    Rows for one signature that cost about the same are merged, in the order of their arrival: a batch
-    lasts as long as its longest row. A batch is run when it is full, or when its first request has
-    waited long enough and a stream is free. Of a request that is larger than a batch one part after
-    another is queued, so that requests take turns. If a batch fails, its requests are run one by one,
-    so that each gets its own error.
+    Rows of one signature and of similar cost are merged in the order of arrival, because a batch takes as long as its
+    longest row. A batch is due when it is full or its first request has waited long enough, and runs once a stream is
+    free. A request larger than a batch queues one part after another, so that requests take turns. If a batch fails,
+    its requests are run one by one, so that each gets its own error.
 
     Args:
-        max_batch_size: rows of a batch, at most.
-        max_batch_cost: of a batch, at most, unless it is a single row's.
-        wait_seconds: how long a request waits for others, at most.
-        num_streams: batches that run side by side.
-        max_queue_cost: of all that waits, at most; whatever a request costs, it may wait alone.
-        on_batch: is told the rows of each batch that is run.
+        max_batch_size: most rows of a batch.
+        max_batch_cost: most cost of a batch; a single row may exceed it.
+        wait_seconds: how long a request waits for others at most.
+        num_streams: batches that run in parallel.
+        max_queue_cost: most cost of all waiting rows; a request that waits alone may exceed it.
+        on_batch: called with the number of rows of each batch that runs.
     """
 
     def __init__(
@@ -130,27 +127,24 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for a batch."""
+        """Number of rows that wait for a batch."""
         return self._waiting
 
     @property
     def waiting_cost(self) -> int:
-        """What the rows cost that wait for a batch."""
+        """Total cost of the rows that wait for a batch."""
         return self._waiting_cost
 
     def submit(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Future:
-        """Queues a request.
+        """Queues a request and returns the future of its outputs; cancelling it drops the parts that have not begun.
 
         Args:
-            signature: what to run; requests are merged if it is mergeable.
-            inputs: name -> array, checked.
-            costs: int [rows], of each row, the first dimension of the inputs: proportional to the work.
-
-        Returns:
-            A future of the outputs, name -> array. Cancelling it takes what has not begun out of the queue.
+            signature: what to run; its requests are merged only if it is mergeable.
+            inputs: checked arrays by name.
+            costs: int [rows], proportional to the work of each row; rows are the first dimension of the inputs.
 
         Raises:
-            ServingError: the queue is full, or the batcher is closed.
+            ServingError: the queue is full or the batcher is closed.
         """
         request = self._request(signature, inputs, costs)
         cost = int(costs.sum())
@@ -166,18 +160,14 @@ class Batcher:
             self._waiting += len(costs)
             self._waiting_cost += cost
             self._queue_next(request)
-        # Once it is queued: a future that is cancelled calls back at once.
+        # Only after queueing, because a future that is already cancelled calls back at once.
         request.future.add_done_callback(lambda future: self._drop(request) if _in_vain(future) else None)
         return request.future
 
     def close(self, timeout: float) -> bool:
-        """Takes no more requests, runs those that wait and ends the streams.
+        """Refuses new requests, runs the waiting ones and ends the streams.
 
-        Args:
-            timeout: seconds to wait for them; what still waits then is refused.
-
-        Returns:
-            Whether all were run in time.
+        Returns whether all of them ran within `timeout` seconds; the remaining ones are refused.
         """
         with self._changed:
             self._closed = True
@@ -192,7 +182,7 @@ class Batcher:
         return not any(stream.is_alive() for stream in self._streams)
 
     def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> _Request:
-        """Cuts a request into parts, each of rows that cost about the same."""
+        """Cuts a request into parts, each of rows of similar cost."""
         rows = len(costs)
         request = _Request(Future(), time.monotonic(), None, collections.deque(), [])
         kinds = np.array([_kind(cost) for cost in costs.tolist()])
@@ -211,7 +201,7 @@ class Batcher:
         return request
 
     def _cuts(self, kinds: np.ndarray, costs: np.ndarray) -> list[int]:
-        """Where parts begin."""
+        """The rows at which parts begin."""
         cuts, cost = [0], 0
         for row, (kind, row_cost) in enumerate(zip(kinds.tolist(), costs.tolist(), strict=True)):
             full = row - cuts[-1] == self._max_batch_size or cost + row_cost > self._max_batch_cost
@@ -222,7 +212,7 @@ class Batcher:
         return cuts
 
     def _queue_next(self, request: _Request) -> None:
-        """With the lock held: lets a request's next part wait, behind those of the others."""
+        """Queues a request's next part behind those of other requests. The lock must be held."""
         if request.parts:
             part = request.parts[0]
             part.number = next(self._numbers)
@@ -230,7 +220,7 @@ class Batcher:
             self._changed.notify()
 
     def _leave(self, part: _Part) -> None:
-        """With the lock held: takes a part out of its queue."""
+        """Takes a part out of its queue. The lock must be held."""
         queue = self._queues[part.key]
         queue.remove(part)
         if not queue.parts:
@@ -238,12 +228,12 @@ class Batcher:
         self._forget(part.request.parts.popleft())
 
     def _forget(self, part: _Part) -> None:
-        """With the lock held: a part no longer waits."""
+        """Stops counting a part as waiting. The lock must be held."""
         self._waiting -= part.rows
         self._waiting_cost -= part.cost
 
     def _drop(self, request: _Request) -> None:
-        """Takes the parts of a request that nobody waits for, as far as they have not begun."""
+        """Drops the parts of a request that have not begun."""
         with self._changed:
             if request.parts:
                 self._leave(request.parts[0])
@@ -255,15 +245,15 @@ class Batcher:
             try:
                 self._run(*taken)
             except Exception:
-                # Whatever it is, the stream goes on with the other requests.
+                # After any error the stream must go on with the other requests.
                 _LOG.exception("running a batch failed")
                 for part in taken[1]:
                     _fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
-            # Neither the model nor the answers are kept alive while the stream waits for more.
+            # Frees the model and the answers while the stream waits for more.
             del taken
 
     def _take(self) -> tuple[Signature, list[_Part]] | None:
-        """Waits for the next batch; None once there will be no more."""
+        """Waits for the next batch; returns None once the batcher is closed and nothing waits."""
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -277,14 +267,14 @@ class Batcher:
                 self._changed.wait(min(due.values()) - now if due else None)
 
     def _due(self, signature: Signature, queue: _Queue) -> float:
-        """When the batch at the head of a queue is to be run."""
+        """The time at which the batch at the head of a queue is due."""
         full = queue.rows >= self._max_batch_size or queue.cost >= self._max_batch_cost
         if self._closed or not signature.mergeable or full:
             return 0.0
         return queue.parts[0].request.arrived + self._wait_seconds
 
     def _next_batch(self, key: tuple[Signature, int]) -> list[_Part]:
-        """Takes a batch from a queue, whose requests let their next parts wait."""
+        """Takes a batch from a queue and queues the next parts of its requests."""
         signature, parts = key[0], self._queues[key].parts
         batch = [parts[0]]
         rows, cost = batch[0].rows, batch[0].cost
@@ -300,7 +290,7 @@ class Batcher:
         return batch
 
     def _run(self, signature: Signature, parts: list[_Part]) -> None:
-        """Runs a batch; where it fails, its requests one by one."""
+        """Runs a batch; if it fails, runs its requests one by one."""
         self._on_batch(sum(part.rows for part in parts))
         try:
             _answer(signature, parts)
@@ -312,7 +302,7 @@ class Batcher:
                 self._run_alone(signature, part)
 
     def _run_alone(self, signature: Signature, part: _Part) -> None:
-        """Runs a part of a batch that failed, unless nobody waits for it."""
+        """Runs a part of a failed batch, unless its request is already cancelled or answered."""
         if part.request.future.done():
             return
         try:
@@ -322,12 +312,12 @@ class Batcher:
 
 
 def _kind(cost: int) -> int:
-    """Which rows a row is merged with."""
+    """The cost class of a row; only rows of the same class are merged."""
     return ((max(cost - 1, 0) // _SMALL_COST).bit_length() + 1) // 2
 
 
 def _answer(signature: Signature, parts: list[_Part]) -> None:
-    """Runs a batch and gives each part its rows."""
+    """Runs a batch and gives each part its rows of the outputs."""
     outputs = signature.run(_concatenated([part.inputs for part in parts]))
     ends = list(itertools.accumulate(part.rows for part in parts))
     if len(parts) > 1 or len(parts[0].request.outputs) > 1:
@@ -337,7 +327,7 @@ def _answer(signature: Signature, parts: list[_Part]) -> None:
 
 
 def _in_vain(future: Future) -> bool:
-    """Whether what is left of a request is of no use: it was given up, or a part of it has failed."""
+    """Whether a request was cancelled or one of its parts failed, so that the rest of it is useless."""
     return future.cancelled() or future.exception() is not None
 
 
@@ -352,7 +342,7 @@ def _concatenated(parts: list[Arrays]) -> Arrays:
 
 
 def _check_rows(outputs: Arrays, rows: int) -> None:
-    """A model that gives other than a row for a row must not be cut up: nobody would know whose is whose."""
+    """Raises a `ValueError` unless each output has one row per input row: rows must not reach the wrong request."""
     for name, array in outputs.items():
         if array.shape[:1] != (rows,):
             raise ValueError(f"output {name!r} has the shape {list(array.shape)} for {rows} rows")
@@ -361,7 +351,7 @@ def _check_rows(outputs: Arrays, rows: int) -> None:
 def _succeed(part: _Part, outputs: Arrays) -> None:
     request = part.request
     request.outputs[part.index] = outputs
-    # Of two parts that end at the same time both may see all there; the first to set the result wins.
+    # Two parts that end at the same time may both see all outputs; the first to set the result wins.
     if all(found is not None for found in request.outputs):
         answer = _concatenated(request.outputs)
         if request.order is not None:

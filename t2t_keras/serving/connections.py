@@ -1,22 +1,22 @@
-"""What a connection to the REST interface may hold on to, however slow its client is."""
+"""Limits how long a slow client can hold a connection to the REST interface."""
 
 import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _LOOK_SECONDS = 1.0
-# From the connection, or from the last answer, to the end of a request's head. The body has a limit of its own.
+# From the connection, or from the last answer, to the end of a request's head. The body has a separate limit.
 _HEAD_SECONDS = 10.0
-# A client that takes less of an answer than these bytes, or what is left of it, in this time is cut off.
+# A client is cut off if in this time it reads neither this many bytes of its answer nor the rest of it.
 _WRITE_SECONDS = 20.0
 _WRITE_BYTES = 64 << 10
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's protocol, which closes idle connections only after an answer, with limits for the others.
+    """uvicorn's protocol with further limits, because uvicorn closes idle connections only after an answer.
 
-    A connection without a whole request, and one whose client does not read its answer, is closed. So is one beyond
-    twice the limit of `uvicorn.Config.limit_concurrency`; beyond the limit itself uvicorn answers with 503.
+    Closes a connection that sends no whole request or does not read its answer, and any connection beyond twice
+    `uvicorn.Config.limit_concurrency`; beyond the limit itself uvicorn answers 503.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -45,7 +45,7 @@ class BoundedProtocol(H11Protocol):
             self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
 
     def _is_stuck(self, now: float) -> bool:
-        """Whether the client has taken too little of what it is sent."""
+        """Whether the client has read too little of its answer for too long."""
         unsent = self.transport.get_write_buffer_size()
         grown, taken = unsent > self._unsent, unsent <= self._unsent - _WRITE_BYTES
         if not unsent or grown or taken:

@@ -17,17 +17,16 @@ from t2t_keras.serving.versions import Versions, VersionStatus
 
 
 class Core:
-    """Answers requests for a model, in named arrays, from any thread and without blocking it.
+    """Answers requests for a model, with named arrays, from any thread and without blocking it.
 
     Args:
         options: what to serve, and how.
-        around_load: gives what a version is loaded within.
+        around_load: returns a context manager, within which each version is loaded.
 
     Attributes:
-        options: as given.
-        metrics: what is counted.
-        versions: of the model.
-        is_loading: once closed, whether a version is still being loaded, which cannot be ended.
+        metrics: counts requests and batches.
+        versions: the versions of the model.
+        is_loading: after `close`, whether a version is still being loaded; loading cannot be interrupted.
     """
 
     def __init__(
@@ -58,23 +57,19 @@ class Core:
         )
 
     def start(self) -> None:
-        """Loads the latest version, if there is one that can be loaded, and goes on looking for later ones."""
+        """Loads the latest version that can be loaded, if any, and keeps looking for later ones."""
         self.versions.start(self.options.poll_seconds)
 
     def close(self, timeout: float) -> bool:
-        """Refuses new requests and answers those it has; says whether that was done within `timeout` seconds."""
+        """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
         self.is_loading = not self.versions.stop()
         return self._batcher.close(timeout)
 
     def lend(self, name: str, version: int | None) -> contextlib.AbstractContextManager[Model]:
-        """The model of a request, for a block; see `Versions.lend`.
-
-        Args:
-            name: of the model.
-            version: its number; None means the latest.
+        """Lends the model of a request, the latest version if `version` is None, for a block; see `Versions.lend`.
 
         Raises:
-            ServingError: another name, or the version is not served (this one on entering the block).
+            ServingError: for another model's name, or, on entering the block, if the version is not served.
         """
         if name != self.options.model_name:
             wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
@@ -82,18 +77,10 @@ class Core:
         return self.versions.lend(version)
 
     def submit(self, model: Model, signature: Signature, inputs: Arrays) -> Future:
-        """Queues a call; within the block that the model was lent for.
-
-        Args:
-            model: as lent.
-            signature: of this model.
-            inputs: name -> array.
-
-        Returns:
-            A future of the outputs, name -> array. Cancelling it drops what has not begun.
+        """Queues a call, within the block of `lend`; cancelling the returned future drops what has not begun to run.
 
         Raises:
-            ServingError: the call is wrong, above a limit, or the queue is full.
+            ServingError: the call is invalid or above a limit, or the queue is full.
         """
         rows = signature.check(inputs, self.options.limits)
         future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows))
@@ -102,16 +89,10 @@ class Core:
         return future
 
     async def outputs(self, future: Future) -> Arrays:
-        """Waits for the outputs of a call; whoever stops waiting drops what has not begun.
-
-        Args:
-            future: of `submit`.
-
-        Returns:
-            Name -> array.
+        """Waits for the outputs of a submitted call; cancelling the wait drops the parts that have not begun.
 
         Raises:
-            ServingError: the call failed, took too long, or its outputs are too large to be sent.
+            ServingError: the call failed or took too long, or its outputs are too large to be sent.
         """
         seconds = self.options.request_seconds
         try:
@@ -123,15 +104,7 @@ class Core:
         return outputs
 
     def status(self, name: str, version: int | None) -> get_model_status_pb2.GetModelStatusResponse:
-        """The state of one version or of all, the latest first.
-
-        Args:
-            name: of the model.
-            version: its number; None means all.
-
-        Raises:
-            ServingError: nothing is known of the model or of the version.
-        """
+        """The status of a version or, for None, of all, the latest first; a `ServingError` if there is none."""
         statuses = self.versions.statuses() if name == self.options.model_name else []
         found = [status for status in statuses if version in (None, status.version)]
         if not found:

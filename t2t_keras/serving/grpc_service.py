@@ -27,7 +27,7 @@ from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
-# The fields that TensorFlow Serving answers in, which its clients read without unpacking a tensor.
+# The fields in which TensorFlow Serving answers, and which its clients read directly.
 _FIELDS = {
     "float32": "float_val",
     "float64": "double_val",
@@ -41,22 +41,17 @@ _FIELDS = {
     "object": "string_val",
 }
 
-_TOGETHER = 1 << 14  # values that are written without a break
+_TOGETHER = 1 << 14  # values that are written in one piece
 
 
 def add_services(server: grpc.aio.Server, core: Core) -> None:
-    """Lets a server answer TensorFlow Serving's clients.
-
-    Args:
-        server: not started yet.
-        core: what answers the requests.
-    """
+    """Adds TensorFlow Serving's services, answered by `core`, to a server that has not started."""
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(core), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(core), server)
 
 
 class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata; the other methods are as they are inherited: UNIMPLEMENTED."""
+    """Predict and GetModelMetadata; the inherited methods answer UNIMPLEMENTED."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -67,7 +62,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         try:
             with self._core.metrics.request("grpc", "predict") as call:
                 future, spec = await off_loop.run(request.ByteSize(), self._begin, call, request)
-                # A client that hangs up or whose deadline is over cancels this, and with it what has not begun.
+                # A disconnect or the client's deadline cancels this wait and drops the parts that have not begun.
                 outputs = await self._core.outputs(future)
                 size = 4 * sum(array.size for array in outputs.values())
                 return await off_loop.run(size, _response, spec, outputs, request.output_filter)
@@ -93,7 +88,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             await _abort(context, error)
 
     def _begin(self, call: Call, request: predict_pb2.PredictRequest) -> tuple[Future, model_pb2.ModelSpec]:
-        """From the message to a queued call."""
+        """Reads a request and queues its call; returns the future of the outputs and the answer's `ModelSpec`."""
         name, version = _target(request)
         with self._core.lend(name, version) as model:
             signature = _signature(model, request.model_spec.signature_name)
@@ -107,9 +102,8 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             return future, spec
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
-        """An input as an array."""
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
-        # A tensor of one value repeated is a few bytes, whatever its shape says: it is looked at before it is unpacked.
+        # A few bytes can stand for one value repeated over a huge shape, so the shape is checked before unpacking.
         if min(sizes, default=0) < 0 or math.prod(sizes) > self._core.options.limits.max_body_bytes:
             raise invalid(f"input {name!r} has the shape {sizes}")
         wanted = signature.inputs[name].dtype
@@ -123,7 +117,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """GetModelStatus; the configuration is not reloaded: that is UNIMPLEMENTED, as it is inherited."""
+    """GetModelStatus; the inherited method that reloads the configuration answers UNIMPLEMENTED."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -138,7 +132,7 @@ class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
 
 def _target(request: object) -> tuple[str, int | None]:
-    """The name and the version that a request is for."""
+    """The name and the version of the model that a request is for."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     spec = request.model_spec
@@ -150,7 +144,7 @@ def _target(request: object) -> tuple[str, int | None]:
 
 
 def _signature(model: Model, name: str) -> Signature:
-    """A signature by name; TensorFlow Serving's two interfaces give different codes where there is none."""
+    """Returns a signature by name; for an unknown one TensorFlow Serving's gRPC and REST error codes differ."""
     try:
         return model.signature(name)
     except ServingError as error:
@@ -169,7 +163,7 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     proto = tensor_pb2.TensorProto(dtype=tf.as_dtype(array.dtype).as_datatype_enum)
     proto.tensor_shape.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape)
     values, flat = getattr(proto, field), array.reshape(-1)
-    # In pieces, between which other threads run.
+    # In pieces, so that other threads run in between.
     for start in range(0, flat.size, _TOGETHER):
         values.extend(flat[start : start + _TOGETHER].tolist())
     return proto

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus."""
+"""The server's metrics for Prometheus."""
 
 import collections
 import contextlib
@@ -14,30 +14,30 @@ from t2t_keras.serving.request_errors import serving_error
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-# Whatever else requests call signatures: names of their making must not become labels without end.
+# The label of all unknown signatures: names that clients invent must not add labels without limit.
 _NO_SIGNATURE = "unknown"
 
 
-# TensorFlow Serving's names, labels and buckets (microseconds), for dashboards and alerts that were made for it.
+# TensorFlow Serving's names, labels and buckets (microseconds), so that its dashboards and alerts work here.
 _THEIR_REQUESTS = ":tensorflow:serving:request_count"
 _THEIR_LATENCY = ":tensorflow:serving:request_latency"
 _THEIR_MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
 
 
 class Call:
-    """A request as the metrics see it; `signature` is set once it is known to exist."""
+    """A request being counted and timed; set `signature` once it is known to exist."""
 
     def __init__(self) -> None:
         self.signature = _NO_SIGNATURE
         self.start = time.monotonic()
 
     def is_read(self) -> None:
-        """The latency counts from now on: a client takes its time to send a request."""
+        """Restarts the clock of the latency, which excludes the time that a client takes to send its request."""
         self.start = time.monotonic()
 
 
 class _TheirRequests(Collector):
-    """Requests by outcome under TensorFlow Serving's name, which lacks the ending of Prometheus's counters."""
+    """Requests by outcome under TensorFlow Serving's name, which lacks the ending `_total` of Prometheus's counters."""
 
     def __init__(self, model_name: str) -> None:
         self._model_name = model_name
@@ -45,12 +45,10 @@ class _TheirRequests(Collector):
         self._counts: collections.Counter[str] = collections.Counter()
 
     def inc(self, outcome: str) -> None:
-        """Counts one."""
         with self._lock:
             self._counts[outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """What `prometheus_client` asks for."""
         metric = Metric(_THEIR_REQUESTS, "Requests answered, by outcome.", "unknown")
         with self._lock:
             counts = dict(self._counts)
@@ -60,11 +58,7 @@ class _TheirRequests(Collector):
 
 
 class Metrics:
-    """Counters in a registry of their own, so that several servers can live in one process.
-
-    Args:
-        model_name: in requests.
-    """
+    """The metrics of a model in a separate registry, so that several servers can live in one process."""
 
     def __init__(self, model_name: str) -> None:
         self.registry = prometheus_client.CollectorRegistry()
@@ -100,29 +94,26 @@ class Metrics:
     def watch(
         self, waiting: Callable[[], int], waiting_bytes: Callable[[], int], version: Callable[[], int | None]
     ) -> None:
-        """Reads the length of the queue and the version where they are, whenever the metrics are asked for."""
+        """Has each scrape read the waiting sentences, their bytes and the served version from these functions."""
         self._queue.set_function(waiting)
         self._queue_bytes.set_function(waiting_bytes)
         self._version.set_function(lambda: version() or 0)
 
     def batch(self, rows: int) -> None:
-        """Counts a batch that is run."""
+        """Counts a batch of `rows` sentences."""
         self._batches.observe(rows)
         self._sentences.inc(rows)
 
     @contextlib.contextmanager
     def request(self, interface: str, method: str) -> Iterator[Call]:
-        """Counts what is done in the block as a request, and times it.
+        """Counts and times the block as a request; the block sets the signature of the `Call` it gets.
 
         Args:
             interface: "rest" or "grpc".
-            method: "predict", or another of TensorFlow Serving's.
-
-        Yields:
-            The call, to be told its signature.
+            method: "predict" or another method of TensorFlow Serving.
 
         Raises:
-            ServingError: whatever error left the block, as one for the client.
+            ServingError: any error that leaves the block, converted for the client.
         """
         call, outcome = Call(), "OK"
         try:
@@ -131,7 +122,7 @@ class Metrics:
             outcome = serving_error(error).code.name
             raise serving_error(error) from error
         except BaseException:
-            # Cancelled: the client is gone.
+            # Cancelled: the client has disconnected.
             outcome = "CANCELLED"
             raise
         finally:
@@ -143,5 +134,5 @@ class Metrics:
                 self._their_latency.labels(self._model_name, method, interface.upper()).observe(1e6 * seconds)
 
     def text(self) -> bytes:
-        """All of it in Prometheus's text format."""
+        """All metrics in Prometheus's text format."""
         return prometheus_client.generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""What the server can be told."""
+"""The server's settings."""
 
 import dataclasses
 import pathlib
@@ -9,14 +9,13 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a request may ask for; each limit is a flag of the program of the same name.
+    """Limits of a request; each is a flag of the same name of `launch.serve`.
 
     Attributes:
-        max_body_bytes: of the body of a request, in JSON or as a gRPC message.
-        max_sentences: rows of a request, that is the first dimension of its inputs.
-        max_sentence_bytes: of each string.
-        max_input_length: numbers in a row of an input whose rows may be of any length, such as token ids: the work on
-            them can grow with the square of their number.
+        max_body_bytes: bytes of a request's body, in JSON or as a gRPC message.
+        max_sentences: rows of a request, which are the first dimension of its inputs.
+        max_sentence_bytes: bytes of each string.
+        max_input_length: numbers in a row of variable length, such as token ids; the work can grow with their square.
         max_output_elements: numbers and strings in all outputs of a request together.
     """
 
@@ -36,29 +35,27 @@ class ServingOptions:
     """The settings of a server.
 
     Attributes:
-        export_dir: the directory of a model, of which each subdirectory with a number for a name is a version.
+        export_dir: the directory of a model; each subdirectory with a number as its name is a version.
         name: the model's name in requests; "" means the name of the directory.
         host: the address to listen at.
-        allowed_hosts: names, besides `host`, "localhost" and addresses, that REST requests may ask for and whose pages
-            may use the server; "*" is every one.
-        rest_port: of the REST interface; 0 means any that is free.
-        grpc_port: of the gRPC interface; 0 means any that is free.
-        max_connections: connections to the REST interface, and gRPC calls, that are answered at a time.
-        max_batch_size: sentences that are run together at most; 1 merges nothing.
-        max_batch_bytes: of text that is run together at most, unless it is a single sentence.
-        batch_wait_ms: how long the first sentence of a batch waits for others, at most.
-        num_streams: batches that run side by side.
-        max_queue_bytes: of text that waits at most, with an overhead a sentence; a request beyond them is refused at
-            once, unless it would wait alone.
-        request_seconds: what a request has until its answer; then it is given up.
-        poll_seconds: between two looks for new versions.
-        max_num_load_retries: how often a version that cannot be loaded is tried again.
-        load_retry_seconds: from a failure to load to the next try.
-        grace_seconds: what requests in flight have left when the server is told to stop.
-        limits: what a request may ask for.
+        allowed_hosts: names besides `host`, "localhost" and addresses, accepted in REST requests; "*" accepts all.
+        rest_port: port of the REST interface; 0 means any free port.
+        grpc_port: port of the gRPC interface; 0 means any free port.
+        max_connections: most simultaneous connections to the REST interface, and most simultaneous gRPC calls.
+        max_batch_size: most sentences of a batch; 1 disables merging.
+        max_batch_bytes: most bytes of text in a batch; a single sentence may exceed it.
+        batch_wait_ms: longest wait of a batch's first sentence for others, in milliseconds.
+        num_streams: batches that run in parallel.
+        max_queue_bytes: most bytes of waiting text, with an overhead per sentence; a single request may exceed it.
+        request_seconds: longest time until a request is answered; then it is cancelled.
+        poll_seconds: time between two checks for new versions.
+        max_num_load_retries: how often loading a version is retried after a failure.
+        load_retry_seconds: time from a failure to load to the next try.
+        grace_seconds: time for pending requests when the server is stopped.
+        limits: the limits of a request.
 
     Raises:
-        InputError: a value that makes no sense.
+        InputError: a value is out of range.
     """
 
     export_dir: str
@@ -106,7 +103,7 @@ class ServingOptions:
 
     @property
     def model_name(self) -> str:
-        """The name under which the model is served."""
+        """The model's name in requests."""
         return self.name or pathlib.Path(self.export_dir).resolve().name
 
 

@@ -1,4 +1,4 @@
-"""The one exception with which the server refuses a request, whichever way it came."""
+"""The exception with which the server refuses a request, shared by REST and gRPC."""
 
 import enum
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class Code(enum.Enum):
-    """Why a request failed: the canonical codes, of which gRPC's and TensorFlow's names and numbers are the same."""
+    """Canonical error codes, with the same names and numbers as in gRPC and TensorFlow."""
 
     CANCELLED = 1
     UNKNOWN = 2
@@ -27,11 +27,11 @@ class Code(enum.Enum):
 
 
 class ServingError(Exception):
-    """A request that gets an error for its answer.
+    """A request that is answered with an error.
 
     Args:
-        code: what kind of error; each front end knows its own number for it.
-        message: what is wrong and what would be right, for whoever sent the request.
+        code: the kind of error, which each front end maps to its status.
+        message: what is wrong and what would be right, for the client.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -41,27 +41,23 @@ class ServingError(Exception):
 
 
 class TooLarge(ServingError):
-    """A message above the limit.
-
-    Args:
-        message: how large it is, and the limit.
-    """
+    """A request above the size limit; the message states its size and the limit."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.RESOURCE_EXHAUSTED, message)
 
 
 def invalid(message: str) -> ServingError:
-    """The error of a request that is wrong in itself."""
+    """Returns the error of a request that is itself wrong."""
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
 def serving_error(error: BaseException) -> ServingError:
-    """Any error as one that can be sent to a client."""
+    """Converts any exception to one that can be sent to a client."""
     if isinstance(error, ServingError):
         return error
     if isinstance(error, tf.errors.OpError):
-        # What stands around it names nodes of the graph, which say nothing to a client.
+        # The text around it names nodes of the graph, which mean nothing to a client.
         message = (error.message or "").split("\n\t [[")[0].split("<stack traces unavailable>")[-1].strip()
         return ServingError(Code(error.error_code), message or type(error).__name__)
     return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")

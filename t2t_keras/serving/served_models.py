@@ -1,4 +1,4 @@
-"""A version of a model in memory."""
+"""Loads a version of a model and warms it up."""
 
 import json
 import pathlib
@@ -19,20 +19,16 @@ WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
 
 class Model:
-    """A loaded SavedModel.
-
-    Args:
-        path: the directory of the version.
-        version: its number.
+    """The loaded SavedModel of the version with number `version`, from the directory `path`.
 
     Attributes:
-        version: its number.
-        signatures: name -> signature.
+        version: the version's number.
+        signatures: signatures by name.
         signature_defs: the signatures as the SavedModel describes them.
-        languages: "source_language" and "target_language", if the export tells them.
+        languages: "source_language" and "target_language" if the export records them, else empty.
 
     Raises:
-        Exception: of many kinds, if the directory holds no SavedModel that TensorFlow can load.
+        Exception: of any kind, if TensorFlow cannot load the directory as a SavedModel.
     """
 
     def __init__(self, path: pathlib.Path, version: int) -> None:
@@ -40,10 +36,10 @@ class Model:
         self.signature_defs = _signature_defs(path)
         self.languages = _languages(path)
         if (path / CONFIG_FILE).is_file():
-            # An export of this project gains no speed from having its graphs rewritten, which takes TensorFlow longer
-            # than all else until a version is ready. Another SavedModel may well gain.
+            # Rewriting graphs is the longest step of loading and does not speed up an export of this project. Other
+            # SavedModels may gain from it.
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-        # Its variables live as long as it does.
+        # Kept because the variables live only as long as this object.
         self._loaded = tf.saved_model.load(str(path))
         self.signatures = {
             name: Signature(name, function.structured_input_signature[1], function.structured_outputs, function)
@@ -51,14 +47,7 @@ class Model:
         }
 
     def signature(self, name: str) -> Signature:
-        """A signature by name.
-
-        Args:
-            name: "" means TensorFlow Serving's default, "serving_default".
-
-        Raises:
-            ServingError: there is none of this name.
-        """
+        """Returns a signature by name, "" meaning "serving_default"; a `ServingError` if there is none of this name."""
         name = name or DEFAULT_SIGNATURE
         if name not in self.signatures:
             known = ", ".join(repr(known) for known in sorted(self.signatures))
@@ -68,18 +57,9 @@ class Model:
         return self.signatures[name]
 
     def warm_up(self, path: pathlib.Path) -> int:
-        """Runs the requests that the version brings along, so that the first real one is not the slowest.
+        """Runs the warm-up requests of the directory `path` and returns their number; it may raise any exception.
 
-        They are run side by side, for TensorFlow makes each signature ready on one core.
-
-        Args:
-            path: the directory of the version.
-
-        Returns:
-            How many there were.
-
-        Raises:
-            Exception: of many kinds, if the file is damaged or the model refuses a request.
+        They run in parallel because TensorFlow prepares each signature on one core.
         """
         file = path / WARM_UP_FILE
         if not file.exists():
@@ -106,7 +86,7 @@ def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMa
 
 
 def _languages(path: pathlib.Path) -> dict[str, str]:
-    """From the configuration that an export of this project brings along; nothing of any other SavedModel."""
+    """The languages in the configuration of an export of this project; empty for any other SavedModel."""
     try:
         data = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))["data"]
         found = {name: data[name] for name in ("source_language", "target_language")}

@@ -1,4 +1,4 @@
-"""One way to call a SavedModel: named arrays in, named arrays out."""
+"""A signature of a SavedModel: checks the inputs of a call and computes its outputs."""
 
 import dataclasses
 import math
@@ -12,11 +12,11 @@ from t2t_keras.serving.request_errors import invalid
 
 Arrays = dict[str, np.ndarray]
 
-# How many bytes of text make an element of an output whose size follows the text's, before that size is known. Tokens
-# are seldom shorter. Where they are, the outputs are refused once they are there.
+# Estimated bytes of text per element of an output whose size depends on the text. Tokens are rarely shorter; if they
+# are, `check_size` refuses the computed outputs.
 _BYTES_PER_ELEMENT = 2
 
-# What a row costs before anything is in it, and a number of a row of any length, such as a token id, in bytes of text.
+# The cost of an empty row, and of each number in a row of variable length, such as a token id, in bytes of text.
 _ROW_COST = 32
 _NUMBER_COST = 4
 
@@ -26,10 +26,10 @@ class Signature:
     """A signature of a SavedModel.
 
     Attributes:
-        name: the name that requests call it by.
-        inputs: name -> dtype and shape, all of which a call must be given.
-        outputs: name -> dtype and shape.
-        function: takes the inputs as tensors by name, gives the outputs by name.
+        name: its name in requests.
+        inputs: dtype and shape of each input by name; a call must give all of them.
+        outputs: dtype and shape of each output by name.
+        function: takes the inputs as tensors by keyword and returns the outputs by name.
     """
 
     name: str
@@ -45,41 +45,22 @@ class Signature:
 
     @property
     def mergeable(self) -> bool:
-        """Whether calls may be merged along the first dimension, the batch.
-
-        Where another dimension is unknown too, its size would depend on what else is in the batch.
-        """
+        """Whether calls may be merged along the batch: all other sizes are known, so none depends on other calls."""
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
         return self.in_rows and all(shape[1:].is_fully_defined() for shape in shapes)
 
     def run(self, inputs: Arrays) -> Arrays:
-        """Runs the function.
-
-        Args:
-            inputs: name -> array, as `checked` has let them pass.
-
-        Returns:
-            Name -> array; strings are bytes in an array of objects.
-
-        Raises:
-            tf.errors.OpError: the graph refused the values.
-        """
+        """Runs checked inputs; strings are bytes in object arrays. Bad values raise `tf.errors.OpError`."""
         tensors = {name: tf.constant(array, self.inputs[name].dtype) for name, array in inputs.items()}
         return {name: tensor.numpy() for name, tensor in self.function(**tensors).items()}
 
     def check(self, inputs: Arrays, limits: Limits) -> int:
-        """Counts the sentences of a call, before anything is computed.
+        """Checks a call's inputs before anything is computed, and returns its number of sentences.
 
-        Args:
-            inputs: name -> array, of the names of `check_names`.
-            limits: what a call may ask for.
-
-        Returns:
-            The first dimension of the inputs; 1 where they have none.
+        That number is the first dimension of the inputs, or 1 if they have none.
 
         Raises:
-            ServingError: the inputs are not what the signature takes, too many or too long, or the outputs would be
-                too large.
+            ServingError: the inputs do not fit the signature, are too many or too long, or make outputs too large.
         """
         self.check_names(inputs)
         for name, array in inputs.items():
@@ -109,7 +90,7 @@ class Signature:
         return num_rows
 
     def _expected_elements(self, inputs: Arrays, num_rows: int) -> int:
-        """How large the outputs of a call will be: where a dimension is unknown, as long as the longest input."""
+        """Estimates the number of elements of all outputs; an unknown dimension counts as long as the longest input."""
         lengths = [1]
         for name, array in inputs.items():
             if array.dtype == object:
@@ -124,15 +105,7 @@ class Signature:
         )
 
     def costs(self, inputs: Arrays, num_rows: int) -> np.ndarray:
-        """About how much work each row is, in bytes of text.
-
-        Args:
-            inputs: name -> array, checked.
-            num_rows: as `check` counts them.
-
-        Returns:
-            int64 [num_rows].
-        """
+        """The approximate work of each row of checked inputs, in bytes of text: int64 [num_rows]."""
         costs = np.full(num_rows, _ROW_COST)
         for name, array in inputs.items():
             if array.shape[:1] != (num_rows,):
@@ -145,14 +118,7 @@ class Signature:
         return costs
 
     def check_names(self, names: Collection[str]) -> None:
-        """Says which inputs are missing or unknown.
-
-        Args:
-            names: the names of a call's inputs.
-
-        Raises:
-            ServingError: these are not the inputs' names.
-        """
+        """Raises a `ServingError` unless `names` are exactly the names of the inputs."""
         unknown, missing = set(names) - set(self.inputs), set(self.inputs) - set(names)
         if unknown or missing:
             raise invalid(
@@ -162,14 +128,7 @@ class Signature:
             )
 
     def check_outputs(self, names: Sequence[str]) -> None:
-        """Says which of the outputs that were asked for there are not.
-
-        Args:
-            names: what a request wants; none means all.
-
-        Raises:
-            ServingError: an unknown name, or one twice.
-        """
+        """Raises a `ServingError` if `names`, the requested outputs, has an unknown name or the same name twice."""
         unknown = set(names) - set(self.outputs)
         if unknown:
             raise invalid(f"the outputs of {self.name!r} are {_listed(self.outputs)}; unknown: {_listed(unknown)}")
@@ -178,15 +137,7 @@ class Signature:
 
 
 def check_size(outputs: Arrays, limits: Limits) -> None:
-    """Refuses outputs that are too large to be sent.
-
-    Args:
-        outputs: name -> array.
-        limits: what a call may ask for.
-
-    Raises:
-        ServingError: they have more elements than the limit.
-    """
+    """Raises a `ServingError` if the outputs, arrays by name, have more elements in all than the limit."""
     found = sum(array.size for array in outputs.values())
     if found > limits.max_output_elements:
         raise invalid(
@@ -196,7 +147,7 @@ def check_size(outputs: Arrays, limits: Limits) -> None:
 
 
 def _free_size(sizes: Iterable[int], shape: tf.TensorShape) -> int:
-    """How many elements a row has in those of its dimensions that the signature leaves open."""
+    """The number of elements of a row in the dimensions that the signature leaves open."""
     return math.prod(size for size, known in list(zip(sizes, shape, strict=True))[1:] if known is None)
 
 

@@ -1,4 +1,4 @@
-"""Starts and stops the server: the model, its two front ends, and the event loop that both live in."""
+"""Starts and stops the server: the model, its two front ends, and their event loop."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from t2t_keras.serving.grpc_service import add_services
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
 
-# Connections that never begin, that are not used, and those of clients that are gone without a word are closed.
+# Closes connections that never complete the handshake, idle ones, and those of clients that vanished.
 _GRPC_CONNECTIONS = {
     "grpc.server_handshake_timeout_ms": 10_000,
     "grpc.max_connection_idle_ms": 300_000,
@@ -28,11 +28,7 @@ _GRPC_CONNECTIONS = {
 
 
 class Server:
-    """A server in threads of its own.
-
-    Args:
-        options: what to serve, and how.
-        around_load: gives what a version is loaded within.
+    """A server that runs in its own threads; for the arguments see `Core`.
 
     Attributes:
         core: the server without its front ends.
@@ -53,11 +49,7 @@ class Server:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Loads the model, then listens; returns once requests are answered.
-
-        Raises:
-            OSError: an address that cannot be listened at.
-        """
+        """Loads the model and listens; returns once requests are answered. An `OSError` if an address fails."""
         listener = listen(self._options.host, self._options.rest_port)
         self.core.start()
         started: Future = Future()
@@ -72,14 +64,10 @@ class Server:
             raise
 
     def stop(self) -> bool:
-        """Takes no more requests, answers those in flight and ends.
-
-        Returns:
-            Whether all were answered within the options' `grace_seconds`; the others were cut off.
-        """
+        """Stops the server; returns whether all requests were answered in `grace_seconds`. The others are cut off."""
         deadline = time.monotonic() + self._options.grace_seconds
         self._loop.call_soon_threadsafe(self._told_to_stop.set)
-        # The front ends cut off what is left by themselves; a second more is for doing so.
+        # The front ends themselves cut off the remaining requests, for which they get one more second.
         self._thread.join(self._options.grace_seconds + 1)
         return self.core.close(max(deadline - time.monotonic(), 0)) and not self._thread.is_alive()
 
@@ -92,7 +80,7 @@ class Server:
             started.set_exception(error)
 
     async def _serve(self, listener: socket.socket, started: Future) -> None:
-        """The life of the event loop."""
+        """Runs both front ends in this event loop until the server is stopped."""
         self._loop = asyncio.get_running_loop()
         grpc_server = await self._started_grpc()
         rest_server = uvicorn.Server(self._rest_config())
@@ -111,7 +99,7 @@ class Server:
                 ("grpc.max_receive_message_length", self._options.limits.max_body_bytes),
                 ("grpc.max_send_message_length", -1),
                 *_GRPC_CONNECTIONS.items(),
-                # Two servers at one port would share its requests without anybody's knowing.
+                # Otherwise a second server at this port would silently get some of the requests.
                 ("grpc.so_reuseport", 0),
             ],
             maximum_concurrent_rpcs=self._options.max_connections,
@@ -130,7 +118,7 @@ class Server:
         return uvicorn.Config(
             rest_app(self.core),
             http=BoundedProtocol,
-            # uvicorn counts the connection that asks among them.
+            # uvicorn also counts the connection of the current request.
             limit_concurrency=self._options.max_connections + 1,
             log_config=None,
             log_level="error",
@@ -143,24 +131,17 @@ class Server:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listens for connections.
-
-    Args:
-        host: an address, IPv4 or IPv6, or a name.
-        port: 0 is any that is free.
-
-    Returns:
-        The socket.
+    """Returns a socket that listens at `host`, a name or an IPv4 or IPv6 address, and `port`, 0 meaning any free port.
 
     Raises:
-        OSError: this cannot be listened at; the message names the address.
+        OSError: the address is not available; the message names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise OSError(f"cannot listen at {_address(host, port)}: {error.strerror or error}") from error
-    # Connections inherit it. Else an answer's body waits until the client has acknowledged its head, up to 40 ms.
+    # Inherited by connections. Without it an answer's body waits up to 40 ms until the client acknowledges its head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

@@ -1,4 +1,4 @@
-"""Which versions of a model there are, and which one is served: the latest that can be loaded."""
+"""Follows the versions of a model in its directory and serves the latest that can be loaded."""
 
 import contextlib
 import dataclasses
@@ -14,13 +14,13 @@ from t2t_keras.serving.served_models import Model
 
 _LOG = logging.getLogger(__name__)
 
-# What a directory looks like: changed if any file has another size or time.
+# The files of a directory with their sizes and times of modification, to notice changes.
 _Look = tuple[tuple[str, int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Failure:
-    """What is known of a version that could not be loaded: its files, how often it was tried, and when."""
+    """A version that could not be loaded: its files, the number of tries, and the time of the last one."""
 
     look: _Look
     tries: int
@@ -29,11 +29,11 @@ class _Failure:
 
 @dataclasses.dataclass(frozen=True)
 class VersionStatus:
-    """What is known of a version.
+    """The status of a version.
 
     Attributes:
-        version: its number.
-        state: TensorFlow Serving's: "LOADING", "AVAILABLE", "UNLOADING" or "END".
+        version: the version's number.
+        state: as in TensorFlow Serving: "LOADING", "AVAILABLE", "UNLOADING" or "END".
         error: why it could not be loaded, or None.
     """
 
@@ -45,18 +45,17 @@ class VersionStatus:
 class Versions:
     """Follows a directory of versions and lends the latest that can be loaded.
 
-    A new version is loaded and warmed up while the old one serves, then takes its place at once;
-    the old one is let go of when the last request that uses it is done. A version that cannot be
-    loaded is tried again some times, and whenever its files change. If the served version's directory goes away, the
-    latest of the others is served; if none is left, the loaded one stays.
+    A new version is loaded and warmed up while the old one serves, then replaces it at once; the old one is unloaded
+    after the last request that uses it. If the served version's directory disappears, the latest of the others is
+    served; if none is left, the loaded one stays.
 
     Args:
-        export_dir: the directory of which each subdirectory with a number for a name is a version.
+        export_dir: the directory whose subdirectories with numbers as names are versions.
         name: the model's name, for messages.
-        max_retries: how often a version that cannot be loaded is tried again while its files stay as they are.
-        retry_seconds: from a failure to the next try.
-        load: makes a model, warmed up, of a version's directory and number.
-        around_load: gives what a version is loaded within.
+        max_retries: how often a version that fails to load is tried again; a change of its files starts anew.
+        retry_seconds: time from a failure to the next try.
+        load: returns the loaded and warmed-up model, given a version's directory and number.
+        around_load: returns a context manager, within which each version is loaded.
     """
 
     def __init__(
@@ -84,17 +83,13 @@ class Versions:
         self._thread: threading.Thread | None = None
 
     def start(self, poll_seconds: float) -> None:
-        """Looks for versions now, and from now on in the background."""
+        """Looks for versions now, and then every `poll_seconds` in the background."""
         self.poll()
         self._thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
         self._thread.start()
 
     def stop(self) -> bool:
-        """Ends following the directory.
-
-        Returns:
-            Whether it has ended: a version that is being loaded will not be served, but its loading cannot be ended.
-        """
+        """Stops following the directory; returns False if a load, which cannot be interrupted, is still running."""
         self._stopped.set()
         if not self._thread:
             return True
@@ -103,19 +98,16 @@ class Versions:
 
     @property
     def served(self) -> int | None:
-        """The version that is served, if any."""
+        """The number of the served version, or None."""
         model = self._served
         return model.version if model else None
 
     @contextlib.contextmanager
     def lend(self, version: int | None = None) -> Iterator[Model]:
-        """A model that stays loaded within the block, and for as long as `keep` says.
-
-        Args:
-            version: its number; None means the one that is served.
+        """Lends a version, or for None the served one; it stays loaded within the block, and longer with `keep`.
 
         Raises:
-            ServingError: this version is not served.
+            ServingError: this version is not served, or no version is.
         """
         with self._lock:
             model = self._served
@@ -129,23 +121,23 @@ class Versions:
             self.release(model)
 
     def keep(self, model: Model) -> None:
-        """Keeps a model that was lent beyond the block, until `release`."""
+        """Keeps a lent model loaded beyond the block, until `release`."""
         with self._lock:
             self._uses[model] += 1
 
     def release(self, model: Model) -> None:
-        """Says that a use of a model is over."""
+        """Ends one use of a model."""
         with self._lock:
             self._uses[model] -= 1
             self._forget_unused(model)
 
     def statuses(self) -> list[VersionStatus]:
-        """What is known of each version, the latest first."""
+        """The status of each known version, the latest first."""
         with self._lock:
             return sorted(self._statuses.values(), key=lambda status: -status.version)
 
     def poll(self) -> None:
-        """Looks for versions once, and loads the latest that can be loaded unless it is served."""
+        """Looks for versions once, and loads the latest that can be loaded unless it is already served."""
         try:
             found = _found(self._export_dir)
         except OSError as error:
@@ -164,17 +156,17 @@ class Versions:
             try:
                 self.poll()
             except Exception:
-                # Whatever it is, it must not end the looking.
+                # No error may end the polling.
                 _LOG.exception("looking for versions of %s failed", self._name)
 
     def _complain(self, message: str) -> None:
-        """Logs what is wrong with the directory as a whole, once."""
+        """Logs a problem of the whole directory, once."""
         if message and message != self._complaint:
             _LOG.warning("%s", message)
         self._complaint = message
 
     def _forget_gone(self, found: dict[int, pathlib.Path]) -> None:
-        """Of directories that are no longer there only what is still loaded has a status."""
+        """Forgets versions whose directories have disappeared, except those that are still loaded."""
         with self._lock:
             for version in set(self._statuses) - set(found):
                 self._failed.pop(version, None)
@@ -182,7 +174,7 @@ class Versions:
                     del self._statuses[version]
 
     def _try(self, path: pathlib.Path, version: int) -> bool:
-        """Loads a version and serves it; says whether that was possible."""
+        """Loads a version and serves it; returns whether that worked."""
         look, before = _look(path), self._failed.get(version)
         tries = before.tries + 1 if before and before.look == look else 1
         if tries > 1 and not self._is_due(before):
@@ -204,7 +196,7 @@ class Versions:
         return True
 
     def _is_due(self, failure: _Failure) -> bool:
-        """Whether a version that could not be loaded is to be tried again, though its files are as they were."""
+        """Whether to try again now to load a version that failed and whose files are unchanged."""
         return failure.tries <= self._max_retries and time.monotonic() >= failure.at + self._retry_seconds
 
     def _refuse(self, version: int, tries: int, error: Exception) -> None:
@@ -216,7 +208,7 @@ class Versions:
             self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
 
     def _swap(self, model: Model) -> None:
-        """Serves a model from now on; the one before ends when its last request does."""
+        """Serves a model from now on; the previous one is unloaded after its last request."""
         with self._lock:
             before, self._served = self._served, model
             self._uses[model] = 0
@@ -226,11 +218,11 @@ class Versions:
                 self._forget_unused(before)
 
     def _forget_unused(self, model: Model) -> None:
-        """With the lock held: lets go of a model that is neither served nor used."""
+        """Unloads a model that is neither served nor in use. The lock must be held."""
         if model is self._served or self._uses[model]:
             return
         del self._uses[model]
-        # A version that came back meanwhile has a status of its own.
+        # A version that was loaded again meanwhile has a newer status.
         if self._statuses.get(model.version) == VersionStatus(model.version, "UNLOADING"):
             self._statuses[model.version] = VersionStatus(model.version, "END")
         _LOG.info("version %d of %s is unloaded", model.version, self._name)
@@ -243,7 +235,7 @@ def _loaded(path: pathlib.Path, version: int) -> Model:
 
 
 def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:
-    """Version -> directory; what has no number for a name is none."""
+    """The directory of each version; other entries are ignored."""
     entries = sorted(entry.path for entry in os.scandir(export_dir) if entry.is_dir() and _is_number(entry.name))
     return {int(os.path.basename(path)): pathlib.Path(path) for path in entries}
 
@@ -256,7 +248,7 @@ def _is_number(name: str) -> bool:
 def _look(path: pathlib.Path) -> _Look:
     look = []
     for file in sorted(path.rglob("*")):
-        with contextlib.suppress(OSError):  # gone again
+        with contextlib.suppress(OSError):  # deleted meanwhile
             stat = file.stat()
             look.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
     return tuple(look)

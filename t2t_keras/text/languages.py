@@ -1,4 +1,4 @@
-"""What can be told of the languages whose words no blanks separate."""
+"""Recognises Chinese, Japanese and Korean, by language code or by text."""
 
 import re
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ _LETTER = re.compile(r"[^\W\d_]")
 _CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "lzh")
 _EAST_ASIAN = {**dict.fromkeys(_CHINESE, "zh"), "ja": "ja", "jpn": "ja", "ko": "ko", "kor": "ko"}
 
-# Of Japanese text about half is kana; Chinese text has some in names at most.
+# About half of Japanese text is kana; Chinese text has some at most in names.
 _SMALLEST_SHARE_OF_KANA = 0.05
 
 
 def east_asian(language: str) -> str | None:
-    """Which of "zh", "ja" and "ko" a language code means, in any form ("zh_TW", "cmn-Hans"); None if none of them."""
+    """The one of "zh", "ja" and "ko" that a language code means ("zh_TW", "cmn-Hans"), or None for other languages."""
     return _EAST_ASIAN.get(re.split("[-_]", language.lower())[0])
 
 
 def written_in(lines: Iterable[str]) -> str | None:
-    """Which of "zh", "ja" and "ko" has most letters of a text for its own; None if none of them."""
+    """The one of "zh", "ja" and "ko" whose script most letters of a text belong to, or None."""
     text = "\n".join(lines)
     kana, hangul, han = (len(pattern.findall(text)) for pattern in (_KANA, _HANGUL, _HAN))
     if 2 * (kana + hangul + han) <= len(_LETTER.findall(text)):

@@ -1,12 +1,12 @@
-"""Text as it is made ready, in training and in translation alike."""
+"""Repairs text the same way in training and in translation."""
 
 import re
 
 # Tabs, carriage returns, vertical tabs, form feeds and Unicode's line and
 # paragraph separators: blanks to a reader, but line or column breaks to tools.
 _BREAKS = "\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
-# Invisible: zero-width space, word joiner, byte-order mark, soft hyphen, marks of
-# direction. The zero-width joiners U+200C and U+200D stay: Persian, Indic
+# Invisible: zero-width space, word joiner, byte-order mark, soft hyphen, direction
+# marks. The zero-width joiners U+200C and U+200D stay: Persian, Indic
 # scripts and emoji are spelled with them.
 _INVISIBLE = "\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 CONTROL = "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"
@@ -17,15 +17,12 @@ UNPRINTABLE = re.compile(f"[{_INVISIBLE}{CONTROL}]")
 
 
 def repair(text: str) -> str:
-    """A sentence on one line: breaks and runs of blanks become one blank, what is invisible goes."""
+    """Puts a sentence on one line: breaks and runs of blanks become one blank, invisible characters are removed."""
     if not REPAIRABLE.search(text):
         return text
     return BREAK_RUN.sub(" ", UNPRINTABLE.sub("", text)).strip(" ")
 
 
 def lowercased(text: str) -> str:
-    """A text in lower case, character by character: what a vocabulary of lowercased text makes of it, and a graph.
-
-    In contrast to `str.lower`, the last sigma of a Greek word in capitals becomes a sigma like all others.
-    """
+    """Lowercases text character by character, as the graph does: unlike `str.lower`, it writes no final sigma."""
     return text.replace("\u03a3", "\u03c3").lower()

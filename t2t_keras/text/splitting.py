@@ -1,10 +1,9 @@
-"""Cuts text that is too long to be translated in one piece."""
+"""Splits text that is too long to be translated in one piece."""
 
 import re
 from collections.abc import Callable
 
-# The end of a sentence within a line, where a line that is too long is best cut: one of the first characters, any
-# number of the second, perhaps a blank.
+# A sentence ends with one of the ending characters, any number of closing characters and perhaps a blank.
 ENDING_CHARACTERS = ".!?;:。！？"
 CLOSING_CHARACTERS = "'\")]»“”"
 
@@ -12,17 +11,10 @@ _SENTENCE_END = re.compile(f"[{re.escape(ENDING_CHARACTERS)}][{re.escape(CLOSING
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Cuts a text in halves until every piece fits.
+    """Halves a text (single blanks between words) until every piece fits; returns the non-blank pieces in order.
 
-    A cut is made in the middle half of a piece: at the end of a sentence if there is
-    one, else between words, else anywhere.
-
-    Args:
-        text: with single blanks between words.
-        fits: whether a piece is short enough; a single character is taken whatever it says.
-
-    Returns:
-        The pieces in order, none of them blank.
+    Each cut is in the middle half of a piece: at the end of a sentence if possible, else between words, else anywhere.
+    A single character counts as fitting, whatever `fits` returns.
     """
     text = text.strip()
     if len(text) < 2 or fits(text):
@@ -32,7 +24,7 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def _cut(text: str) -> int:
-    """A place between the first and the last character."""
+    """A position between the first and the last character."""
     middle, quarter = len(text) // 2, len(text) // 4
     for boundary in (_SENTENCE_END, re.compile(" ")):
         places = [match.end() for match in boundary.finditer(text, quarter, len(text) - quarter)]

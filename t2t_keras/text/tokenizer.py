@@ -1,8 +1,4 @@
-"""A shared SentencePiece vocabulary: trained here, used in Python and in the graph.
-
-The model file is the single source of truth: `Tokenizer` runs it in Python and
-`Tokenizer.graph_tokenizer` runs the very same bytes inside a TensorFlow graph.
-"""
+"""A shared SentencePiece vocabulary; Python and the TensorFlow graph run the same model bytes."""
 
 import contextlib
 import io
@@ -21,28 +17,24 @@ from t2t_keras.machine.files import replacing
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 
 # No piece is longer than this many characters, so a text of n characters has
-# at least n / 16 tokens: what is hopelessly long is known without encoding it.
+# at least n / 16 tokens: much too long text is recognised without encoding it.
 MAX_PIECE_CHARACTERS = 16
 
-# Characters that make up the rarest 0.01 % of a text do not get an entry of
-# their own; byte fallback spells them without loss.
+# The characters that make up the rarest 0.01 % of a text get no entry; byte
+# fallback spells them without loss.
 _CHARACTER_COVERAGE = 0.9999
 
-_SURROGATES = (0xD800, 0xDFFF)  # no characters of their own
+_SURROGATES = (0xD800, 0xDFFF)  # not characters
 
 _TOO_MANY_ENTRIES = re.compile(r"value <= (\d+)")
 _TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")
 
 
 class Tokenizer:
-    """Text to token ids and back, by a SentencePiece model (section 5.1 of the paper).
-
-    Args:
-        serialized: the bytes of a SentencePiece model file.
+    """Converts text to token ids and back with the SentencePiece model `serialized` (section 5.1 of the paper).
 
     Raises:
-        ValueError: `serialized` is no SentencePiece model, or its special symbols
-            are not pad 0, eos 1, unk 2.
+        ValueError: `serialized` is no SentencePiece model, or its special symbols are not pad 0, eos 1, unk 2.
     """
 
     def __init__(self, serialized: bytes) -> None:
@@ -57,11 +49,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """The tokenizer of a model file.
-
-        Raises:
-            InputError: the file is missing, or not a vocabulary of this project.
-        """
+        """Loads a model file; raises an InputError if it is missing or not a vocabulary of this project."""
         try:
             return cls(Path(path).read_bytes())
         except ValueError as error:
@@ -71,7 +59,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Entries of the vocabulary, special symbols included."""
+        """The number of vocabulary entries, special symbols included."""
         return len(self._processor)
 
     @property
@@ -84,11 +72,11 @@ class Tokenizer:
         return self._processor.encode(text, out_type=int)
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = -1) -> list[list[int]]:
-        """The token ids of each text, without end symbols; -1 threads: as many as there are cores."""
+        """The token ids of each text, without end symbols; `num_threads` -1 means one thread for each core."""
         return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids: padding is skipped, and all from the first end symbol on.
+        """The text of the token ids before the first end symbol, without padding.
 
         Raises:
             ValueError: an id is outside the vocabulary.
@@ -96,24 +84,17 @@ class Tokenizer:
         return self._processor.decode(self._content(ids))
 
     def decode_batch(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """`decode` of each row; the rows may be padded or of different lengths."""
+        """Decodes each row with `decode`; the rows may be padded or of different lengths."""
         return [self.decode(row) for row in ids]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary entries of token ids, for people to look at; special symbols included.
-
-        Raises:
-            ValueError: an id is outside the vocabulary.
-        """
+        """The vocabulary entries of token ids, special symbols included; raises a ValueError as `decode`."""
         return [self._processor.id_to_piece(token) for token in self._checked(ids)]
 
     def graph_tokenizer(self) -> Any:
-        """The same model as a TensorFlow op.
+        """The model as a `tensorflow_text.SentencepieceTokenizer`, without end symbols.
 
-        Returns:
-            A `tensorflow_text.SentencepieceTokenizer`: `tokenize` takes strings [batch]
-            and gives a RaggedTensor int32 [batch, None] without end symbols, `detokenize`
-            is its inverse.
+        `tokenize` maps strings [batch] to a RaggedTensor int32 [batch, None]; `detokenize` is its inverse.
 
         Reference: https://www.tensorflow.org/text/api_docs/python/text/SentencepieceTokenizer
         """
@@ -138,25 +119,20 @@ class Tokenizer:
 def train_tokenizer(
     sentences: Iterable[str], vocab_size: int, output_path: str | Path, lowercase: bool = False
 ) -> Tokenizer:
-    """Trains a byte-pair vocabulary and writes its model file (section 5.1 of the paper).
+    """Trains a byte-pair vocabulary, writes its model file and returns the tokenizer (section 5.1 of the paper).
 
-    The text is not normalised (SentencePiece's default would rewrite characters
-    such as "½"), and a character without an entry is spelled in bytes, so that
-    decoding gives back what was encoded, but for runs of blanks. The same sentences give the same file.
+    Text is not normalised (SentencePiece's default would rewrite characters such as "½"), and characters without an
+    entry are spelled in bytes, so that decoding restores everything but runs of blanks. The same sentences give the
+    same file.
 
     Args:
-        sentences: the text of both languages, without line breaks.
-        vocab_size: entries of the vocabulary, special symbols included.
+        sentences: text of both languages, without line breaks.
+        vocab_size: number of vocabulary entries, special symbols included.
         output_path: where the model file is written.
-        lowercase: whether the model lowercases what it encodes, in Python and in the
-            graph alike, character by character.
-
-    Returns:
-        The trained tokenizer.
+        lowercase: whether the model lowercases what it encodes, in Python and in the graph, character by character.
 
     Raises:
-        InputError: there is no text, or `vocab_size` is larger than the text
-            allows or smaller than its characters need; names the limit.
+        InputError: there is no text, or `vocab_size` is too large or too small for it; the message names the limit.
 
     Reference: https://github.com/google/sentencepiece
     """
@@ -192,7 +168,7 @@ def _train(sentences: Iterable[str], vocab_size: int, model: io.BytesIO, normali
 
 @contextlib.contextmanager
 def _normalization(lowercase: bool) -> Iterator[dict[str, str]]:
-    """SentencePiece's option for what happens to text before it is cut into pieces."""
+    """Yields the SentencePiece option for normalising text before it is cut into pieces."""
     if not lowercase:
         yield {"normalization_rule_name": "identity"}
         return
@@ -206,7 +182,7 @@ def _normalization(lowercase: bool) -> Iterator[dict[str, str]]:
 
 
 def _without_paths(serialized: bytes) -> bytes:
-    """A model without the name of a temporary file of ours: the same text, the same bytes."""
+    """Removes the path of the temporary rules file from a model, so that the same text gives the same bytes."""
     model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
     if not model.normalizer_spec.normalization_rule_tsv:
         return serialized
@@ -215,7 +191,7 @@ def _without_paths(serialized: bytes) -> bytes:
 
 
 def _training_error(message: str, vocab_size: int) -> InputError:
-    """SentencePiece's complaint in terms of what the user can change."""
+    """Translates SentencePiece's error into what the user can change."""
     if limit := _TOO_MANY_ENTRIES.search(message):
         return InputError(f"vocab_size={vocab_size} is more than the text allows; the largest that works is {limit[1]}")
     if limit := _TOO_FEW_ENTRIES.search(message):

@@ -1,1 +1,1 @@
-"""Training: the strategy, the step, the loop, and what it leaves on disk."""
+"""Training: the devices, the step, the loop and its records."""

@@ -1,10 +1,8 @@
 """Projection, softmax and label-smoothed loss in one, without the logits in memory.
 
-The gradient of the loss with respect to a row of logits is known as soon as
-that row is: softmax(logits) minus the smoothed target. So loss and gradients
-are taken chunk by chunk of rows in the forward pass, and nothing is kept for
-the backward pass but the gradients themselves. The formula is that of
-`t2t_keras.losses.token_losses`, and the tests hold the two equal.
+The gradient of the loss with respect to a row of logits, softmax(logits) minus the smoothed target, is known in the
+forward pass. So loss and gradients are computed there, chunk by chunk of rows, and only the gradients are kept. The
+formula is that of `t2t_keras.losses.token_losses`; tests hold the two equal.
 """
 
 from typing import Any, NamedTuple
@@ -13,10 +11,10 @@ import tensorflow as tf
 
 Tensor = Any
 
-# Elements of one chunk of logits on a CPU: small enough to stay near the cache, large
-# enough that adding each chunk's share to the matrix's gradient costs little.
+# Elements of one chunk of logits on a CPU: small enough to stay near the cache, large enough that adding each chunk's
+# share to the matrix's gradient costs little.
 _CPU_CHUNK_ELEMENTS = 2**22
-# On a GPU or TPU: an eighth of a GiB in float32, for large products are what these are fast at.
+# On a GPU or TPU, which are fast at large products: an eighth of a GiB in float32.
 _ACCELERATOR_CHUNK_ELEMENTS = 2**25
 
 
@@ -33,12 +31,12 @@ class Head(NamedTuple):
 
 
 class FusedLoss(NamedTuple):
-    """A loss and the gradients of `scale` times that loss.
+    """A loss, and the gradients of `scale` times that loss.
 
     Attributes:
-        loss_sum: float32 scalar, the sum of the losses of all tokens that are not padding, not scaled.
+        loss_sum: float32 scalar, the unscaled sum of the losses of all tokens, without padding.
         d_states: [batch, target_len, d_model], of the states' dtype.
-        d_head: of the head's weights.
+        d_head: gradients of the head's weights.
     """
 
     loss_sum: Tensor
@@ -56,17 +54,11 @@ def fused_loss(
     skip_padding: bool = True,
     for_cpu: bool = True,
 ) -> FusedLoss:
-    """The label-smoothed loss of tokens with its gradients.
+    """The label-smoothed loss of `targets`, int32 [batch, target_len] padded with 0, with its gradients times `scale`.
 
-    Args:
-        states: float [batch, target_len, d_model], the decoder's output.
-        head: the projection to the vocabulary.
-        targets: int32 [batch, target_len]; id 0 is padding and weighs nothing.
-        label_smoothing: epsilon, in [0, 1).
-        scale: float32 scalar that the gradients are multiplied by.
-        skip_padding: compute rows of real tokens only; False keeps every shape
-            static, as XLA needs.
-        for_cpu: take chunks that stay near a CPU's caches; False takes large ones without a branch.
+    `states` are the decoder's hidden states, float [batch, target_len, d_model]. `skip_padding` computes rows of tokens
+    only; False keeps every shape static, as XLA needs. `for_cpu` takes chunks that stay near a CPU's caches; False
+    takes large ones, without a branch.
     """
     head = Head(tf.convert_to_tensor(head.table), head.bias)
     chunks = _Chunks(head, label_smoothing, tf.cast(scale, states.dtype), for_cpu)
@@ -82,14 +74,7 @@ def fused_loss(
 
 
 class _Chunks:
-    """Takes losses and gradients chunk by chunk.
-
-    Args:
-        head: the weights.
-        label_smoothing: epsilon.
-        scale: scalar of the rows' dtype.
-        for_cpu: as in `fused_loss`.
-    """
+    """Computes losses and gradients chunk by chunk; `scale` is a scalar of the rows' dtype."""
 
     def __init__(self, head: Head, label_smoothing: float, scale: Tensor, for_cpu: bool) -> None:
         self._head, self._smoothing, self._scale, self._for_cpu = head, label_smoothing, scale, for_cpu
@@ -98,22 +83,14 @@ class _Chunks:
         self._chunk_rows = max(elements // head.table.shape[0], 64)
 
     def loss(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Head]:
-        """The loss's sum and its scaled gradients.
-
-        Args:
-            rows: float [rows, d_model].
-            labels: int32 [rows].
-
-        Returns:
-            float32 scalar, [rows, d_model] of the rows' dtype, and the head's.
-        """
+        """Sum of the losses, and scaled gradients, of rows, float [rows, d_model], with labels, int32 [rows]."""
         num_chunks = self._number_of(tf.shape(rows)[0])
         found = self._all(rows, labels, None, num_chunks)
         losses, d_rows, d_head = self._smoothed(rows, *found, tf.cast(tf.size(labels), tf.float32))
         return tf.reduce_sum(losses), d_rows, d_head
 
     def weighted_loss(self, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Head]:
-        """As `loss`, each row with a weight, float32 [rows], and every chunk of one size that XLA knows beforehand."""
+        """Like `loss`, with float32 weights [rows], in chunks of one size that XLA knows in advance."""
         rows = rows * tf.cast(weights, rows.dtype)[:, None]  # a row of zeros adds nothing to the matrix's gradient
         count = rows.shape[0] if rows.shape[0] is not None else tf.shape(rows)[0]
         num_chunks = self._number_of(count)
@@ -126,13 +103,13 @@ class _Chunks:
         return tf.reduce_sum(losses * weights), d_rows * tf.cast(weights, d_rows.dtype)[:, None], d_head
 
     def _number_of(self, count: Tensor | int) -> Tensor:
-        """Chunks of so many rows; no rows have gradients too: zeros."""
+        """Number of chunks for `count` rows; at least one, because no rows have gradients too: zeros."""
         return tf.maximum((count + self._chunk_rows - 1) // self._chunk_rows, 1)
 
     def _all(
         self, rows: Tensor, labels: Tensor, weights: Tensor | None, num_chunks: Tensor
     ) -> tuple[Tensor, Tensor, Head]:
-        """The losses of all rows but for the uniform part, float32 [rows], and both gradients."""
+        """The losses of all rows without the uniform part, float32 [rows], and both gradients."""
 
         def chunk(index: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
             begin, size = index * self._chunk_rows, self._chunk_rows
@@ -150,7 +127,7 @@ class _Chunks:
             tf.TensorArray(dtype, num_chunks, element_shape=shape, infer_shape=False)
             for dtype, shape in ((tf.float32, [None]), (rows.dtype, [None, rows.shape[1]]))
         )
-        # The first chunk's share of the matrix's gradient is what the others' are added to.
+        # The shares of the other chunks in the matrix's gradient are added to that of the first.
         first_losses, first_d_rows, d_head = chunk(tf.constant(0))
         start = (tf.constant(1), losses.write(0, first_losses), d_rows.write(0, first_d_rows), d_head)
         _, losses, d_rows, d_head = tf.while_loop(
@@ -159,13 +136,7 @@ class _Chunks:
         return losses.concat(), d_rows.concat(), Head(*d_head)
 
     def _chunk(self, h: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The losses of some rows but for the uniform part, and what they add to both gradients.
-
-        Args:
-            h: float [chunk, d_model].
-            y: int32 [chunk], their labels.
-            weights: float32 [chunk], or None for ones.
-        """
+        """Losses, without the uniform part, and gradients of rows `h`, [chunk, d_model], with labels `y`, [chunk]."""
         gold = 1.0 - self._smoothing
         logits = tf.cast(tf.matmul(h, self._matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
         if self._head.bias is not None:
@@ -177,7 +148,7 @@ class _Chunks:
         else:
             normalisers = tf.reduce_logsumexp(logits, -1)  # --> [chunk]
         losses = normalisers - gold * label_logits
-        with tf.control_dependencies([losses]):  # once nothing else reads the probabilities they change in place
+        with tf.control_dependencies([losses]):  # the probabilities can change in place once nothing else reads them
             places = tf.stack([tf.range(tf.size(y)), y], axis=1)  # --> [chunk, 2]
             errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
         d_bias = []
@@ -192,7 +163,7 @@ class _Chunks:
     def _smoothed(
         self, rows: Tensor, losses: Tensor, d_rows: Tensor, d_head: Head, total: Tensor
     ) -> tuple[Tensor, Tensor, Head]:
-        """Adds the uniform part of the target, which is the same for all rows; `total` is the sum of their weights."""
+        """Adds the uniform part of the target, the same for all rows; `total` is the sum of the rows' weights."""
         table, bias = self._head
         mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
         real_rows, scale = tf.cast(rows, tf.float32), tf.cast(self._scale, tf.float32)
@@ -212,9 +183,8 @@ class _Chunks:
 def _log_normalisers(logits: Tensor, probabilities: Tensor, label_logits: Tensor, labels: Tensor) -> Tensor:
     """log(sum(exp(logits))) of each row, float32 [chunk], without another pass over [chunk, vocab].
 
-    Any logit less the logarithm of its probability is the normaliser. The label's
-    are at hand; where one is so improbable that float32 has no good value for its
-    probability, the largest of each row serve.
+    It is any logit minus its log-probability: the label's, which is at hand, or the row's largest where some label is
+    too improbable for float32.
     """
     label_probabilities = tf.gather(probabilities, labels, batch_dims=1)  # --> [chunk]
     return tf.cond(

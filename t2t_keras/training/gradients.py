@@ -18,21 +18,20 @@ _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class RowFunctions:
-    """The passes of some rows of a batch through the model, forward and back, and forward alone.
+    """The forward and backward pass, and the forward pass alone, of some rows of a batch; each is traced once.
 
-    Each is traced once. Every stream, part of an accumulation and replica calls the
-    same traced function with its own weights and rows, so the time until training
-    starts does not grow with their number by a trace of each. Take the functions
-    for the first time outside of all graphs, tapes and replicas.
+    Every stream, part of an accumulation and replica calls the same traced function with its own weights and rows, so
+    the time until training starts does not grow with their number. First access traces: do it outside of all graphs,
+    tapes and replicas.
 
     Args:
-        model: built; the weights are those of each call, not its own.
+        model: built; each call passes the weights to use.
         layout: of the model's trainable weights in matrices.
-        label_smoothing: epsilon of training, in [0, 1).
-        skip_padding: compute rows of real tokens only; False keeps every shape static, as XLA needs.
+        label_smoothing: epsilon in training, in [0, 1).
+        skip_padding: as in `fused_loss`.
         for_cpu: as in `fused_loss`.
-        jit_compile: compile forward and backward pass with XLA, once a shape.
-        copied: copy the functions into each graph that calls them, for XLA to compile the whole of that graph.
+        jit_compile: compile the passes with XLA, once per shape.
+        copied: copy the functions into each graph that calls them, so that XLA can compile the whole graph.
     """
 
     def __init__(
@@ -59,37 +58,21 @@ class RowFunctions:
 
     @functools.cached_property
     def gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
-        """The forward and backward pass with dropout.
+        """The forward and backward pass with dropout: (*weights, source, target, scale, seed) --> (loss, gradients).
 
-        Call arguments:
-            weights: float32 matrices, one after the other; see `Layout`.
-            source: int32 [rows, source_len], padded with 0.
-            target: int32 [rows, target_len], padded with 0.
-            scale: float32 scalar that loss and gradients are multiplied by.
-            seed: int32 [2], of all dropout.
-
-        Returns:
-            The scaled sum of the rows' token losses and auxiliary loss, float32 scalar, and its gradients, matrices as
-            of the weights.
+        Weights and gradients are float32 matrices, see `Layout`; source and target are int32 [rows, length], padded
+        with 0; the seed is int32 [2]. The loss is `scale` times the sum of token losses and auxiliary loss, float32
+        scalars.
         """
         return self._trace(self._loss_and_gradients, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int32))
 
     @functools.cached_property
     def loss(self) -> Callable[..., Tensor]:
-        """The forward pass without dropout.
-
-        Call arguments:
-            weights: float32 matrices, one after the other; see `Layout`.
-            source: int32 [rows, source_len], padded with 0.
-            target: int32 [rows, target_len], padded with 0.
-
-        Returns:
-            The sum of the rows' token losses, not smoothed, float32 scalar.
-        """
+        """The forward pass without dropout: (*weights, source, target) --> sum of the unsmoothed token losses."""
         return self._trace(self._plain_loss)
 
     def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
-        """The function of weights, rows and more, as it is called in graphs."""
+        """Traces a function of weights, source, target and others, to be called in graphs."""
         weights = [tf.TensorSpec(shape, tf.float32) for shape in self._layout.shapes]
         signature = [*weights, _IDS, _IDS, *others]
         if not (self._jit_compile or self._copied):
@@ -141,13 +124,7 @@ class RowFunctions:
 
 
 def _dense(gradient: Tensor | None, weight: Tensor, dense_part: Tensor | None) -> Tensor:
-    """A weight's whole gradient with repeated rows added up, as they must be before Adam squares them.
-
-    Args:
-        gradient: of the network below the loss.
-        weight: whose gradient it is.
-        dense_part: of the loss itself, if the weight is the output head's.
-    """
+    """A weight's whole gradient, repeated rows added up, as Adam needs; `dense_part` is the loss's own share of it."""
     if dense_part is None:
         return tf.zeros_like(weight) if gradient is None else tf.convert_to_tensor(gradient)
     if isinstance(gradient, tf.IndexedSlices):

@@ -1,4 +1,4 @@
-"""All weights of a model in a few matrices: adding up, updating and saving take an operation each, not one a weight."""
+"""Packs a model's weights into a few matrices, so that summing, updating and saving take few operations."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,27 +9,22 @@ import tensorflow as tf
 
 Tensor = Any
 
-# Numbers in a row. A weight begins with a row of its own, on a boundary of memory that lets TensorFlow take it out of
-# a matrix without a copy, and a TPU holds a row as it is.
+# Numbers in a row. Each weight starts a new row, at a memory boundary that lets TensorFlow take it out of a matrix
+# without a copy; a TPU stores rows of this width without padding.
 _WIDTH = 128
 
 
 class Layout:
-    """Where each weight lies: one after the other, the last row of each filled up with zeros.
+    """The places of the weights: one after the other, each padded with zeros to whole rows.
 
-    Args:
-        shapes: of the weights, in their order.
-        parts: how many matrices, of about equal size, or fewer if weights are too large for that. Each is worked on
-            by itself, so several cores take as many.
-
-    Attributes:
-        shapes: of the matrices, [rows, width] each.
+    `parts` is the number of matrices, of about equal size, or fewer if weights are too large for that. Several cores
+    work on as many matrices at once. `shapes` are those of the matrices, [rows, width] each.
     """
 
     def __init__(self, shapes: Iterable[Sequence[int]], parts: int = 1) -> None:
         weights = [tuple(shape) for shape in shapes]
         rows = np.array([math.ceil(math.prod(shape) / _WIDTH) for shape in weights])
-        # A weight lies where its middle row would: so no matrix exceeds its share by more than half a weight at an end.
+        # A weight goes where its middle row falls: no matrix exceeds its share by more than half a weight at each end.
         places = (rows.cumsum() - rows / 2) * parts // rows.sum()
         members = [np.flatnonzero(places == part) for part in np.unique(places)]
         self._weights = [[weights[i] for i in part] for part in members]
@@ -37,7 +32,7 @@ class Layout:
         self.shapes = [(sum(rows_of_part), _WIDTH) for rows_of_part in self._rows]
 
     def join(self, weights: Sequence[Tensor]) -> list[Tensor]:
-        """The matrices of weights, or of their gradients, tensors of one dtype: [rows, width] each."""
+        """Packs weights, or their gradients, all of one dtype, into matrices [rows, width]."""
         blocks: list[list[Tensor]] = []
         rest = iter(weights)
         for shapes, rows_of_part in zip(self._weights, self._rows, strict=True):
@@ -50,7 +45,7 @@ class Layout:
         return [tf.concat(blocks_of_part, 0) for blocks_of_part in blocks]  # --> [rows, width] each
 
     def split(self, matrices: Sequence[Tensor]) -> list[Tensor]:
-        """The weights in matrices [rows, width], whose memory they share."""
+        """Unpacks matrices [rows, width] into weights, which share their memory."""
         weights = []
         for matrix, shapes, rows_of_part in zip(matrices, self._weights, self._rows, strict=True):
             for block, shape, rows in zip(tf.split(matrix, rows_of_part), shapes, rows_of_part, strict=True):
@@ -60,11 +55,7 @@ class Layout:
         return weights
 
     def join_arrays(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `join`, of float32 arrays.
-
-        Raises:
-            ValueError: an array has another shape than its weight.
-        """
+        """`join` for float32 arrays; raises ValueError if an array does not have its weight's shape."""
         matrices = [np.zeros(shape, np.float32) for shape in self.shapes]
         for place, weight in zip(self.split_arrays(matrices), weights, strict=True):
             if place.shape != np.shape(weight):
@@ -73,7 +64,7 @@ class Layout:
         return matrices
 
     def split_arrays(self, matrices: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `split`, of arrays: views of them."""
+        """`split` for arrays; returns views of them."""
         weights = []
         for matrix, shapes, rows_of_part in zip(matrices, self._weights, self._rows, strict=True):
             end = 0

@@ -1,7 +1,6 @@
-"""What training shows and keeps of its course: a progress bar, metrics.jsonl, TensorBoard, curves.png.
+"""The records of a training: progress bar, metrics.jsonl, TensorBoard, curves.png.
 
-`metrics.jsonl` has one JSON object a line: "step", "kind" ("train" or "valid")
-and the numbers. The TensorBoard scalars and the picture show the same numbers.
+`metrics.jsonl` has one JSON object per line: "step", "kind" ("train" or "valid") and the numbers that all records show.
 """
 
 import math
@@ -18,10 +17,10 @@ from t2t_keras.machine.files import is_full, replacing
 from t2t_keras.runs.records import RecordFile
 from t2t_keras.runs.run import Run
 
-# What TensorFlow makes of the system's errors: no space or quota left, and a file that may not grow.
+# TensorFlow's exceptions for no space or quota left, and for a file at its size limit.
 _FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
 
-# Title and logarithmic or not, then the curves of each panel: (kind, number, label).
+# Title, whether logarithmic, and curves (kind, number, label) of each panel.
 _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
     ("loss a token", False, [("train", "loss", "training"), ("valid", "loss", "validation")]),
     ("learning rate", False, [("train", "learning_rate", "learning rate")]),
@@ -31,7 +30,7 @@ _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
 
 
 class Monitor:
-    """Records one process's part of a training run; on resumption it goes on where that run was."""
+    """Records a training run in one process; a resumed run continues its records."""
 
     def __init__(
         self,
@@ -42,14 +41,9 @@ class Monitor:
         *,
         is_validation_due: bool = False,
     ) -> None:
-        """Opens the records; what they hold of steps after `start_step` is dropped, for it will happen again.
+        """Opens the records; drops those of steps after `start_step`, because these will run again.
 
-        Args:
-            run: the run's paths.
-            total_steps: the step at which training ends.
-            start_step: steps made before.
-            max_minutes: training ends after that time at the latest; 0 means no limit.
-            is_validation_due: whether the validation of `start_step` is still to come.
+        `max_minutes` of 0 means no limit. `is_validation_due`: the validation of `start_step` is still to come.
 
         Raises:
             OSError: the records cannot be written.
@@ -63,7 +57,7 @@ class Monitor:
         self._summaries: tf.summary.SummaryWriter | None = None
         self._summaries_are_whole = not self._metrics.is_shorter
         self._write_summaries()
-        self._metrics.open()  # last: if killed before, the next life finds again that there is something to drop
+        self._metrics.open()  # last: if killed before, the next start again finds records to drop
         self._bar = None
         if sys.stderr.isatty():
             self._bar = tqdm(
@@ -75,7 +69,7 @@ class Monitor:
             )
 
     def progress(self, step: int) -> None:
-        """Moves the progress bar; cheap enough for every return to Python."""
+        """Moves the progress bar; cheap enough to call on every return to Python."""
         if self._bar is not None:
             self._bar.update(step - self._bar.n)
 
@@ -90,16 +84,8 @@ class Monitor:
         seconds: float,
         **others: float,
     ) -> None:
-        """Records the steps since the last call.
-
-        Args:
-            step: steps made so far.
-            loss: mean a target token over these steps.
-            tokens: real target tokens of these steps.
-            learning_rate: of the last step.
-            gradient_norm: of the last step.
-            seconds: what these steps took.
-            **others: further numbers to record.
+        """Records the steps since the last call: mean loss per target token, number of target tokens without padding,
+        learning rate and gradient norm of the last step, seconds, and any `others`.
         """
         rates = {
             "steps_per_second": (step - self._last_step) / max(seconds, 1e-9),
@@ -116,20 +102,15 @@ class Monitor:
                 f"step {step:,}/{self._total_steps:,}: {numbers_text}, gradient norm {float(gradient_norm):.2f}, "
                 f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {left_text}"
             )
-        else:  # all of it in 80 columns
+        else:  # fits in 80 columns
             short_text = numbers_text.replace("learning rate", "lr")
             self._bar.set_postfix_str(f"{short_text}, {rate_text}, {left_text}", refresh=False)
             self.progress(step)
             self._bar.refresh()
 
     def log_validation(self, step: int, *, loss: float, perplexity: float, **others: float | None) -> None:
-        """Records a validation, and draws the curves anew.
-
-        Args:
-            step: steps made so far.
-            loss: mean a target token.
-            perplexity: a target token.
-            **others: further numbers such as `bleu`; None means that one was not measured.
+        """Records a validation, loss and perplexity per target token, and redraws the curves. Other numbers, such as
+        `bleu`, are None if not measured.
         """
         measured = {name: value for name, value in others.items() if value is not None}
         numbers = {"loss": loss, "perplexity": perplexity, **measured}
@@ -146,7 +127,7 @@ class Monitor:
             self._bar.write(text, file=sys.stderr)
 
     def draw_curves(self) -> None:
-        """Writes curves.png from all that is recorded, if there is room for it."""
+        """Writes curves.png from all records, if the disk has room."""
         try:
             _draw(self._records, self._run.curves_path)
         except OSError as error:
@@ -154,11 +135,11 @@ class Monitor:
                 raise
 
     def sync(self) -> None:
-        """Makes the lines so far survive a power cut: they belong to the checkpoint that comes next."""
+        """Makes the lines so far survive a power cut; the next checkpoint relies on them."""
         self._metrics.sync()
 
     def close(self) -> None:
-        """Draws the curves, closes the records and leaves the bar as it is."""
+        """Draws the curves and closes the records and the bar."""
         if self._metrics.is_closed:
             return
         self.draw_curves()
@@ -170,7 +151,7 @@ class Monitor:
             self._bar.close()
 
     def _record(self, step: int, kind: str, numbers: dict[str, Any]) -> None:
-        """Appends one record everywhere; a reader sees it at once."""
+        """Appends a record to all outputs, where readers see it at once."""
         plain = {name: value if isinstance(value, int) else float(value) for name, value in numbers.items()}
         record = {"step": int(step), "kind": kind, **plain}
         self._records.append(record)
@@ -178,7 +159,7 @@ class Monitor:
         self._write_summaries(record)
 
     def _write_summaries(self, *records: dict[str, Any]) -> None:
-        """Writes records as scalars, or all of them anew if the files hold others or end where the disk was full."""
+        """Writes records as scalars, or rewrites all of them if the files hold others or were cut by a full disk."""
         try:
             if not self._summaries_are_whole:
                 for events in self._run.tensorboard_path.glob("events.out.tfevents.*"):
@@ -200,7 +181,7 @@ class Monitor:
 
 
 class SilentMonitor:
-    """A monitor's methods without effect, for the workers that are not the chief."""
+    """A monitor without effect, for the workers other than the chief."""
 
     def progress(self, step: int) -> None:
         """Does nothing."""
@@ -255,7 +236,7 @@ def _draw(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def _points(records: list[dict[str, Any]], kind: str, name: str) -> list[tuple[int, float]]:
-    """The (step, value) of each record that has the number."""
+    """The (step, value) pairs of the records that have the number."""
     return [(r["step"], r[name]) for r in records if r["kind"] == kind and r.get(name) is not None]
 
 

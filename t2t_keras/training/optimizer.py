@@ -1,4 +1,4 @@
-"""The paper's Adam (section 5.3): dense gradients, one fused operation a matrix of weights."""
+"""The paper's Adam (section 5.3), with dense gradients and one fused operation per matrix of weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,20 +9,11 @@ Tensor = Any
 
 
 class Adam(tf.Module):
-    """Adam (Kingma and Ba, 2015) with epsilon added to the uncorrected root, as T2T and the paper's code had it.
+    """Adam (Kingma and Ba, 2015) with epsilon added to the uncorrected root, as in T2T and the paper's code.
 
-    Make it inside the strategy's scope; call `apply` in a replica's context with
-    gradients that are already summed over the replicas.
-
-    Args:
-        weights: what is trained, variables of float32; see `Layout`.
-        beta1: decay of the first moment.
-        beta2: decay of the second moment.
-        epsilon: added to the root of the second moment.
-
-    Attributes:
-        first_moments: moving averages of the gradients, a variable for each of the weights.
-        second_moments: those of the squared gradients, likewise.
+    Make it in the strategy's scope. Call `apply` in a replica's context with gradients summed over the replicas.
+    `weights` are float32 variables, see `Layout`; `first_moments` and `second_moments` are moving averages of their
+    gradients and squared gradients, one variable per weight.
     """
 
     def __init__(self, weights: Sequence[tf.Variable], beta1: float, beta2: float, epsilon: float) -> None:
@@ -32,13 +23,7 @@ class Adam(tf.Module):
         self.second_moments = [_zeros_like(variable, "second_moments") for variable in weights]
 
     def apply(self, gradients: Sequence[Tensor], learning_rate: Tensor, step: Tensor) -> None:
-        """One update of all weights.
-
-        Args:
-            gradients: dense, float32, one for each of the weights.
-            learning_rate: float32 scalar.
-            step: of this update, counting from 1; integer scalar.
-        """
+        """Updates all weights by dense float32 gradients, one per weight; `step` counts this update, from 1."""
         step = tf.cast(step, tf.float32)
         settings = {
             "beta1_power": tf.pow(self.beta1, step),

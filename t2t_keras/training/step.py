@@ -1,8 +1,7 @@
 """One training step on every replica: forward, backward, all-reduce, update.
 
-Per replica n = its tokens, N = n summed over the replicas, loss = its sum of
-token losses / N. Losses and gradients are then summed over replicas, so one
-replica and eight follow one trajectory for one global batch.
+Each replica divides its sum of token losses by the tokens of all replicas. Losses and gradients are then summed over
+replicas, so one replica and eight follow one trajectory for one global batch.
 """
 
 import contextlib
@@ -26,16 +25,16 @@ from t2t_keras.training.optimizer import Adam
 Tensor = Any
 SUM = tf.distribute.ReduceOp.SUM
 
-# A batch's shape is one of the plan's, the same on all replicas. A TPU would else take every length that the graph
-# does not know for one that changes from replica to replica; so it compiles one program a shape.
+# All replicas have the same shape, one of the epoch plan's. By default a TPU assumes that lengths unknown to the graph
+# differ between replicas; with this option it compiles one program per shape.
 _SHAPES_AS_THEY_ARE = tf.distribute.RunOptions(experimental_enable_dynamic_batch_size=False)
 
 
 class StepMetrics(NamedTuple):
-    """What is known of each step of a call; arrays of [steps].
+    """Metrics of each step of a call, arrays of [steps].
 
     Attributes:
-        loss: label-smoothed loss a target token.
+        loss: label-smoothed loss per target token.
         tokens: target tokens of the global batch.
         learning_rate: of the update.
         gradient_norm: of the gradients summed over replicas, before clipping.
@@ -50,14 +49,11 @@ class StepMetrics(NamedTuple):
 class TrainingStep:
     """The model, its optimizer and the compiled step, under one strategy.
 
-    Args:
-        model: built, whose weights training starts from. It need not be of the strategy: every replica has weights of
-            its own, and the model gets those of a moment by `fill_model`.
-        config: of the training.
-        strategy: the replicas.
+    Training starts from the weights of `model`, which is built and need not belong to the strategy: every replica has
+    its own weights, and `fill_model` copies them to the model.
 
     Raises:
-        InputError: the replicas are of a TPU, and shapes are not static.
+        InputError: the replicas are on a TPU, and shapes are not static.
     """
 
     def __init__(self, model: SequenceModel, config: TrainConfig, strategy: tf.distribute.Strategy) -> None:
@@ -65,7 +61,7 @@ class TrainingStep:
             raise InputError("a TPU needs --set train.static_shapes=true")
         self.model, self.config, self.strategy = model, config, strategy
         self.names = weight_names(model)
-        self._is_tpu = is_tpu(strategy)  # which compiles the whole step, update and all
+        self._is_tpu = is_tpu(strategy)  # a TPU compiles the whole step, update included
         self._streams = num_streams(strategy)
         start = [variable.numpy() for variable in model.trainable_variables]
         self.layout = Layout((array.shape for array in start), self._streams)
@@ -89,28 +85,20 @@ class TrainingStep:
         self._validate = tf.function(self._validation_loss, autograph=False)
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
-        """Takes a number of steps without a return to Python.
-
-        Args:
-            batches: an iterator that `distributed` made.
-            steps: how many.
-
-        Returns:
-            The metrics of each.
-        """
+        """Runs a number of steps on batches from `distributed` without returning to Python."""
         with self._rewrites():
             _ = self._rows.gradients  # traced outside of the replicas' graph
             return StepMetrics(*(values.numpy() for values in self._run(batches, tf.constant(steps))))
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
-        """The unsmoothed loss's sum over distributed batches, and their target tokens; averaged weights if kept."""
+        """Sum of the unsmoothed loss over distributed batches, and their target tokens; of averaged weights if kept."""
         with self._rewrites():
             _ = self._rows.loss
             loss, tokens = self._validate(batches, tf.constant(count))
         return float(loss), float(tokens)
 
     def fill_model(self) -> None:
-        """Gives the model the weights of this moment, averaged if averages are kept; training goes on without it."""
+        """Copies the current weights, or their averages if kept, to the model."""
         arrays = self.layout.split_arrays([matrix.numpy() for matrix in self._kept()])
         for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
             variable.assign(array)
@@ -123,11 +111,7 @@ class TrainingStep:
         }
 
     def write(self, state: dict[str, dict[str, np.ndarray]], step: int) -> None:
-        """The inverse of `read`, with the number of updates made so far.
-
-        Raises:
-            InputError: the arrays are those of another model.
-        """
+        """The inverse of `read`, after `step` updates; raises InputError if the arrays are another model's."""
         parts = self._parts()
         for part, values in state.items():
             check_weights(self.model, values, part)
@@ -145,7 +129,7 @@ class TrainingStep:
         return {**parts, "ema": self.averages} if self.averages else parts
 
     def _kept(self) -> list[tf.Variable]:
-        """What validation judges, and whoever reads the checkpoint gets."""
+        """The weights to validate: the averages if kept."""
         return self.averages or self.weights
 
     def _steps(self, batches: Iterator[Any], steps: Tensor) -> tuple[Tensor, ...]:
@@ -169,7 +153,7 @@ class TrainingStep:
         seed = self._seed(replica.replica_id_in_sync_group)
         weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
         loss, gradients = self._accumulated(weights, batch["source"], batch["target"], scale, seed)
-        # Apart: of several tensors TensorFlow would make one, which is a copy of all gradients there and back.
+        # Two calls, because TensorFlow would join the tensors of one, which copies all gradients there and back.
         loss, gradients = replica.all_reduce(SUM, loss), replica.all_reduce(SUM, gradients)
         norm = tf.linalg.global_norm(gradients)
         if self.config.clip_norm:
@@ -185,28 +169,17 @@ class TrainingStep:
         return loss, all_tokens, rate, norm
 
     def _rewrites(self) -> contextlib.AbstractContextManager[None]:
-        """How graphs are made ready; off the CPU as TensorFlow has it, for there nothing was measured."""
+        """Disables graph rewrites on the CPU, the only device on which they were measured."""
         return _no_rewrites() if self._for_cpu else contextlib.nullcontext()
 
     def _accumulated(
         self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """Loss and gradients of the replica's rows, in `accumulation_steps` parts one after the other.
-
-        Args:
-            weights: float32 matrices; see `Layout`.
-            source: int32 [rows, source_len].
-            target: int32 [rows, target_len].
-            scale: float32 scalar that loss and gradients are multiplied by.
-            seed: int32 [2], of the replica's dropout.
-
-        Returns:
-            The loss, float32 scalar, and its gradients, float32 matrices.
-        """
+        """Loss and gradients of a replica's rows, in `accumulation_steps` parts one after the other."""
         parts = self.config.accumulation_steps
         if parts == 1:
             return self._side_by_side(weights, source, target, scale, fold_in(seed, 0))
-        # With the parts as an axis of its own, XLA sees that each has the same static shape.
+        # With the parts as a separate axis, XLA sees that each has the same static shape.
         source, target = _in_parts(source, parts), _in_parts(target, parts)
 
         def add(index: Tensor, loss: Tensor, gradients: list[Tensor]) -> tuple:
@@ -222,11 +195,11 @@ class TrainingStep:
     def _side_by_side(
         self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """Loss and gradients of some rows; every stream takes its share of them at the same time as the others."""
+        """Loss and gradients of some rows, split among streams that compute in parallel."""
         count = self._streams
         if count == 1:
             return self._rows.gradients(*weights, source, target, scale, seed)
-        # Rows come in order of length: every count-th one gives the streams equal work.
+        # Rows are sorted by length, so taking every count-th one gives the streams equal work.
         results = [
             self._rows.gradients(*weights, source[i::count], target[i::count], scale, fold_in(seed, i))
             for i in range(count)
@@ -251,7 +224,7 @@ class TrainingStep:
         return loss, tokens
 
     def _seed(self, replica_id: Tensor) -> Tensor:
-        """int32 [2], a function of the run's seed, the step and the replica alone."""
+        """A seed, int32 [2], that depends on the run's seed, the step and the replica alone."""
         words = tf.stack([tf.constant(self.config.seed, tf.int64), tf.cast(self.step, tf.int64)])
         mixed = tf.random.stateless_uniform([2], words, minval=None, maxval=None, dtype=tf.int32, alg="philox")
         return fold_in(mixed, tf.cast(replica_id, tf.int32))
@@ -259,7 +232,7 @@ class TrainingStep:
 
 @contextlib.contextmanager
 def _no_rewrites() -> Iterator[None]:
-    """Inside, TensorFlow takes new graphs as they are: what is called from this one has its own setting."""
+    """Makes TensorFlow leave new graphs unchanged; functions that they call have their own setting."""
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:
@@ -269,5 +242,5 @@ def _no_rewrites() -> Iterator[None]:
 
 
 def _in_parts(ids: Tensor, parts: int) -> Tensor:
-    """Equal parts of a share's rows: [rows, length] --> [parts, rows / parts, length]."""
+    """Splits rows into equal parts: [rows, length] --> [parts, rows / parts, length]."""
     return tf.reshape(ids, [parts, -1, tf.shape(ids)[1]])

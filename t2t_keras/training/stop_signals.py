@@ -9,11 +9,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Takes note of signals instead of dying of them, as long as the context lasts.
-
-    Attributes:
-        received: the number of the last one, or 0.
-    """
+    """Records signals inside its context instead of ending the process; `received` is the last one's number, or 0."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -25,10 +21,10 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers.items():
-            # None: one that was not installed by Python, and cannot be put back by it.
+            # None: a handler that was not installed by Python, which cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _receive(self, number: int, _: FrameType | None) -> None:
         if self.received == signal.SIGINT and number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: at once, without saving
+            raise KeyboardInterrupt  # the second Ctrl-C stops at once, without saving
         self.received = number

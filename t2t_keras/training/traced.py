@@ -1,4 +1,4 @@
-"""A function traced once, which every graph calls and none copies: so it is made ready only once a device."""
+"""A function traced once and called, not copied, by every graph, so that it is optimised only once per device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,17 +22,11 @@ _LEFT_OUT = (
 
 
 class TracedFunction:
-    """A function of tensors, to be called in graphs, or where graphs are run eagerly to look into them.
+    """A function of tensors to call in graphs, or eagerly where graphs are run eagerly for debugging.
 
-    A `tf.function` would do, but for the time of its calls: at each of them TensorFlow infers all shapes within once
-    more, and every graph that calls it rewrites it. For a network that is most of a second a call.
-
-    Args:
-        function: of tensors to a tensor or a nest of them; whoever has it traced should stand outside of all graphs,
-            tapes and replicas.
-        signature: a `tf.TensorSpec` for each argument.
-        fewer_rewrites: of the graph, before its first run, TensorFlow does only that of its use of memory; all others
-            together take as long as the tracing, and make no step faster on a CPU.
+    Each call of a `tf.function` infers all shapes inside again, and every calling graph rewrites it: most of a second
+    per call for a network. Make this outside of all graphs, tapes and replicas. `fewer_rewrites` leaves only
+    TensorFlow's memory optimisation: the other rewrites take as long as tracing, and make no step faster on a CPU.
     """
 
     def __init__(self, function: Callable, signature: list[tf.TensorSpec], *, fewer_rewrites: bool) -> None:
@@ -50,7 +44,7 @@ class TracedFunction:
 
     @property
     def graph(self) -> tf.Graph:
-        """What was traced."""
+        """The traced graph."""
         return self._traced.graph
 
     def __call__(self, *arguments: Tensor) -> Any:

@@ -36,9 +36,9 @@ class Outcome(NamedTuple):
     """How a training ended.
 
     Attributes:
-        step: updates made in all.
-        reason: in words.
-        signal: the number of the signal that stopped it, or 0.
+        step: number of updates in all.
+        reason: why it ended, in words.
+        signal: number of the signal that stopped it, or 0.
     """
 
     step: int
@@ -47,17 +47,11 @@ class Outcome(NamedTuple):
 
 
 class Trainer:
-    """Trains a run from wherever it stands.
-
-    Args:
-        run: where everything is kept.
-        config: resolved, its vocabulary size that of the data.
-        data: the prepared corpus.
-        strategy: the replicas.
+    """Trains a run from its newest checkpoint, or from the beginning. `config` has the vocabulary size of the data.
 
     Raises:
-        InputError: settings that do not go together, the run was begun with others, another process trains it, or
-            the workers have different settings or data.
+        InputError: settings that do not go together, the run was begun with others, another process trains it, or the
+            workers have different settings or data.
     """
 
     def __init__(self, run: Run, config: Config, data: PreparedData, strategy: tf.distribute.Strategy) -> None:
@@ -100,39 +94,39 @@ class Trainer:
         self.best: float | None = None
         self.best_step: int | None = None
         self.validations_without_gain = 0
-        self.is_validation_due = False  # of the checkpoint that training goes on from
+        self.is_validation_due = False  # for the checkpoint that training resumes from
         self.signals = StopSignals()
 
     def train(self) -> Outcome:
-        """Runs until a limit, a signal or a lack of progress ends it; the last step is saved.
+        """Trains until a limit, a signal or a lack of progress ends it, and saves the last step.
 
         Raises:
-            InputError: memory ran out on the largest batch, the loss is no longer a number, a checkpoint cannot be
-                saved, another process trains the run, or the workers see different checkpoints.
+            InputError: memory ran out on the largest batch, training diverged, a checkpoint cannot be saved, another
+                process trains the run, or the workers see different checkpoints.
             WorkerLostError: another worker is gone.
         """
         with self.workers.watched(), self._run_locked():
             return self._train()
 
     def _check_settings(self, first: bytes) -> None:
-        """Compares this worker's with the first one's."""
+        """Compares this worker's settings with those of the first."""
         if changed := differences(Config.from_dict(json.loads(first)), self.config):
             raise InputError(f"worker {self.workers.index} has other settings than worker 0: {'; '.join(changed)}")
 
     def _begin(self) -> None:
-        """Writes what a run begins with, if this is the worker to do so."""
+        """Prepares the run's directory, if this worker is the chief."""
         if not self.workers.is_chief:
             return
         self.run.check_trainable()
         with self.run.lock():
             self.run.remove_leftovers()
             if not checkpoints.exist(self.run.checkpoints_path):
-                self.run.forget()  # nothing was trained yet: whoever was told to lower a setting may do so
+                self.run.forget()  # nothing was trained yet, so settings may still change
             self.run.start(self.config, self.data.directory, self.data.vocab_path)
 
     def _train(self) -> Outcome:
         self._restore()
-        if self.workers.is_chief:  # Not before: where nothing can be restored, nothing is removed.
+        if self.workers.is_chief:  # not earlier, so that nothing is removed if restoring fails
             checkpoints.remove_leftovers(self.run.checkpoints_path)
         reason = "had reached train.max_steps before" if self._is_done() else self._lack_of_progress()
         if reason and not self.is_validation_due:
@@ -149,7 +143,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def _run_locked(self) -> Iterator[None]:
-        """The run is this trainer's alone, and of its configuration, as long as the context lasts."""
+        """Locks the run for this trainer and its configuration."""
         with contextlib.ExitStack() as stack:
             with self.workers.alike():
                 if self.workers.is_chief:
@@ -193,7 +187,7 @@ class Trainer:
                     self._validate(monitor)
                 last_saved, saved = self.step, time.monotonic()
                 reason = reason or self._lack_of_progress()
-        with self.workers.alike():  # nobody leaves before all is written
+        with self.workers.alike():  # no worker leaves before everything is written
             self.writer.finish(is_in_a_hurry=lambda: bool(self.signals.received or stopped_by))
         return Outcome(self.step, reason, stopped_by)
 
@@ -205,12 +199,7 @@ class Trainer:
         return min(train.steps_per_call, train.max_steps - self.step, *waits)
 
     def _decide(self, minutes: float, minutes_since_saved: float) -> "_Decision":
-        """What all workers do alike although they cannot know it alike: any one's signal counts, and the chief's clock.
-
-        Args:
-            minutes: of training, on this worker's clock.
-            minutes_since_saved: likewise.
-        """
+        """Agrees on the next action: any worker's stop signal counts; time is the chief's."""
         train = self.config.train
         is_over = bool(train.max_minutes) and minutes >= train.max_minutes
         is_due = bool(train.checkpoint_minutes) and minutes_since_saved >= train.checkpoint_minutes
@@ -218,7 +207,7 @@ class Trainer:
         flags += [flag and self.workers.is_chief for flag in (is_over, is_due)]
         *signals, is_over, is_due = self.workers.sum(flags).tolist()
         stopped_by = next((number for number, asked in zip(SIGNALS, signals, strict=True) if asked), 0)
-        if self._is_done():  # nothing is left to go on with: the end is as it would have been
+        if self._is_done():  # nothing is left to resume, so a signal changes nothing
             stopped_by = 0
         return _Decision(stopped_by, bool(is_over), bool(is_due))
 
@@ -241,7 +230,7 @@ class Trainer:
         return ""
 
     def _validate(self, monitor: Monitor | SilentMonitor) -> None:
-        """Validates what was just saved, and completes its checkpoint."""
+        """Validates the checkpoint just saved, and completes it."""
         validation = self.validator.validate()
         monitor.log_validation(self.step, **validation._asdict())
         if not np.isfinite(validation.loss):  # such weights must not be kept
@@ -262,12 +251,12 @@ class Trainer:
                 self.writer.complete(self.step, self._state(), best)
 
     def _save(self, monitor: Monitor | SilentMonitor) -> None:
-        """Saves before it validates: a validation may take long, and more memory than training does."""
+        """Saves, before validation, which may take long and more memory than training does."""
         with self.workers.alike():
             monitor.sync()
             if not self.workers.is_chief:
                 return
-            self.writer.wait()  # before everything is copied once more
+            self.writer.wait()  # before all state is copied again
             state = self.training.read()
             moments = {f"{part}/{name}": array for part in _MOMENTS for name, array in state[part].items()}
             self.writer.save(
@@ -280,7 +269,7 @@ class Trainer:
             )
 
     def _state(self) -> dict[str, Any]:
-        """What training goes on from, beside the arrays."""
+        """The state to resume from, except the arrays."""
         return {
             "epoch": self.position.epoch,
             "batch": self.position.batch,
@@ -294,7 +283,7 @@ class Trainer:
         }
 
     def _restore(self) -> None:
-        """Takes up the newest checkpoint that is whole, if there is one."""
+        """Restores the newest intact checkpoint, if there is one."""
         saved = self._newest()
         if saved is None:
             return
@@ -313,15 +302,12 @@ class Trainer:
         self.best_step = saved.state.get("best_step")
         self.is_validation_due = saved.state.get("is_validation_due", False)
         if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
-            # Again, for it may have been killed in between, or the note be damaged.
+            # Repeated, because a kill may have prevented it, or the note may be damaged.
             metric = self.config.train.best_metric
             checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
 
     def _newest(self) -> checkpoints.Checkpoint | None:
-        """The newest checkpoint that is whole, the same on every worker.
-
-        Over NFS a worker may see the folder as it was a minute ago: until they all see the same, they look again.
-        """
+        """The newest intact checkpoint, once all workers see the same one; NFS may show folders a minute late."""
         for _ in range(_LOOKS):
             with self.workers.alike():
                 saved = checkpoints.latest(self.run.checkpoints_path)
@@ -334,7 +320,7 @@ class Trainer:
         return saved
 
     def _training_batches(self) -> Iterator:
-        """This worker's shares of the batches from the position on."""
+        """This worker's shares of the batches from the current position on."""
         return distributed(
             self.strategy,
             training_dataset(
@@ -370,18 +356,18 @@ class Trainer:
 
 
 _MOMENTS = ("first_moments", "second_moments")
-_LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients keep a folder's contents for up to a minute, mostly
+_LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache a folder's contents for up to a minute
 
 
 class _Decision(NamedTuple):
     """What the workers agreed on after a call of steps."""
 
-    signal: int  # that any of them got, or 0
+    signal: int  # received by any of them, or 0
     is_time_over: bool
     is_checkpoint_due: bool
 
 
 def _checksum(corpus: Corpus) -> str:
-    """Tells one corpus from another, as far as the plan of its batches is concerned."""
+    """A checksum of a corpus' lengths, which determine its epoch plans."""
     lengths = (corpus.source_lengths, corpus.target_lengths)
     return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side):08x}' for side in lengths)})"

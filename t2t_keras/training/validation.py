@@ -1,4 +1,4 @@
-"""What a model in training is judged by: loss and BLEU on the validation set."""
+"""Loss and BLEU of a model in training on the validation set."""
 
 import json
 import logging
@@ -19,11 +19,11 @@ from t2t_keras.training.step import TrainingStep
 
 
 class Validation(NamedTuple):
-    """One validation.
+    """The result of one validation.
 
     Attributes:
-        loss: cross-entropy a target token, not smoothed.
-        perplexity: its exponential.
+        loss: cross-entropy per target token, not smoothed.
+        perplexity: exponential of the loss.
         bleu: sacreBLEU of the decoded sentences, or None if none are decoded.
     """
 
@@ -33,18 +33,11 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Validates a model in training, on all its replicas; each worker translates its share of the sentences.
+    """Validates a model in training on all its replicas; each worker translates its share of the sentences.
 
-    The loss is of the first `evaluation.MAX_CROSS_ENTROPY_LENGTH` tokens of each side, or of as many as training pairs
-    may have: the memory of a longer one, of which cleaning a validation set knows nothing, is beyond any device.
-
-    Args:
-        step: whose weights are validated.
-        config: the run's.
-        corpus: the encoded validation pairs.
-        texts: the sources and the references of the same.
-        translator: of the step's model, which gets its weights first; for BLEU.
-        workers: who train together.
+    The loss covers the first `evaluation.MAX_CROSS_ENTROPY_LENGTH` tokens of each side, or as many as training pairs
+    may have, because a validation set is not cleaned and no device has the memory for any length. `translator` is of
+    the step's model, which gets the step's weights first.
     """
 
     def __init__(
@@ -77,7 +70,7 @@ class Validator:
         )
 
     def validate(self) -> Validation:
-        """Loss over the whole set, and BLEU of its first `validation_sentences`; with averaged weights if kept."""
+        """Loss of the whole set and BLEU of its first `validation_sentences`, with averaged weights if kept."""
         loss_sum, tokens = self._step.validation_loss(self._distributed(), len(self._batches))
         loss = loss_sum / tokens
         # A model that diverged still has a loss to report.
@@ -106,17 +99,7 @@ class Validator:
 
 
 class _CutCorpus:
-    """A `Corpus` without what comes after a number of tokens of each side.
-
-    Args:
-        corpus: the encoded pairs.
-        max_length: the number of tokens.
-
-    Attributes:
-        num_cut: pairs of which something is left out.
-        source_lengths: as of `Corpus`.
-        target_lengths: likewise.
-    """
+    """A `Corpus` whose sides are cut to `max_length` tokens; `num_cut` pairs were longer."""
 
     def __init__(self, corpus: Corpus, max_length: int) -> None:
         self._corpus, self.max_length = corpus, max_length
@@ -125,11 +108,11 @@ class _CutCorpus:
         self.source_lengths, self.target_lengths = np.minimum(lengths, max_length)
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Source ids of some rows, cut, padded with 0 to `length`, int32 [rows, length]."""
+        """Source ids of some rows, cut, padded with 0 to `length`: int32 [rows, length]."""
         return self._fitted(self._corpus.source_ids(rows), length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Target ids of some rows, cut, padded with 0 to `length`, int32 [rows, length]."""
+        """Target ids of some rows, cut, padded with 0 to `length`: int32 [rows, length]."""
         return self._fitted(self._corpus.target_ids(rows), length)
 
     def _fitted(self, ids: np.ndarray, length: int | None) -> np.ndarray:

@@ -2,7 +2,7 @@
 
     python launch/cluster/serving/client_grpc.py --server=127.0.0.1:8500 --model=translation < sentences.txt
 
-Prints one translation a line, with --score behind its score and a tab. Needs tensorflow-serving-api, nothing of this
+Prints one translation per line; --score adds a tab and its score. Needs tensorflow-serving-api, but nothing of this
 project.
 """
 
@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
-# The protos import TensorFlow, whose notices are of no use here.
+# The protos import TensorFlow, whose start-up notices are of no use here.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import grpc
@@ -23,20 +23,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 def translate(
     service: prediction_service_pb2_grpc.PredictionServiceStub, model: str, sentences: list[str], seconds: float
 ) -> list[tuple[str, float]]:
-    """One request.
-
-    Args:
-        service: the server.
-        model: the name it serves the model by.
-        sentences: no more than the server's `max_batch_size`.
-        seconds: to wait for the answer.
-
-    Returns:
-        A translation and its score for each sentence.
-
-    Raises:
-        grpc.RpcError: the server is away, full, or refuses the request.
-    """
+    """Translates at most the server's `max_batch_size` sentences; returns translations with scores."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     request.model_spec.signature_name = "serving_default"
@@ -50,21 +37,21 @@ def translate(
 
 
 def _floats(tensor) -> list[float]:
-    """The values of a float32 TensorProto, which holds them one by one or as bytes."""
+    """The values of a float32 TensorProto, which stores them one by one or as bytes."""
     if tensor.tensor_content:
         return list(memoryview(tensor.tensor_content).cast("f"))
     return list(tensor.float_val)
 
 
 def batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lines without their ends, `size` at a time."""
+    """Yields lines without their line ends, `size` at a time."""
     stripped = (line.rstrip("\r\n") for line in lines)
     while batch := list(itertools.islice(stripped, size)):
         yield batch
 
 
 def main() -> int:
-    """Reads, asks, prints; 1 if the server does not answer."""
+    """Translates standard input; returns 1 if a request fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="127.0.0.1:8500", help="host:port of its gRPC interface")
     parser.add_argument("--model", default="translation", help="the name that the model is served by")

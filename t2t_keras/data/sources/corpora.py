@@ -1,7 +1,6 @@
-"""Where parallel text comes from: files, public data sets, gettext catalogues, tensorflow_datasets.
+"""Sources of parallel text: files, public data sets, gettext catalogues, tensorflow_datasets.
 
-A `Corpus` is a recipe: nothing is read, downloaded or checked for its contents
-before a split is asked for.
+A `Corpus` reads its text only when a split is called. Multi30k and Tatoeba are downloaded at once, others when read.
 """
 
 import functools
@@ -39,15 +38,13 @@ PairSource = Callable[[], Iterable[Pair]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Parallel text by splits.
+    """Parallel text by split.
 
     Attributes:
-        splits: "train" and perhaps "valid" and "test"; each gives its pairs anew,
-            in the same order, whenever it is called.
-        identity: what tells this text from other text of the same name, such as
-            versions. Prepared data is reused while it is the same.
-        files: the files that it reads, by names whose checksums belong to the identity.
-        provenance: called after reading; where the text was found, for the record.
+        splits: "train" and perhaps "valid" and "test"; each call returns the pairs anew, in the same order.
+        identity: versions that identify the text; prepared data is reused while they are the same.
+        files: the files that are read, by name; their checksums are part of the identity.
+        provenance: called after reading; returns where the text came from, for the record.
     """
 
     splits: Mapping[str, PairSource]
@@ -62,13 +59,13 @@ def of_config(
     """The corpus that a configuration names.
 
     Args:
-        config: its corpus and languages count.
-        download_dir: where downloads are kept, and looked for first.
-        paths: the text files of `corpus=files`; else empty.
-        report: takes a line of text about downloads.
+        config: data settings, of which corpus and languages are used.
+        download_dir: folder of downloads, searched before downloading.
+        paths: text files for `corpus=files`, otherwise empty; see `files`.
+        report: called with a line of text about downloads.
 
     Raises:
-        InputError: an unknown corpus, or whatever the corpus's own function raises.
+        InputError: the corpus is unknown, or its function (`files`, `multi30k`, ...) raises the error.
     """
     languages = (config.source_language, config.target_language)
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
@@ -92,10 +89,8 @@ def of_config(
 def files(paths: Mapping[str, Paths]) -> Corpus:
     """A corpus of text files.
 
-    Args:
-        paths: for "train" and perhaps "valid" and "test", the files of the source
-            and the target side; without the latter, the former holds both sides of
-            a pair on a line, separated by a tab.
+    `paths` has the source and target file of "train" and perhaps of "valid" and "test". If the target file is None,
+    each line of the source file holds both sides, separated by a tab.
 
     Raises:
         InputError: there is no training file, or a file cannot be read.
@@ -118,15 +113,10 @@ def files(paths: Mapping[str, Paths]) -> Corpus:
 def multi30k(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
     """Multi30k, task 1: 29,000 image captions in English, German and French; tested on test_2016_flickr.
 
-    Args:
-        source_language: "en", "de" or "fr".
-        target_language: another of these.
-        download_dir: holds the published files or a folder `multi30k` of them; what
-            is missing is downloaded there.
+    `download_dir` holds the published files or a folder `multi30k` of them; missing files are downloaded.
 
     Raises:
-        InputError: a language without captions, a file that cannot be had, or one
-            with another checksum than the published file's.
+        InputError: a language is not "en", "de" or "fr", a file is not available, or its checksum is wrong.
 
     Reference: Elliott et al. 2016, https://github.com/multi30k/dataset
     """
@@ -144,14 +134,11 @@ def multi30k(source_language: str, target_language: str, download_dir: str | Pat
 def tatoeba_pairs(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
     """Tatoeba: many short everyday sentences, with English on one side.
 
-    Args:
-        source_language: language code; it or `target_language` is "en".
-        target_language: language code.
-        download_dir: holds `en-XX.train.en.gz` and so on or a folder `tatoeba` of
-            them; else they are made there from the published archive.
+    `download_dir` holds `en-XX.train.en.gz` and so on, or a folder `tatoeba` of them; missing files are created there
+    from the published archive.
 
     Raises:
-        InputError: neither or both sides are English, or the data cannot be had.
+        InputError: neither or both sides are English, or the data is not available.
     """
     language = _other_than_english("tatoeba", source_language, target_language)
     names = {stem: tatoeba.file_names(language, stem) for stem in tatoeba.STEMS}
@@ -166,13 +153,9 @@ def tatoeba_pairs(source_language: str, target_language: str, download_dir: str 
 def gettext(
     source_language: str, target_language: str, download_dir: str | Path, report: Callable[[str], None] = print
 ) -> Corpus:
-    """The translations inside published Python packages; the first package (Django) is the test set.
+    """The translations in published Python packages, kept in `download_dir`/gettext; Django is the test set.
 
-    Args:
-        source_language: language code; it or `target_language` is "en".
-        target_language: language code.
-        download_dir: the wheels are kept in its folder `gettext`.
-        report: takes a line of text about downloads and what is missing.
+    `report` is called with a line of text about downloads and missing packages.
 
     Raises:
         InputError: neither or both sides are English.
@@ -203,21 +186,16 @@ def gettext(
 
 
 def tensorflow_datasets(name: str, source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
-    """A translation data set of the tensorflow_datasets catalogue, as `wmt14_translate/de-en`.
+    """A translation data set of tensorflow_datasets, such as `wmt14_translate/de-en`, perhaps with its version.
 
-    Args:
-        name: of the data set, with its configuration and perhaps its version.
-        source_language: a language of the data set.
-        target_language: another language of it.
-        download_dir: the data are kept in its folder `tensorflow_datasets`.
+    The data is kept in `download_dir`/tensorflow_datasets.
 
     Raises:
-        InputError: there is no such data set, it is no translation set, or it has
-            other languages.
+        InputError: the data set does not exist, is no translation set, or has other languages.
 
     Reference: https://www.tensorflow.org/datasets/catalog/wmt14_translate
     """
-    import tensorflow_datasets as tfds  # brings TensorFlow, and is slow to import
+    import tensorflow_datasets as tfds  # imports TensorFlow, which is slow
 
     try:
         builder = tfds.builder(name, data_dir=str(Path(download_dir) / "tensorflow_datasets"))
@@ -241,7 +219,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
 
 
 def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
-    """The folder of a data set: `download_dir` itself where its files lie there, else the one named after it."""
+    """The folder of a data set: `download_dir` itself if it holds the data set's files, otherwise its folder `name`."""
     download_dir = Path(download_dir)
     return download_dir if (download_dir / file_name).exists() else download_dir / name
 
@@ -253,7 +231,7 @@ def _file_reader(source: str | Path, target: str | Path | None) -> PairSource:
 
 
 def _splits(builder: Any) -> set[str]:
-    """The splits of a data set, which may only be known once it is prepared."""
+    """The splits of a data set; some data sets must be prepared before these are known."""
     if not builder.info.splits:
         builder.download_and_prepare()
     return set(builder.info.splits)
@@ -269,7 +247,7 @@ def _other_than_english(corpus: str, source_language: str, target_language: str)
 
 
 def _one_a_source(pairs: Iterable[Pair]) -> list[Pair]:
-    """The first translation of each source sentence, if it is one: for a test set."""
+    """The first translation of each source sentence, unless it is the same as the source; for a test set."""
     first: dict[str, Pair] = {}
     for pair in pairs:
         first.setdefault(pair[0], pair)

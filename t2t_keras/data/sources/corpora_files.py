@@ -1,4 +1,4 @@
-"""Parallel text in files: plain or compressed, one file a side or both sides on a line."""
+"""Parallel text in files: plain or compressed, one file for each side or both sides on a line."""
 
 import bz2
 import gzip
@@ -15,11 +15,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def check_readable(path: str | Path) -> None:
-    """Opens a file for a moment, so that a wrong path is told before any work is done.
-
-    Raises:
-        InputError: it cannot be opened.
-    """
+    """Raises an InputError if a file cannot be opened, so that a wrong path is reported before any work is done."""
     try:
         with open(path, "rb"):
             pass
@@ -28,14 +24,12 @@ def check_readable(path: str | Path) -> None:
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, which may be compressed (.gz, .bz2, .xz).
+    """Yields the lines of a UTF-8 file, which may be compressed (.gz, .bz2, .xz).
 
-    Only "\\n" and "\\r\\n" end a line: a lone carriage return or one of Unicode's
-    separators inside a sentence does not shift the lines that follow.
+    Only "\\n" and "\\r\\n" end a line, so that other separators inside a sentence do not shift the lines that follow.
 
     Raises:
-        InputError: the file is missing, unreadable, broken, or not UTF-8; names
-            the file, and the line where there is one.
+        InputError: the file is missing, unreadable, broken or not UTF-8; names the file and, if known, the line.
     """
     for number, line in enumerate(read_raw_lines(path), start=1):
         try:
@@ -45,11 +39,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_raw_lines(path: str | Path) -> Iterator[bytes]:
-    """The lines of a file, which may be compressed, as they are, but for a byte order mark.
-
-    Raises:
-        InputError: the file is missing, unreadable or broken; names it.
-    """
+    """Yields the undecoded lines of a file, perhaps compressed, without a byte order mark; raises as `read_lines`."""
     number = 0
     try:
         with _open(path) as file:
@@ -62,11 +52,7 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
 
 
 def decoded_line(line: bytes) -> str:
-    """The text of a line of a file, without its end.
-
-    Raises:
-        InputError: it is not UTF-8; names the byte, but neither line nor file.
-    """
+    """Decodes a line without its end; raises an InputError if it is not UTF-8, which names only the byte."""
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -74,11 +60,7 @@ def decoded_line(line: bytes) -> str:
 
 
 def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:
-    """Line n of one file with line n of the other.
-
-    Raises:
-        InputError: as `read_lines`, or the files differ in their number of lines.
-    """
+    """Yields line n of one file with line n of the other; raises as `read_lines`, or if the numbers of lines differ."""
     source_lines, target_lines = read_lines(source_path), read_lines(target_path)
     count = 0
     for source in source_lines:
@@ -93,11 +75,7 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pai
 
 
 def read_tsv(path: str | Path) -> Iterator[Pair]:
-    """The first two tab-separated columns of each line.
-
-    Raises:
-        InputError: as `read_lines`, or a line has no tab.
-    """
+    """Yields the first two tab-separated columns of each line; raises as `read_lines`, or if a line has no tab."""
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) < 2:

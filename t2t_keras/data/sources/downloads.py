@@ -15,13 +15,12 @@ _PART_BYTES = 1 << 16
 
 
 def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
-    """Downloads a file, unless it is there already, and verifies it.
+    """Downloads a file unless it exists, and verifies it.
 
     Args:
         url: its public address.
-        path: where it is kept; folders are made as needed.
-        sha256: checksum in hexadecimal digits; None where the publisher changes
-            the file from time to time.
+        path: where it is kept; folders are created as needed.
+        sha256: checksum in hexadecimal digits; None if the publisher changes the file from time to time.
 
     Raises:
         InputError: the address cannot be reached, or the checksum differs.
@@ -42,21 +41,13 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
 
 
 def verify(path: str | Path, sha256: str) -> None:
-    """Checks a file's checksum.
-
-    Raises:
-        InputError: the file cannot be read, or its SHA-256 is another one.
-    """
+    """Raises an InputError if a file cannot be read or has another SHA-256."""
     if (found := checksum(path)) != sha256:
         raise InputError(f"{path}: SHA-256 is {found}, expected {sha256}; delete the file to download it again")
 
 
 def _answer(url: str) -> http.client.HTTPResponse:
-    """What a server answers, of which only the head is received.
-
-    Raises:
-        http.client.HTTPException: there is no answer, or one that gives no file.
-    """
+    """A server's response, with only the head received; raises an HTTPException if there is no response or no file."""
     request = urllib.request.Request(url, headers={"User-Agent": _USER_AGENT})
     try:
         return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
@@ -65,16 +56,12 @@ def _answer(url: str) -> http.client.HTTPResponse:
 
 
 def _received(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """What a server sends, part by part.
-
-    Raises:
-        http.client.HTTPException: the connection broke. An error of writing what was received is no such error.
-    """
+    """Yields the parts of a response; raises an HTTPException if the connection breaks."""
     announced, received = answer.headers.get("Content-Length"), 0
     while True:
         try:
             part = answer.read(_PART_BYTES)
-        except OSError as error:  # reset, timed out, damaged on its way
+        except OSError as error:  # reset, timed out or damaged in transit
             reason = error.strerror or str(error)
             raise http.client.HTTPException(f"connection broke after {received} bytes: {reason}") from error
         if not part:

@@ -1,8 +1,7 @@
-"""Sentence pairs from the gettext catalogues inside a Python wheel.
+"""Sentence pairs from the gettext catalogues in a Python wheel.
 
-A catalogue maps the English messages of a program to a translation. What is of
-no use as text - markup, keyboard accelerators, symbolic message names - is taken
-out; placeholders such as `%(name)s` stay, where both sides have the same.
+A catalogue maps the English messages of a program to translations. Markup, keyboard accelerators and symbolic message
+names are removed; placeholders such as `%(name)s` stay if both sides have the same.
 """
 
 import collections
@@ -35,15 +34,9 @@ _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
 def read_wheel(path: str | Path, language: str) -> list[Pair]:
-    """The English-to-`language` pairs of all catalogues in a wheel, in a fixed order, each once.
+    """The distinct English-to-`language` pairs of all catalogues in a wheel, in a fixed order; empty if there are none.
 
-    Args:
-        path: a wheel (a zip archive).
-        language: code as in "de", "pt_BR"; where a package has only a regional
-            catalogue ("de_DE"), that one is taken.
-
-    Returns:
-        English and translated text; empty if there is no catalogue.
+    If a package has only a regional catalogue ("de_DE") for `language` ("de"), that one is read.
 
     Raises:
         InputError: the archive or a catalogue in it is broken.
@@ -59,16 +52,10 @@ def read_wheel(path: str | Path, language: str) -> list[Pair]:
 
 
 def read_catalogue(path: str | Path) -> Iterator[Pair]:
-    """The usable pairs of one catalogue, in its order.
+    """Yields the usable pairs of a .po or .mo file in its order; raises an OSError if polib cannot parse it.
 
-    Left out are fuzzy and obsolete entries, symbolic message names that come
-    without their text, and entries whose sides differ in placeholders or markup.
-
-    Args:
-        path: a .po or .mo file.
-
-    Raises:
-        OSError: polib cannot parse the file.
+    Fuzzy and obsolete entries, symbolic message names without text, and entries whose sides differ in placeholders or
+    markup are left out.
     """
     catalogue = polib.mofile(str(path)) if str(path).endswith(".mo") else polib.pofile(str(path))
     plural_form = _plural_function(catalogue.metadata.get("Plural-Forms", ""))
@@ -84,10 +71,10 @@ def read_catalogue(path: str | Path) -> Iterator[Pair]:
 
 
 def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
-    """The catalogues of a language among an archive's files; .po rather than .mo, for its comments."""
+    """The catalogues of a language among an archive's files; .po is preferred to .mo because it has comments."""
     wanted = language.replace("-", "_").lower()
     by_locale: dict[str, dict[str, str]] = collections.defaultdict(dict)
-    for name in sorted(names):  # .po comes after .mo and takes its place
+    for name in sorted(names):  # .po comes after .mo and replaces it
         path = PurePosixPath(name)
         if path.suffix in (".po", ".mo"):
             for part in {*path.parent.parts, path.stem}:
@@ -101,7 +88,7 @@ def _catalogue_names(names: Iterable[str], language: str) -> list[str]:
 
 
 def _plural_function(plural_forms: str) -> Callable[[int], int]:
-    """Which form a number takes, from a header such as "nplurals=2; plural=(n != 1);"."""
+    """Returns the plural form of a number, as defined in a header such as "nplurals=2; plural=(n != 1);"."""
     expression = re.search(r"plural=([^;]+)", plural_forms)
     try:
         return gettext.c2py(expression[1].strip() if expression else "n != 1")
@@ -110,14 +97,14 @@ def _plural_function(plural_forms: str) -> Callable[[int], int]:
 
 
 def _english(entry: polib.POEntry) -> str | None:
-    """What an entry says in English; None if only the message's name is known."""
+    """The English text of an entry; None if only the message's name is known."""
     if default := _DEFAULT_COMMENT.search(entry.comment or ""):
         return default[1].replace('\\"', '"')
     return None if _SYMBOLIC.fullmatch(entry.msgid) else entry.msgid
 
 
 def _plain_pairs(source: str, target: str) -> Iterator[Pair]:
-    """A message as plain text, paragraph by paragraph; nothing if its sides do not match."""
+    """Yields the paragraphs of a message as plain text; skips those whose sides do not match."""
     source_parts, target_parts = (_PARAGRAPHS.split(text.strip()) for text in (source, target))
     if len(source_parts) != len(target_parts):
         return
@@ -130,7 +117,7 @@ def _plain_pairs(source: str, target: str) -> Iterator[Pair]:
 
 
 def _signature(text: str) -> tuple[list[str], int]:
-    """What both sides must share: the placeholders (outside of tags) and the number of tags."""
+    """The placeholders (outside of tags) and the number of tags, which must be the same on both sides."""
     plain, tags = _TAG.subn(" ", text)
     return sorted(set(_PLACEHOLDER.findall(plain))), tags
 
@@ -140,10 +127,10 @@ def _without_markup(text: str) -> str:
 
 
 def _without_accelerators(source: str, target: str) -> Pair:
-    """Without the "_" or "&" that marks a menu entry's key, as in "_File" or "Date&i"."""
+    """Removes the "_" or "&" that marks a menu entry's key, as in "_File" or "Date&i"."""
     source, target = (_TRAILING_ACCELERATOR.sub("", text) for text in (source, target))
     source_word, target_word = _marked_word(source), _marked_word(target)
-    # Within a word it is a mark only if the other side has one, in another word: else it is an identifier.
+    # Within a word it is a mark only if the other side has one in another word; otherwise the word is an identifier.
     is_marked = source_word is not None and target_word is not None and source_word != target_word
     return (
         _unmarked(source, source_word, is_marked),

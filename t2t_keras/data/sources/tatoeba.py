@@ -14,29 +14,24 @@ from t2t_keras.text.repair import repair
 
 STEMS = ("train", "val", "test")
 
-# A dated release, which its publisher does not change; its archive checks itself by CRC-32.
+# A dated release, which its publisher does not change; the archive contains CRC-32 checksums.
 ADDRESS = "https://object.pouta.csc.fi/OPUS-Tatoeba/v2023-04-12/moses"
 
 _VAL_PAIRS = 1500
 _TEST_PAIRS = 2000
-# Of a small language, no more than a twentieth of the sentences is held out for each.
+# In a small language, val and test each get at most a twentieth of the sentences.
 _LARGEST_SHARE = 20
 
 
 def file_names(language: str, stem: str) -> tuple[str, str]:
-    """The English file of a part ("train", "val", "test") and the one in the other language."""
+    """The English file of a part ("train", "val", "test") and the file in the other language."""
     return f"en-{language}.{stem}.en.gz", f"en-{language}.{stem}.{language}.gz"
 
 
 def download(language: str, folder: str | Path) -> None:
-    """Downloads the pairs of English and another language and writes the files of `file_names`.
+    """Downloads the pairs of English and another language (two-letter code) and writes the files of `file_names`.
 
-    Args:
-        language: code of the other language, of two letters.
-        folder: where the archive and the files are kept.
-
-    Raises:
-        InputError: the archive cannot be had or is broken.
+    Raises an InputError if the archive is not available or broken.
 
     Reference: https://tatoeba.org (CC BY 2.0 FR), by way of https://opus.nlpl.eu
     """
@@ -57,10 +52,10 @@ def download(language: str, folder: str | Path) -> None:
 
 
 def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    """Train, val and test: one pair of each held-out English sentence, and none of its sentences in train.
+    """Splits pairs into train, val and test, so that no sentence of val or test is in train.
 
-    Which sentences are held out depends on their text alone, so that it stays the
-    same when others are added.
+    Val and test have one pair for each English sentence. They are selected by a hash of its text, so that adding others
+    hardly changes which sentences are held out.
     """
     unique = dict.fromkeys((repair(english), repair(other)) for english, other in pairs)
     usable = [pair for pair in unique if all(pair)]
@@ -80,6 +75,6 @@ def _rank(key: str) -> bytes:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """A gzip file without a date in it: the same lines, the same bytes."""
+    """Writes a gzip file without a date, so that the same lines give the same bytes."""
     with replacing(path, "wb") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
         packed.write("".join(f"{line}\n" for line in lines).encode())

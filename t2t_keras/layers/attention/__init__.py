@@ -1,1 +1,1 @@
-"""Attention: its scores, its heads, its masks."""
+"""Attention: scores, heads and masks."""

@@ -1,4 +1,4 @@
-"""Multi-head attention: Figure 2."""
+"""Multi-head attention (Figure 2)."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from t2t_keras.layers.dropout import Dropout
 
 Tensor = Any
 
-# Most elements of kernels put side by side for one wider product: larger copies cost more than the product saves.
+# Most elements of kernels to concatenate for one wider product: larger copies cost more than the product saves.
 _MOST_JOINED = 2**18
 
 
 def _heads_first(x: Tensor) -> Tensor:
-    """What broadcasts to [batch, heads, ...] as something that broadcasts to [heads, batch, ...]."""
+    """Moves the heads to the front: broadcastable to [batch, heads, ...] --> broadcastable to [heads, batch, ...]."""
     for _ in range(len(x.shape), 4):
         x = ops.expand_dims(x, 0)
     return ops.swapaxes(x, 0, 1)
@@ -26,28 +26,24 @@ def _heads_first(x: Tensor) -> Tensor:
 class MultiHeadAttention(keras.layers.Layer):
     """Attention in several representation subspaces at once (section 3.2.2, Figure 2).
 
-    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with
-    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), where keys and values are of
-    the same sequence, the memory. Self-attention is `attention(x, x)`.
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). Keys and
+    values come from one sequence, the memory. Self-attention is `attention(x, x)`.
 
     Args:
-        num_heads: h.
+        num_heads: h; like the widths at least 1, else ValueError.
         d_key: width of a head's queries and keys.
         d_value: width of a head's values; None means d_key.
-        dropout_rate: on the attention weights; the paper uses none.
+        dropout_rate: dropout on the attention weights; the paper uses none.
         use_bias: whether the four projections have biases.
 
     Call arguments:
         query: float [batch, query_len, d_model].
         memory: float [batch, key_len, d_model].
         attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend.
-        seed: int32 [2], of the dropout.
+        seed: int32 [2], for dropout; None draws a seed.
 
     Returns:
         float [batch, query_len, d_model].
-
-    Raises:
-        ValueError: a `num_heads`, `d_key` or `d_value` below 1.
     """
 
     def __init__(
@@ -95,17 +91,7 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The call's result, and what it weighed the memory's values by, before dropout.
-
-        Args:
-            query: as in the call, as are all others.
-            memory: float [batch, key_len, d_model].
-            attention_mask: see the call.
-            seed: see the call.
-
-        Returns:
-            float [batch, query_len, d_model], and float [heads, batch, query_len, key_len].
-        """
+        """The call's result and the attention weights before dropout, float [heads, batch, query_len, key_len]."""
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
         bias = mask_bias(attention_mask, queries.dtype)
         heads, weights = scaled_dot_product_attention(
@@ -122,7 +108,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return kernels.reshape_like(outputs, query), weights  # --> [batch, query_len, d_model]
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
-        """Queries divided by sqrt(d_key), keys and values, each float [heads, batch, length, d_head]."""
+        """Queries divided by sqrt(d_key), keys and values, float [heads, batch, length, d_head] each."""
         scaled = self.scaled_query_projection()
         others = (self.key_kernel, self.key_bias, self.d_key), (self.value_kernel, self.value_bias, self.d_value)
         if query is memory:
@@ -130,22 +116,13 @@ class MultiHeadAttention(keras.layers.Layer):
         return self._heads(query, scaled) + self._heads(memory, *others)
 
     def scaled_query_projection(self) -> tuple[Tensor, Tensor | None, int]:
-        """Kernel, bias and a head's width of queries divided by sqrt(d_key): the kernel is smaller than the queries."""
+        """Kernel, bias and head width of queries divided by sqrt(d_key); the kernel is smaller than the queries."""
         scale = self.d_key**-0.5
         return self.query_kernel * scale, self.query_bias * scale if self.use_bias else None, self.d_key
 
     def _heads(self, x: Tensor, *projections: tuple[Tensor, Tensor | None, int]) -> list[Tensor]:
-        """Projections of one sequence, in one product where their heads are equally wide and kernels small.
-
-        With the heads as the first axis, one transposition serves all projections
-        and taking them apart copies nothing.
-
-        Args:
-            x: float [batch, length, d_model].
-            *projections: kernel, bias and a head's width, each.
-
-        Returns:
-            Of each projection float [heads, batch, length, d_head].
+        """Projects [batch, length, d_model] with each (kernel, bias, head width) to [heads, batch, length, d_head].
+        Small kernels of equal head width share one product and, because the heads come first, one transposition.
         """
         kernel_parts, bias_parts, widths = zip(*projections, strict=True)
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in kernel_parts)

@@ -1,4 +1,4 @@
-"""Equation 1: how queries weigh the values of keys."""
+"""Scaled dot-product attention (equation 1)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,17 +26,14 @@ def scaled_dot_product_attention(
         queries: float [..., query_len, d_key].
         keys: float [..., key_len, d_key].
         values: float [..., key_len, d_value].
-        mask: bool, broadcastable to [..., query_len, key_len], True = may attend;
-            None lets every query attend to every key.
-        bias: what the mask stands for, of `mask_bias`, where it serves many calls; None means that of the mask.
-        scale: what the products are multiplied by; None means 1 / sqrt(d_key). Queries whose projection was scaled
-            before need 1.
-        dropout: what the weights go through before the values are weighed.
+        mask: bool, broadcastable to [..., query_len, key_len], True = may attend; None hides nothing.
+        bias: a `mask_bias` to use instead of `mask`, where one serves many calls.
+        scale: factor on Q K^T; None means 1 / sqrt(d_key). Pass 1 for queries that are already scaled.
+        dropout: applied to the weights before they multiply the values.
 
     Returns:
-        A pair: float [..., query_len, d_value], and the weights before dropout, float
-        [..., query_len, key_len]. A query that may attend to nothing attends to
-        everything equally; no NaN comes of it.
+        float [..., query_len, d_value], and the weights before dropout, float [..., query_len, key_len]. A query that
+        may attend to nothing weighs all keys equally, without NaN.
     """
     if scale is None:
         scale = keys.shape[-1] ** -0.5
@@ -51,14 +48,8 @@ def scaled_dot_product_attention(
 
 
 def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
-    """What is added to attention scores to hide keys: one pass over the scores, where selecting would be two.
-
-    Args:
-        mask: bool, True = may attend; None hides nothing.
-        dtype: of the scores.
-
-    Returns:
-        0 where the mask is True and a large negative number elsewhere, of the mask's shape; None for None.
+    """Converts a bool mask, True = may attend, to a bias on attention scores: 0 or a large negative number; None for
+    None. Adding a bias takes one pass over the scores; selecting by the mask would take two.
     """
     if mask is None:
         return None

@@ -1,9 +1,4 @@
-"""Operations that some backend has a measurably faster way for.
-
-`plain.py` is what they mean, in Keras operations; a file named after a backend
-redefines some of them under the same names. Everything else in `layers` calls
-them here and does not know which backend runs.
-"""
+"""Operations that some backend computes faster: `plain.py` defines them, a file named after a backend replaces them."""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""The operations in Keras alone: the reference for every faster version, and what other backends run."""
+"""The operations in plain Keras: the reference for every faster version, and what other backends run."""
 
 from typing import Any
 
@@ -9,16 +9,9 @@ Tensor = Any
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """inputs @ kernel + bias over the last axis.
+    """inputs @ kernel + bias: float [..., d_in], [d_in, d_out], [d_out] or None --> [..., d_out] in the inputs' dtype.
 
-    Args:
-        inputs: float [..., d_in].
-        kernel: float [d_in, d_out], cast to the inputs' dtype; but where it is bfloat16, the inputs are for the
-            product.
-        bias: float [d_out], cast to the inputs' dtype, or None.
-
-    Returns:
-        [..., d_out], of the inputs' dtype.
+    Kernel and bias are cast to the inputs' dtype, but a bfloat16 kernel makes the product bfloat16.
     """
     dtype = product_dtype(inputs, kernel)
     outputs = ops.matmul(ops.cast(inputs, dtype), ops.cast(kernel, dtype))  # --> [..., d_out]
@@ -27,22 +20,14 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
-    """What the product in `linear` is computed in: bfloat16 where the kernel is, else as the inputs are."""
+    """The dtype of the product in `linear`: bfloat16 if the kernel is, else the inputs' dtype."""
     narrow = keras.backend.standardize_dtype(kernel.dtype) == "bfloat16"
     return "bfloat16" if narrow else keras.backend.standardize_dtype(inputs.dtype)
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset over the last axis, computed in float32.
-
-    Args:
-        inputs: float [..., d_model].
-        scale: float32 [d_model].
-        offset: float32 [d_model].
-        epsilon: added to the variance.
-
-    Returns:
-        [..., d_model], of the inputs' dtype.
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset over the last axis, computed in float32. Inputs are float
+    [..., d_model], scale and offset float32 [d_model]; the result has the inputs' dtype.
     """
     x = ops.cast(inputs, "float32")
     centred = x - ops.mean(x, axis=-1, keepdims=True)
@@ -52,54 +37,22 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
 
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
-    """Rows of a table.
-
-    Args:
-        table: float [vocab, d_model].
-        token_ids: int [...].
-
-    Returns:
-        float [..., d_model].
-    """
+    """Rows of a table: float [vocab, d_model], int [...] --> float [..., d_model]."""
     return ops.take(table, token_ids, axis=0)  # --> [..., d_model]
 
 
 def softmax(inputs: Tensor) -> Tensor:
-    """exp(x) / sum(exp(x)) over the last axis.
-
-    Args:
-        inputs: float [..., width].
-
-    Returns:
-        [..., width], of the inputs' dtype.
-    """
+    """exp(x) / sum(exp(x)) over the last axis, in the inputs' dtype."""
     return ops.softmax(inputs, axis=-1)
 
 
 def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
-    """Some of the positions of a batch.
-
-    Args:
-        inputs: float [batch, length, width].
-        rows: int32 [rows], different indices into batch * length.
-
-    Returns:
-        float [rows, width].
-    """
+    """Rows of a flattened batch: float [batch, length, width], distinct int32 [rows] --> float [rows, width]."""
     return ops.take(ops.reshape(inputs, (-1, inputs.shape[-1])), rows, axis=0)  # --> [rows, width]
 
 
 def put_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
-    """The inverse of `take_rows`, with zeros in all other positions.
-
-    Args:
-        values: float [rows, width].
-        rows: int32 [rows], different indices into batch * length.
-        like: [batch, length, width], of the result's shape.
-
-    Returns:
-        float [batch, length, width].
-    """
+    """The inverse of `take_rows`: float [rows, width] --> float [batch, length, width], zero in all other positions."""
     batch, length, width = ops.shape(like)
     flat = ops.scatter(rows[:, None], values, (batch * length, width))  # --> [batch * length, width]
     return ops.reshape(flat, (batch, length, width))  # --> [batch, length, width]
@@ -111,41 +64,24 @@ def add(inputs: Tensor, outputs: Tensor) -> Tensor:
 
 
 def scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """Q K^T over the last two axes.
-
-    Args:
-        queries: float [..., query_len, d_key].
-        keys: float [..., key_len, d_key].
-
-    Returns:
-        float [..., query_len, key_len].
-    """
+    """Q K^T over the last two axes: [..., query_len, d_key], [..., key_len, d_key] --> [..., query_len, key_len]."""
     return ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
 
 
 def shape(x: Tensor) -> list[Tensor | int]:
-    """The dimensions of a tensor: ints where they are known before the graph runs, else int32 scalars."""
+    """The dimensions of a tensor: ints if known before the graph runs, else int32 scalars."""
     return list(ops.shape(x))
 
 
 def reshape_like(values: Tensor, like: Tensor) -> Tensor:
-    """The values in the shape of another tensor of as many elements."""
+    """Reshapes values to the shape of `like`, which has as many elements."""
     return ops.reshape(values, ops.shape(like))
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
-    """Zeroes elements with probability `rate` and scales the rest by 1 / (1 - rate).
+    """Zeroes elements with probability `rate`, in [0, 1), and scales the rest by 1 / (1 - rate); `seed` is int32 [2].
 
-    The bits are a hash of (element index, seed) in 32-bit integer arithmetic
-    that every backend has, so the mask is a function of the seed alone.
-
-    Args:
-        inputs: float, any shape.
-        rate: in [0, 1).
-        seed: int32 [2].
-
-    Returns:
-        Of the inputs' shape and dtype.
+    The bits are a hash of (element index, seed) in 32-bit integers, so on every backend they depend on the seed alone.
     """
     shape = ops.shape(inputs)
     count = 1

@@ -1,8 +1,4 @@
-"""The operations where TensorFlow has a faster way on the CPU; equal to `plain.py` (the tests say how closely).
-
-Each saves passes over memory, which is what a small model's training step on a
-CPU spends its time on, not the operations themselves.
-"""
+"""TensorFlow versions of `plain.py` with fewer passes over memory, which dominate a small model's step on a CPU."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +9,7 @@ from t2t_keras.layers.kernels import plain
 
 Tensor = Any
 
-_PHILOX = 1  # the name of the random generator among TensorFlow's operations
+_PHILOX = 1  # TensorFlow's number for the Philox random generator
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
@@ -31,7 +27,7 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
-    """`plain.layer_normalization` with its gradient written out (Ba et al., 2016)."""
+    """`plain.layer_normalization` with a hand-written gradient (Ba et al., 2016)."""
 
     @tf.custom_gradient
     def normalise(x: Tensor, scale: Tensor, offset: Tensor) -> tuple[Tensor, Callable]:
@@ -60,17 +56,17 @@ def _column_sums(x: Tensor) -> Tensor:
 
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
-    """`plain.embedding_lookup` without its treatment of negative ids; its gradient is one segment sum."""
+    """`plain.embedding_lookup` without support for negative ids; its gradient is one segment sum."""
     return tf.gather(tf.convert_to_tensor(table), token_ids)  # --> [..., d_model]
 
 
 def softmax(inputs: Tensor) -> Tensor:
-    """`plain.softmax` without its warning about an axis of one element, which a sentence of one token has."""
+    """`plain.softmax` without Keras's warning about an axis of length 1, which a one-token sentence has."""
     return tf.nn.softmax(inputs)
 
 
 def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
-    """`plain.take_rows`, whose gradient is written and not added up, since no row comes twice."""
+    """`plain.take_rows` with a gradient that writes rows instead of adding them, since no row occurs twice."""
     inputs = tf.convert_to_tensor(inputs)
 
     @tf.custom_gradient
@@ -82,7 +78,7 @@ def take_rows(inputs: Tensor, rows: Tensor) -> Tensor:
 
 
 def put_rows(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
-    """`plain.put_rows` with its gradient written out."""
+    """`plain.put_rows` with a hand-written gradient."""
 
     @tf.custom_gradient
     def put(x: Tensor) -> tuple[Tensor, Callable]:
@@ -101,11 +97,10 @@ def _put(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
-    """`plain.dropout` with one or two random bytes an element, where a float takes four.
+    """`plain.dropout` with one or two random bytes per element instead of four; the seed is the key of Philox.
 
-    The rate is rounded to a multiple of 1/256 when that is within 0.005 of it
-    (0.1 is 26/256, 0.3 is 77/256), else to one of 1/65536; the scale is of the
-    rounded rate, so the expectation is exact. The seed is Philox's key as it is.
+    The rate is rounded to a multiple of 1/256 if that is within 0.005 (0.1 becomes 26/256), else to one of 1/65536. The
+    scale uses the rounded rate, so the expectation is exact.
     """
     inputs = tf.convert_to_tensor(inputs)
     dtype, levels = (tf.uint8, 256) if abs(round(rate * 256) / 256 - rate) <= 0.005 else (tf.uint16, 65536)
@@ -122,10 +117,10 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
 
 
 def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Tensor:
-    """Random integers of one or two bytes, a function of the seed alone, of the given dimensions."""
-    in_word = 4 // dtype.size  # values that one random word makes
+    """Random integers of one or two bytes in the given dimensions, a function of the seed alone."""
+    in_word = 4 // dtype.size  # values per random word
     last = dimensions[-1] if dimensions else 1
-    fits = isinstance(last, int) and last % in_word == 0  # then there is nothing to cut off
+    fits = isinstance(last, int) and last % in_word == 0  # nothing to cut off then
     if fits:
         words_shape = [*dimensions[:-1], last // in_word]
     else:
@@ -145,7 +140,7 @@ def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Te
 
 
 def add(inputs: Tensor, outputs: Tensor) -> Tensor:
-    """`plain.add` by an operation that never broadcasts, and so has no sums in its gradient."""
+    """`plain.add` as an operation that never broadcasts, so its gradient needs no sums."""
     return tf.add_n([inputs, outputs])
 
 
@@ -155,7 +150,7 @@ def scores(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def shape(x: Tensor) -> list[Tensor | int]:
-    """`plain.shape` by one operation that takes all dimensions apart."""
+    """`plain.shape` with one operation that splits off all dimensions."""
     static = list(x.shape)
     if None not in static:
         return static
@@ -164,7 +159,7 @@ def shape(x: Tensor) -> list[Tensor | int]:
 
 
 def reshape_like(values: Tensor, like: Tensor) -> Tensor:
-    """`plain.reshape_like`, whose shape is one operation."""
+    """`plain.reshape_like` with a single operation for the shape."""
     outputs = tf.reshape(values, tf.shape(like))
     outputs.set_shape(like.shape)
     return outputs

@@ -1,7 +1,7 @@
-"""Multi-head attention at one position of every hypothesis.
+"""Multi-head attention in one step of a search.
 
-The hypotheses of a sentence take the place of the query length: all attend to one
-store of keys and values, and a bias says which are whose.
+The hypotheses of a sentence take the place of the query length: all attend to one store of keys and values, in which a
+bias hides the entries of the others.
 """
 
 from typing import Any, NamedTuple
@@ -16,23 +16,14 @@ Tensor = Any
 
 
 class KeysAndValues(NamedTuple):
-    """What queries attend to.
-
-    Attributes:
-        keys: float [batch, heads, key_len, d_key].
-        values: float [batch, heads, key_len, d_value].
-    """
+    """What queries attend to: float keys [batch, heads, key_len, d_key] and values [batch, heads, key_len, d_value]."""
 
     keys: Tensor
     values: Tensor
 
 
 class _AttentionStep:
-    """What attention to the past and attention to the memory have in common.
-
-    Attributes:
-        output_kernel: [heads * d_value, d_model].
-    """
+    """The common part of attention to the past and to the memory; `output_kernel` is [heads * d_value, d_model]."""
 
     def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
         self._layer = layer
@@ -54,16 +45,9 @@ class _AttentionStep:
 
 
 class SelfAttentionStep(_AttentionStep):
-    """A `MultiHeadAttention` of a sequence to itself, without dropout, its kernels made ready once a search.
+    """Self-attention by a built `MultiHeadAttention` without dropout, its kernels cast to `dtype` once per search.
 
-    Args:
-        layer: built.
-        dtype: of the kernels; bfloat16 lets products be computed in it.
-        beam_size: hypotheses a sentence.
-
-    Attributes:
-        kernel: [d_model, heads * (2 d_key + d_value)], those of scaled queries, of keys and of values side by side.
-        bias: [heads * (2 d_key + d_value)], or None.
+    `kernel`, [d_model, heads * (2 d_key + d_value)], and `bias` join those of scaled queries, keys and values.
     """
 
     def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
@@ -75,21 +59,16 @@ class SelfAttentionStep(_AttentionStep):
         self.bias = ops.concatenate(biases, axis=0) if layer.use_bias else None
 
     def no_past(self, batch: Tensor | int, dtype: str) -> KeysAndValues:
-        """The keys and values before the first position."""
+        """The empty keys and values before the first position."""
         layer = self._layer
         shapes = ((batch, layer.num_heads, 0, width) for width in (layer.d_key, layer.d_value))
         return KeysAndValues(*(ops.zeros(shape, dtype) for shape in shapes))
 
     def __call__(self, query: Tensor, past: KeysAndValues, bias: Tensor | None) -> tuple[Tensor, KeysAndValues]:
-        """One more position.
+        """Attends from one position, [batch * beam, d_model], to itself and a past, [batch, heads, past_len, d_head].
 
-        Args:
-            query: float [batch * beam, d_model].
-            past: of the positions before, [batch, heads, past_len, d_head].
-            bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
-
-        Returns:
-            float [batch * beam, d_model], and `past` with this position's `beam` entries at the end.
+        `bias` is a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam]. Returns float [batch * beam,
+        d_model], and the past with the `beam` entries of this position appended.
         """
         queries, keys, values = self._heads(query)
         keys = ops.concatenate([past.keys, keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
@@ -98,15 +77,10 @@ class SelfAttentionStep(_AttentionStep):
         return self._joined_heads(heads), KeysAndValues(keys, values)
 
     def beside(self, query: Tensor, past: KeysAndValues, bias: Tensor) -> tuple[Tensor, KeysAndValues]:
-        """The call for a past that is kept elsewhere: what is new is not joined to it, and attended to beside it.
+        """Like the call, for a past that is stored elsewhere, [batch, heads, room, d_head], and may be filled in part.
 
-        Args:
-            query: float [batch * beam, d_model].
-            past: [batch, heads, room, d_head], of which only a part need be filled.
-            bias: a `mask_bias`, broadcastable to [batch, heads, beam, room], that hides what is not filled.
-
-        Returns:
-            float [batch * beam, d_model], and this position's keys and values, [batch, heads, beam, d_head].
+        `bias`, broadcastable to [batch, heads, beam, room], hides the unfilled part. Returns float [batch * beam,
+        d_model], and this position's keys and values alone, [batch, heads, beam, d_head].
         """
         queries, keys, values = self._heads(query)
         past_scores = ops.matmul(queries, ops.swapaxes(past.keys, 2, 3)) + bias  # --> [batch, heads, beam, room]
@@ -129,13 +103,7 @@ class SelfAttentionStep(_AttentionStep):
 
 
 class CrossAttentionStep(_AttentionStep):
-    """A `MultiHeadAttention` to the memory, without dropout, its kernels made ready once a search.
-
-    Args:
-        layer: built.
-        dtype: of the kernels; bfloat16 lets products be computed in it.
-        beam_size: hypotheses a sentence.
-    """
+    """Attention to the memory by a built `MultiHeadAttention` without dropout; kernels are cast once per search."""
 
     def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
         super().__init__(layer, dtype, beam_size)
@@ -143,22 +111,17 @@ class CrossAttentionStep(_AttentionStep):
         self._query_kernel = ops.cast(kernel, dtype)
 
     def project(self, memory: Tensor) -> KeysAndValues:
-        """The keys and values of a memory, float [batch, key_len, d_model], which are computed once a sentence."""
+        """The keys and values of a memory, float [batch, key_len, d_model], computed once per sentence."""
         layer = self._layer
         keys = kernels.linear(memory, layer.key_kernel, layer.key_bias)
         values = kernels.linear(memory, layer.value_kernel, layer.value_bias)
         return KeysAndValues(self._split_heads(keys, layer.d_key), self._split_heads(values, layer.d_value))
 
     def __call__(self, query: Tensor, memory: KeysAndValues, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        """One position.
+        """Attends from one position, float [batch * beam, d_model], to the memory's keys and values from `project`.
 
-        Args:
-            query: float [batch * beam, d_model].
-            memory: of `project`.
-            bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
-
-        Returns:
-            float [batch * beam, d_model], and the weights, float [batch, heads, beam, source_len].
+        `bias` is a `mask_bias`, broadcastable to [batch, heads, beam, source_len]. Returns float [batch * beam,
+        d_model], and the weights, float [batch, heads, beam, source_len].
         """
         queries = kernels.linear(query, self._query_kernel, self._query_bias)
         queries = self._beam_heads(queries, self._layer.num_heads, self._layer.d_key)  # --> [batch, heads, beam, d_key]

@@ -1,7 +1,6 @@
-"""The decoder at one position of every hypothesis.
+"""The decoder in one step of a search.
 
-The beam takes the place of the target length, so that neither the memory nor the
-past is ever repeated or reordered.
+The beam takes the place of the target length, so neither the memory nor the past is ever repeated or reordered.
 """
 
 from typing import Any, NamedTuple
@@ -17,17 +16,7 @@ Tensor = Any
 
 
 class DecoderLayerStep:
-    """A `DecoderLayer` without dropout, its kernels made ready once a search.
-
-    Args:
-        layer: built.
-        dtype: of the kernels; bfloat16 lets products be computed in it.
-        beam_size: hypotheses a sentence.
-
-    Attributes:
-        self_attention: at one position.
-        cross_attention: likewise.
-    """
+    """A built `DecoderLayer` without dropout, its kernels cast to `dtype` once per search."""
 
     def __init__(self, layer: DecoderLayer, dtype: str, beam_size: int) -> None:
         self._layer = layer
@@ -44,19 +33,11 @@ class DecoderLayerStep:
         memory_bias: Tensor | None,
         beside: bool = False,
     ) -> tuple[Tensor, KeysAndValues, Tensor]:
-        """One position.
+        """Computes one position of every hypothesis: float [batch * beam, d_model] --> the same.
 
-        Args:
-            inputs: float [batch * beam, d_model].
-            past: of the positions before, [batch, heads, past_len, d_head].
-            past_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
-            memory: of the source, [batch, heads, source_len, d_head].
-            memory_bias: a `mask_bias`, broadcastable to [batch, heads, beam, source_len], or None.
-            beside: whether the past is kept elsewhere; see `SelfAttentionStep.beside`.
-
-        Returns:
-            float [batch * beam, d_model]; the past with this position, or with `beside` this position's keys and
-            values alone; and the attention to the memory, float [batch, heads, beam, source_len].
+        Returns the outputs, the past with this position, and the attention to the memory, float [batch, heads, beam,
+        source_len]. With `beside`, returns this position's keys and values alone instead of the past; see
+        `SelfAttentionStep.beside`, and the calls of the attention steps for the other arguments.
         """
         attend_to_past = self.self_attention.beside if beside else self.self_attention
         kept: list[Any] = []
@@ -77,21 +58,17 @@ class DecoderLayerStep:
 
 
 class OwnEntries(NamedTuple):
-    """Which of a sentence's entries in the past are each hypothesis' own.
-
-    Attributes:
-        is_own: bool [batch, beam, positions * beam]; without positions where the beam is one.
-    """
+    """Which past entries belong to each hypothesis: bool [batch, beam, positions * beam]; no positions if beam is 1."""
 
     is_own: Tensor
 
     @classmethod
     def none(cls, batch: Tensor | int, beam_size: int) -> "OwnEntries":
-        """Before the first position."""
+        """The entries before the first position: none."""
         return cls(ops.zeros((batch, beam_size, 0), "bool"))
 
     def with_newest(self) -> "OwnEntries":
-        """With those of one more position, of which each hypothesis has one."""
+        """Adds one position, at which each hypothesis has one entry."""
         batch, beam_size, _ = ops.shape(self.is_own)
         if beam_size == 1:
             return self
@@ -99,7 +76,7 @@ class OwnEntries(NamedTuple):
         return OwnEntries(ops.concatenate([self.is_own, newest], axis=2))  # --> [batch, beam, positions * beam]
 
     def bias(self, dtype: str) -> Tensor | None:
-        """What hides all entries but a hypothesis' own, [batch, 1, beam, positions * beam]; None if all are."""
+        """The bias that hides other hypotheses' entries, [batch, 1, beam, positions * beam]; None if beam is 1."""
         return None if self.is_own.shape[1] == 1 else mask_bias(self.is_own[:, None], dtype)
 
 
@@ -107,8 +84,8 @@ class DecoderCache(NamedTuple):
     """What the steps of a decoder read and write.
 
     Attributes:
-        past: of each layer, [batch, heads, positions * beam, d_head]; grows by the beam at every position.
-        memory: of each layer, [batch, heads, source_len, d_head].
+        past: of each layer, float [batch, heads, positions * beam, d_head]; every position adds `beam` entries.
+        memory: of each layer, float [batch, heads, source_len, d_head].
         memory_bias: a `mask_bias` of the source, [batch, 1, 1, source_len].
     """
 
@@ -118,12 +95,9 @@ class DecoderCache(NamedTuple):
 
 
 class DecoderStep:
-    """A `Decoder` without dropout, its kernels made ready once a search.
+    """A built `Decoder` without dropout, its kernels cast to `dtype` once per search.
 
-    Args:
-        decoder: built.
-        dtype: of the kernels; bfloat16 lets products be computed in it.
-        beam_size: hypotheses a sentence.
+    With bfloat16, products with the kernels are computed in it. `beam_size` is the number of hypotheses per sentence.
     """
 
     def __init__(self, decoder: Decoder, dtype: str, beam_size: int) -> None:
@@ -131,12 +105,7 @@ class DecoderStep:
         self.layers = [DecoderLayerStep(layer, dtype, beam_size) for layer in decoder.layers]
 
     def begin(self, memory: Tensor, memory_mask: Tensor) -> DecoderCache:
-        """The cache before the first position.
-
-        Args:
-            memory: float [batch, source_len, d_model].
-            memory_mask: bool [batch, 1, 1, source_len], True = may attend.
-        """
+        """The first cache, from a memory [batch, source_len, d_model] and its bool mask [batch, 1, 1, source_len]."""
         memories = tuple(layer.cross_attention.project(memory) for layer in self.layers)
         batch, dtype = ops.shape(memory)[0], memories[0].keys.dtype
         past = tuple(layer.self_attention.no_past(batch, dtype) for layer in self.layers)
@@ -145,16 +114,10 @@ class DecoderStep:
     def __call__(
         self, inputs: Tensor, cache: DecoderCache, past_bias: Tensor | None
     ) -> tuple[Tensor, tuple[KeysAndValues, ...], Tensor]:
-        """The stack at one position.
+        """Computes one position of every hypothesis, float [batch * beam, d_model]; arguments as in `DecoderLayerStep`.
 
-        Args:
-            inputs: float [batch * beam, d_model].
-            cache: of `begin`, with the past of the position before.
-            past_bias: a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam], or None.
-
-        Returns:
-            float [batch * beam, d_model]; the past with this position; and the last layer's attention to the memory,
-            float [batch, heads, beam, source_len].
+        Returns the outputs, each layer's past with this position, and the last layer's attention to the memory, float
+        [batch, heads, beam, source_len].
         """
         x, written = inputs, []
         for layer, past, memory in zip(self.layers, cache.past, cache.memory, strict=True):

@@ -1,4 +1,4 @@
-"""The feed-forward network at one position."""
+"""The feed-forward network in one step of a search."""
 
 from typing import Any
 
@@ -11,12 +11,7 @@ Tensor = Any
 
 
 class FeedForwardStep:
-    """A `FeedForward` without dropout, its kernels made ready once a search.
-
-    Args:
-        layer: built.
-        dtype: of the kernels; bfloat16 lets products be computed in it.
-    """
+    """A built `FeedForward` without dropout, its kernels cast once per search; bfloat16 also multiplies in bfloat16."""
 
     def __init__(self, layer: FeedForward, dtype: str) -> None:
         self._layer = layer
@@ -24,6 +19,6 @@ class FeedForwardStep:
         self._outer_kernel = ops.cast(layer.outer_kernel, dtype)  # [d_ff, d_model]
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """float [batch * beam, d_model], from the same."""
+        """float [batch * beam, d_model] --> the same."""
         inner = ops.relu(kernels.linear(inputs, self._inner_kernel, self._layer.inner_bias))  # --> [rows, d_ff]
         return kernels.linear(inner, self._outer_kernel, self._layer.outer_bias)  # --> [rows, d_model]

@@ -1,1 +1,1 @@
-"""What outputs may not have, must have, or must begin with."""
+"""Restrictions of outputs: rules, prefixes, constraints and excluded phrases."""

@@ -1,18 +1,15 @@
 """Lexical constraints: phrases that an output must contain, by dynamic beam allocation (Post & Vilar 2018).
 
-A hypothesis' progress is the number of tokens of all phrases that its text contains
-(anywhere, overlaps allowed), plus the longest beginning of one of the other phrases that
-its text ends with. It is computed anew from the text at every step.
+A hypothesis' progress is the number of tokens of all phrases that its text contains (anywhere, overlaps allowed), plus
+the longest beginning of another phrase that its text ends with. It is computed from the whole text at every step.
 
-- The end symbol is barred until every phrase is there.
-- Candidates are the 2 * beam best tokens of each hypothesis and every token that begins or
-  continues a phrase that is not there yet.
-- Hypotheses of equal progress form a bank. The places are shared out in rounds: first the best
-  of every bank, those with more progress first, then the second of every bank, and so on.
-- A token is dropped if, after it, the tokens that are still missing and an end symbol would not fit
-  into what is left of the sentence's limit, unless it makes progress. So an output has its
-  phrases wherever the limit has room for all their tokens. Where rules leave only tokens
-  that would be dropped so, they stay: rules and prefixes come first.
+- The end symbol is barred until all phrases are present.
+- Candidates are the 2 * beam best tokens of each hypothesis and every token that begins or continues a missing phrase.
+- Hypotheses of equal progress form a bank. Places are allocated in rounds: first the best of every bank, those with
+  more progress first, then the second of every bank, and so on.
+- A token without progress is dropped if the missing tokens and an end symbol would no longer fit into the sentence's
+  limit. So an output has all its phrases if the limit has room for their tokens. If rules and prefixes, which take
+  precedence, leave only such tokens, they are kept.
 
 Reference:
     Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation".
@@ -28,18 +25,18 @@ from t2t_keras.search.state import DEAD
 from t2t_keras.search.top_k import top_k
 from t2t_keras.symbols import PAD_ID
 
-# Stands before and behind a text, and for "no token": equal to no id.
+# Pads texts on both sides and means "no token"; equal to no id.
 _NOTHING = -1
 
 
 class Progress(NamedTuple):
-    """How far the living hypotheses are with their phrases.
+    """The progress of the living hypotheses with their phrases.
 
     Attributes:
         sizes: int32 [open, phrases], tokens of each phrase; 0 for padding.
-        met: bool [open, beam, phrases], which a text contains; true for padding.
-        next_ids: int32 [open, beam, phrases, phrase_len], the token at each place of a phrase where the
-            text ends with what stands before it; -1 elsewhere and in phrases that are met.
+        met: bool [open, beam, phrases], whether the text contains the phrase; true for padding.
+        next_ids: int32 [open, beam, phrases, phrase_len], each phrase token whose predecessors in the phrase end the
+            text; -1 for other tokens and phrases that are met.
     """
 
     sizes: tf.Tensor
@@ -52,19 +49,12 @@ class Progress(NamedTuple):
 
     def now(self) -> tf.Tensor:
         """The progress, int32 [open, beam]."""
-        places = tf.range(tf.shape(self.next_ids)[3])  # the place of a next token = the tokens before it
+        places = tf.range(tf.shape(self.next_ids)[3])  # place = number of tokens before it
         longest = tf.reduce_max(tf.where(self.next_ids > 0, places, 0), axis=[2, 3])
-        return self.met_tokens() + tf.maximum(longest, 0)  # of no phrase at all, the maximum is no number
+        return self.met_tokens() + tf.maximum(longest, 0)  # without phrases, the maximum is the lowest integer
 
     def after(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """The progress with one more token.
-
-        Args:
-            token_ids: int32 [open, beam, tokens], alternatives.
-
-        Returns:
-            int32 [open, beam, tokens].
-        """
+        """The progress after each of several alternative next tokens; both int32 [open, beam, tokens]."""
         next_ids = self.next_ids[:, :, tf.newaxis]  # --> [open, beam, 1, phrases, phrase_len]
         fits = (token_ids[:, :, :, tf.newaxis, tf.newaxis] == next_ids) & (next_ids > 0)
         taken = tf.range(1, tf.shape(self.next_ids)[3] + 1)
@@ -78,12 +68,7 @@ class Progress(NamedTuple):
 
 
 def progress(texts: tf.Tensor, phrases: tf.Tensor) -> Progress:
-    """How far texts are.
-
-    Args:
-        texts: int32 [open, beam, length].
-        phrases: int32 [open, phrases, phrase_len], zero padded.
-    """
+    """The progress of texts, int32 [open, beam, length]; phrases are zero-padded int32 [open, phrases, phrase_len]."""
     length, phrase_len = tf.shape(texts)[2], tf.shape(phrases)[2]
     inside = phrases != PAD_ID
     sizes = tf.reduce_sum(tf.cast(inside, tf.int32), axis=-1)  # --> [open, phrases]
@@ -97,7 +82,7 @@ def progress(texts: tf.Tensor, phrases: tf.Tensor) -> Progress:
     same |= ~inside[:, tf.newaxis, :, tf.newaxis]  # --> [open, beam, phrases, length, phrase_len]
     met = tf.reduce_any(tf.reduce_all(same, axis=-1), axis=-1) | (sizes == 0)[:, tf.newaxis]
 
-    # Of a phrase's first k tokens, all must be the text's last k.
+    # A phrase's first k tokens must equal the text's last k.
     starts = phrase_len + length - places
     tails = tf.gather(padded, starts[:, tf.newaxis] + places, axis=2)  # --> [open, beam, phrase_len (k), phrase_len]
     same = tails[:, :, tf.newaxis] == phrases[:, tf.newaxis, :, tf.newaxis]
@@ -114,14 +99,14 @@ def may_end(found: Progress) -> tf.Tensor:
 def constrained_candidates(
     log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor, found: Progress, room: tf.Tensor
 ) -> Candidates:
-    """The continuations to which the next places go, in that order, [open, candidates].
+    """The candidates that get the places of the next step, in order, [open, candidates].
 
     Args:
         log_probs: float32 [open, beam, vocab], of each next token.
         living_log_probs: float32 [open, beam].
-        bias: float32 [open, beam, vocab], -inf for what may not come.
+        bias: float32 [open, beam, vocab], -inf for barred tokens.
         found: progress of the living hypotheses.
-        room: int32 [open], tokens that the sentence may have after this one.
+        room: int32 [open], tokens that the sentence's limit allows after the next one.
     """
     beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
     flat = tf.reshape(log_probs + bias, [-1, vocab])
@@ -142,7 +127,7 @@ def constrained_candidates(
 
 
 def _is_new(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Which ids [rows, count] are tokens, and neither among the others [rows, ...] nor there before; bool."""
+    """Which ids [rows, count] are tokens, and occur neither in `others` [rows, ...] nor earlier in their row; bool."""
     known = tf.reduce_any(ids[:, :, tf.newaxis] == others[:, tf.newaxis], axis=-1)
     count = tf.range(tf.shape(ids)[1])
     earlier = count < count[:, tf.newaxis]
@@ -153,15 +138,11 @@ def _is_new(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
 def _in_rounds(log_probs: tf.Tensor, token_ids: tf.Tensor, banks: tf.Tensor, last_bank: tf.Tensor) -> Candidates:
     """The first candidates when every bank gives its best, then its second, and so on.
 
-    Args:
-        log_probs: float32 [open, beam, tokens], totals.
-        token_ids: int32, of the same shape.
-        banks: int32, of the same shape: the progress of each.
-        last_bank: int32 scalar, the most progress there can be.
+    Takes total log-probabilities, token ids and progress, all [open, beam, tokens], and the largest possible progress.
     """
     tokens, num_candidates = tf.shape(token_ids)[2], number_of_candidates(token_ids.shape[1])
     flat = [tf.reshape(values, [tf.shape(token_ids)[0], -1]) for values in (log_probs, token_ids, banks)]
-    log_probs, places = tf.math.top_k(flat[0], tf.shape(flat[0])[1])  # all, the most probable first
+    log_probs, places = tf.math.top_k(flat[0], tf.shape(flat[0])[1])  # sorts all, most probable first
     token_ids, banks = search_state.gather_slots(flat[1:], places)
     members = tf.one_hot(banks, last_bank + 1, dtype=tf.int32)  # --> [open, beam * tokens, banks]
     rounds = tf.gather(tf.cumsum(members, axis=1, exclusive=True), banks, batch_dims=2)

@@ -1,11 +1,9 @@
-"""What an output may not have: rules that bar tokens, given the text of a hypothesis so far.
+"""Rules that bar tokens, given the text of a hypothesis so far.
 
-A rule is a callable `rule(texts, vocab_size) -> bias`: texts, int32 [open, beam,
-length], are those of the living hypotheses (in a slot without one, anything); the
-bias, float32 [open, beam, vocab] or broadcastable to it, is 0 for a token that may
-follow and -inf for one that may not. A rule only decides what is chosen:
-log-probabilities stay the model's own, over the whole vocabulary. Where
-rules leave a hypothesis no token at all, it dies.
+A rule is a callable `rule(texts, vocab_size) -> bias`. The texts, int32 [open, beam, length], are those of the living
+hypotheses (arbitrary in an empty slot); the bias, float32 [open, beam, vocab] or broadcastable to it, is 0 for allowed
+and -inf for barred tokens. Rules affect the choice only: log-probabilities remain the model's over the whole
+vocabulary. A hypothesis without any allowed token dies.
 """
 
 import dataclasses
@@ -18,16 +16,16 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 Rule = Callable[[tf.Tensor, int], tf.Tensor]
 
-# Stands before a text's first token: equal to no id.
+# Pads texts at the front; equal to no id.
 _NOTHING = -1
 
 
 @dataclasses.dataclass(frozen=True)
 class NoRepeatNgram:
-    """No n tokens in a row come twice.
+    """Bars tokens that would repeat an n-gram of the output.
 
     Attributes:
-        n: of the n-grams; 1 allows every token but once.
+        n: length of the n-grams; with 1 every token occurs at most once.
 
     Raises:
         ValueError: n below 1.
@@ -40,7 +38,6 @@ class NoRepeatNgram:
             raise ValueError(f"n must be positive, got {self.n}")
 
     def __call__(self, texts: tf.Tensor, vocab_size: int) -> tf.Tensor:
-        """The bias [open, beam, vocab]."""
         tail = _tail(texts, self.n - 1)  # --> [open, beam, n - 1]
         windows = tf.maximum(tf.shape(texts)[2] - self.n + 1, 0)
         last = texts[:, :, self.n - 1 :]  # --> [open, beam, windows]
@@ -52,10 +49,10 @@ class NoRepeatNgram:
 
 @dataclasses.dataclass(frozen=True)
 class ExcludedPhrases:
-    """Token sequences that no output contains; one of a single token is a token that never comes.
+    """Bars tokens that would complete an excluded phrase.
 
     Attributes:
-        phrases: sequences of token ids.
+        phrases: sequences of one or more token ids.
 
     Raises:
         ValueError: a phrase that is empty or has padding or a negative id.
@@ -70,7 +67,6 @@ class ExcludedPhrases:
                 raise ValueError(f"phrases must be sequences of at least one positive id each, got {phrase}")
 
     def __call__(self, texts: tf.Tensor, vocab_size: int) -> tf.Tensor:
-        """The bias [open, beam, vocab]."""
         largest = max((max(phrase) for phrase in self.phrases), default=0)
         if largest >= vocab_size:
             raise ValueError(f"phrases have the id {largest}, the vocabulary ends at {vocab_size - 1}")
@@ -86,16 +82,9 @@ class ExcludedPhrases:
 
 
 def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """As `ExcludedPhrases`, but each sentence has phrases of its own.
+    """The bias of `ExcludedPhrases`, float32 [open, beam, vocab], with separate phrases for each sentence.
 
-    Args:
-        texts: int32 [open, beam, length].
-        phrases: int32 [open, phrases, phrase_len], at least one wide, with zeros before each phrase; all zeros
-            stand for none.
-        vocab_size: entries of the vocabulary.
-
-    Returns:
-        The bias, float32 [open, beam, vocab].
+    Phrases are int32 [open, phrases, phrase_len], phrase_len >= 1, zeros before each; all zeros mean no phrase.
     """
     before, last = phrases[:, tf.newaxis, :, :-1], phrases[:, tf.newaxis, :, -1]
     tail = _tail(texts, tf.shape(phrases)[2] - 1)[:, :, tf.newaxis]  # --> [open, beam, 1, phrase_len - 1]
@@ -105,30 +94,16 @@ def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.T
 
 
 def ending_bias(may_end: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Bars padding, and the end symbol where it may not come yet.
-
-    Args:
-        may_end: bool [open, beam] or [open, 1].
-        vocab_size: entries of the vocabulary.
-
-    Returns:
-        float32, the shape of `may_end` and [vocab].
-    """
+    """Bars padding, and the end symbol where `may_end`, bool [open, beam or 1], is false; float32 [..., vocab]."""
     ids = tf.range(vocab_size)
     barred = (ids == PAD_ID) | ((ids == EOS_ID) & ~may_end[:, :, tf.newaxis])
     return tf.where(barred, DEAD, 0.0)
 
 
 def forced_bias(bias: tf.Tensor, prefixes: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-    """Bars all but the token that a prefix has at a position, and nothing more where the prefix has ended.
+    """Bars all tokens but the prefix's at a position; where the prefix is zero or has ended, the bias is unchanged.
 
-    Args:
-        bias: float32 [open, beam or 1, vocab], what holds where there is no prefix (any more).
-        prefixes: int32 [open, prefix_len], zeros where an output is free.
-        position: int32 scalar, tokens of the texts so far.
-
-    Returns:
-        float32, the shape of `bias`.
+    The bias is float32 [open, beam or 1, vocab], prefixes are int32 [open, prefix_len], the position is a scalar.
     """
     padded = tf.pad(prefixes, [[0, 0], [0, 1]])  # --> [open, prefix_len + 1]
     wanted = padded[:, tf.minimum(position, tf.shape(prefixes)[1])][:, tf.newaxis, tf.newaxis]  # --> [open, 1, 1]

@@ -1,7 +1,4 @@
-"""What a search keeps beside the model's own cache when its goal asks for it: texts, and what each sentence asks for.
-
-They follow their hypothesis and leave with their sentence as all else in a search's state does.
-"""
+"""Tensors that options keep besides the model's cache: texts, and each sentence's restrictions."""
 
 from typing import Any
 
@@ -16,12 +13,7 @@ _RANKS = {"prefixes": 2, "constraints": 3, "excluded": 3}
 
 
 def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
-    """What a goal needs before the first step.
-
-    Args:
-        goal: of the search.
-        batch: int32 scalar, sentences.
-    """
+    """The tracked tensors before the first step."""
     texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
     wanted = {name: getattr(goal, name) for name in _RANKS}
     return Tracked(
@@ -31,18 +23,12 @@ def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
 
 
 def tracked_step(step_fn: StepFunction, state: SearchState, token_ids: tf.Tensor) -> tuple[tf.Tensor, Cache, Tracked]:
-    """Calls the step function.
+    """Calls the step function with the newest tokens, int32 [open, beam], and appends them to the texts.
 
-    Args:
-        step_fn: the model.
-        state: of the search.
-        token_ids: int32 [open, beam], the newest token of each hypothesis.
-
-    Returns:
-        Logits, float32 [N, vocab]; the model's cache; and what is tracked, with the texts that the logits follow.
+    Returns logits, float32 [N, vocab], the model's new cache and the new tracked tensors.
     """
     logits, cache = step_fn(tf.reshape(token_ids, [-1]), state.cache)
-    # The start symbol stays at the head of every text, so that all steps do the same.
+    # Texts keep the start symbol, so that all steps do the same.
     texts = tuple(tf.concat([texts, token_ids[:, :, tf.newaxis]], axis=2) for texts in state.tracked.texts)
     return tf.cast(logits, tf.float32), cache, state.tracked._replace(texts=texts)
 
@@ -55,17 +41,9 @@ def texts_of(tracked: Tracked) -> tf.Tensor:
 def restriction_bias(
     tracked: Tracked, may_end: tf.Tensor, position: tf.Tensor, vocab_size: int, goal: Goal
 ) -> tf.Tensor:
-    """-inf for every token that may not come next, 0 for the others.
+    """The bias of the next token, float32 [open, beam or 1, vocab]: -inf for barred tokens, 0 for the others.
 
-    Args:
-        tracked: of `tracked_step`.
-        may_end: bool [open, beam] or [open, 1], whether the end symbol may come.
-        position: int32 scalar, tokens of the texts so far.
-        vocab_size: entries of the vocabulary.
-        goal: of the search.
-
-    Returns:
-        float32 [open, beam or 1, vocab].
+    `may_end` is bool [open, beam or 1]; `position`, an int32 scalar, is the number of tokens so far.
     """
     bias = restrictions.ending_bias(may_end, vocab_size)
     for rule in goal.rules:
@@ -78,7 +56,7 @@ def restriction_bias(
 
 
 def _token_ids(value: Any, name: str) -> tf.Tensor:
-    """Token ids of sentences, of which only the rank is fixed when traced."""
+    """Converts the token ids of sentences to int32 and checks their rank."""
     value = tf.cast(tf.convert_to_tensor(value), tf.int32)
     if value.shape.rank != _RANKS[name]:
         raise ValueError(f"{name} must have {_RANKS[name]} axes, got shape {value.shape}")

@@ -1,4 +1,4 @@
-"""Answers only those who ask for this server by a name of its own: pages of other sites must not use it."""
+"""Protects the server from requests that pages of other sites make a browser send."""
 
 import ipaddress
 import json
@@ -13,16 +13,16 @@ ANY_HOST = "*"
 
 
 class HostCheck:
-    """Refuses requests for foreign hosts, and those that pages of other sites make a browser send.
+    """Middleware that answers 403 to requests for foreign hosts and to requests from pages of other sites.
 
-    A site can give its own name the address of this server and so read answers (DNS rebinding); such a request has
-    the site's name for its host. Addresses are no names, so they are always answered, as is "localhost". Any site can
-    make a browser post to an address without reading the answer; such a request has the site for its origin.
+    A site can point its own name at this server's address to read answers (DNS rebinding); these requests name the site
+    as their host. Addresses and "localhost" cannot be abused this way and always pass. Any site can also make a browser
+    post to an address, without reading the answer; these requests name the site as their origin.
 
     Args:
-        app: what answers the others.
-        host: what the server listens at.
-        allowed_hosts: further names, without ports, that are answered and whose pages may use it; "*" is every one.
+        app: the application behind the check.
+        host: the address that the server listens at.
+        allowed_hosts: further names, without ports, accepted as host and as origin; "*" accepts all.
     """
 
     def __init__(self, app: ASGIApp, host: str, allowed_hosts: Collection[str]) -> None:
@@ -38,8 +38,8 @@ class HostCheck:
             await self._app(scope, receive, send)
 
     def _refusal(self, headers: Headers) -> str:
-        """Why a request is refused; "" if it is not."""
-        # Browsers always name a host; what does not is no browser.
+        """The reason to refuse a request, or "" if there is none."""
+        # Browsers always name a host, so a request without one does not come from a browser.
         host, origin = headers.get("host", ""), headers.get("origin")
         if ANY_HOST in self._allowed:
             return ""
@@ -56,7 +56,7 @@ class HostCheck:
 
 
 def _name(place: str) -> str:
-    """The name or address in "host:port", in lower case; "" where there is none."""
+    """The name or address in "host:port", in lower case; "" if there is none."""
     try:
         return urllib.parse.urlsplit(f"//{place}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""Arrays in JSON, as TensorFlow Serving's REST interface writes them.
+"""Converts arrays from and to the JSON of TensorFlow Serving's REST interface.
 
 Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -18,24 +18,14 @@ import tensorflow as tf
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
-# Outputs of this name's end hold bytes that are no text.
+# Outputs whose names end like this hold bytes, not text.
 _BYTES_SUFFIX = "_bytes"
 
-_TOGETHER = 4096  # values that are written without a break
+_TOGETHER = 4096  # values that are written in one piece
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """Reads the body of a request.
-
-    Args:
-        body: JSON in UTF-8.
-
-    Returns:
-        The object; exactly one of "instances" and "inputs" is in it.
-
-    Raises:
-        ServingError: the body is something else.
-    """
+    """Parses a body, a UTF-8 JSON object with either "instances" or "inputs"; a `ServingError` for anything else."""
     try:
         # NaN and Infinity are allowed, as in TensorFlow Serving.
         call = json.loads(body.decode("utf-8"))
@@ -53,17 +43,10 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def read_inputs(call: dict[str, Any], signature: Signature) -> Arrays:
-    """The arrays of a request.
-
-    Args:
-        call: as `parse_body` gives it.
-        signature: what the request calls.
-
-    Returns:
-        Name -> array of the input's dtype; strings are bytes in an array of objects.
+    """Returns a parsed request's inputs, by name, in the signature's dtypes; strings are bytes in object arrays.
 
     Raises:
-        ServingError: a value is missing, unknown or of the wrong kind.
+        ServingError: a value is missing, unknown or of the wrong type.
     """
     columns = _columns(call["inputs"], signature) if "inputs" in call else _rows(call["instances"], signature)
     signature.check_names(columns)
@@ -71,17 +54,14 @@ def read_inputs(call: dict[str, Any], signature: Signature) -> Arrays:
 
 
 def write_outputs(outputs: Arrays, by_row: bool) -> bytes:
-    """The body of an answer.
+    """Returns the body of an answer in UTF-8; a single output is written without its name.
 
     Args:
-        outputs: name -> array.
-        by_row: whether the request came in rows ("instances"), as the answer then does.
-
-    Returns:
-        {"predictions": [...]} by row or {"outputs": ...} by column, in UTF-8; one output stands without its name.
+        outputs: arrays by name.
+        by_row: whether to write {"predictions": [...]}, if the request had "instances", or else {"outputs": ...}.
 
     Raises:
-        ServingError: outputs without a first dimension in common cannot be given by row.
+        ServingError: `by_row` is set, but the outputs have no common first dimension.
     """
     sizes = {array.shape[:1] for array in outputs.values()}
     if by_row and (len(sizes) > 1 or () in sizes):
@@ -126,7 +106,7 @@ def _rows(instances: Any, signature: Signature) -> dict[str, list]:
 
 @contextlib.contextmanager
 def _at(where: str) -> Iterator[None]:
-    """Says in an error where it is."""
+    """Adds the place `where` to the message of an error in the block."""
     try:
         yield
     except ServingError as error:
@@ -134,12 +114,12 @@ def _at(where: str) -> Iterator[None]:
 
 
 def _is_bytes(value: Any) -> bool:
-    """Whether an object is TensorFlow Serving's form for bytes."""
+    """Whether a value is TensorFlow Serving's JSON form of bytes, {"b64": ...}."""
     return isinstance(value, dict) and value.keys() == {"b64"}
 
 
 def _array(name: str, value: Any, spec: tf.TensorSpec) -> np.ndarray:
-    """A JSON value as an array."""
+    """Converts a JSON value, perhaps nested lists, to an array."""
     leaves, shape = [value], []
     while leaves and isinstance(leaves[0], list):
         size = len(leaves[0])
@@ -200,7 +180,7 @@ def _integer(leaf: Any, dtype: tf.DType) -> int:
 def _float(leaf: Any, dtype: tf.DType) -> float:
     if not isinstance(leaf, int | float) or isinstance(leaf, bool):
         raise invalid(f"must be a number, got {_shown(leaf)}")
-    # An integer of JSON can be too long for any float, also for asking whether it is finite.
+    # `math.isfinite` fails for a JSON integer that no float can hold.
     infinite = isinstance(leaf, float) and not math.isfinite(leaf)
     if not infinite and abs(leaf) > float(dtype.max):
         raise invalid(f"must fit into {dtype.name}, got {_shown(leaf)}")
@@ -213,12 +193,7 @@ def _shown(leaf: Any) -> str:
 
 
 class _Values:
-    """An array that is to be written as JSON.
-
-    Args:
-        array: of any shape.
-        as_bytes: whether its strings are bytes and no text.
-    """
+    """An array of any shape to be written as JSON, its strings as text or, with `as_bytes`, in base64."""
 
     def __init__(self, array: np.ndarray, as_bytes: bool) -> None:
         self.array = array
@@ -228,11 +203,11 @@ class _Values:
         return _Values(np.asarray(self.array[rows], self.array.dtype), self._as_bytes)
 
     def listed(self) -> Any:
-        """Lists of JSON values."""
+        """The array as nested lists of JSON values."""
         if self.array.dtype == object:
             leaves = [_text(leaf, self._as_bytes) for leaf in self.array.reshape(-1)]
         elif self.array.dtype == np.float32:
-            # In as few digits as give the number back: 0.1, not 0.10000000149011612.
+            # The fewest digits that restore the float32: 0.1, not 0.10000000149011612.
             leaves = [float(text) for text in self.array.reshape(-1).astype("U32")]
         else:
             return self.array.tolist()
@@ -241,7 +216,7 @@ class _Values:
         return values.reshape(self.array.shape).tolist()
 
     def text(self) -> Iterator[str]:
-        """The JSON text in pieces of a few thousand values, between which other threads run."""
+        """Yields the JSON text in pieces of a few thousand values, so that other threads run in between."""
         if self.array.size <= _TOGETHER:
             yield _dumped(self.listed())
             return
@@ -257,7 +232,7 @@ class _Values:
 
 
 def _text_of_object(values: dict[str, _Values]) -> Iterator[str]:
-    """{name: array, ...} in pieces."""
+    """Yields the JSON text of {name: array, ...} in pieces."""
     for number, (name, value) in enumerate(values.items()):
         yield f"{',' if number else '{'}{_dumped(name)}:"
         yield from value.text()
@@ -265,7 +240,7 @@ def _text_of_object(values: dict[str, _Values]) -> Iterator[str]:
 
 
 def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
-    """[{name: row, ...}, ...] in pieces."""
+    """Yields the JSON text of [{name: row, ...}, ...] in pieces."""
     arrays = [value.array for value in values.values()]
     yield "["
     for rows in _groups(len(arrays[0]), sum(array.size for array in arrays)):
@@ -280,7 +255,7 @@ def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
 
 
 def _groups(num_rows: int, size: int) -> Iterator[slice]:
-    """Rows that are written together, of `size` values in all."""
+    """Yields slices of rows that are written in one piece; all rows together have `size` values."""
     together = max(1, _TOGETHER * num_rows // max(size, 1))
     for start in range(0, num_rows, together):
         yield slice(start, min(start + together, num_rows))
@@ -295,5 +270,5 @@ def _text(leaf: bytes, as_bytes: bool) -> str | dict[str, str]:
         try:
             return leaf.decode("utf-8")
         except UnicodeDecodeError:
-            pass  # JSON has no other way to hold it
+            pass  # JSON holds other bytes only in base64
     return {"b64": base64.b64encode(leaf).decode("ascii")}

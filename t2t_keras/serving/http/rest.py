@@ -1,4 +1,4 @@
-"""The REST interface of TensorFlow Serving, Prometheus's page and the page at "/".
+"""TensorFlow Serving's REST interface, the metrics for Prometheus, and the page at "/".
 
 Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -40,7 +40,7 @@ _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # The page comes with the server: after an update the browser has to ask.
+    # The page is updated with the server, so browsers must revalidate it.
     "Cache-Control": "no-cache",
 }
 
@@ -67,18 +67,14 @@ _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<
 _POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
 _GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.ASCII)
 
-# Of a body that is too large as much is read and thrown away, so that a client that only reads once it has
-# written everything gets its answer and not a reset connection.
+# So many bytes of a body above the limit are read and discarded, because a client that reads only after it has written
+# everything would otherwise get a reset connection instead of the answer.
 _DISCARDED_BYTES = 64 << 20
 _READ_SECONDS = 60.0
 
 
 def rest_app(core: Core) -> Starlette:
-    """The REST interface as an ASGI application.
-
-    Args:
-        core: what answers the requests.
-    """
+    """Returns the REST interface as an ASGI application that answers requests with `core`."""
     service = _Rest(core)
     routes = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
@@ -96,15 +92,15 @@ def rest_app(core: Core) -> Starlette:
 
 
 class _Rest:
-    """What the paths lead to."""
+    """The handlers of the routes."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def model(self, request: Request) -> Response:
-        """Everything under /v1, errors included."""
+        """Answers everything under /v1, errors included."""
         try:
-            # The path as it was sent: an encoded "/" or ":" belongs to a name.
+            # The undecoded path, because an encoded "/" or ":" is part of a name.
             path = request.scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
             if request.method == "POST" and (match := _POST.fullmatch(path)):
                 return await self._call(request, _Target(match))
@@ -120,11 +116,10 @@ class _Rest:
             return _error(_STATUS.get(cause.code, 500), cause.message, _RETRY.get(cause.code))
 
     async def metrics(self, request: Request) -> Response:
-        """Prometheus's page."""
         return Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def description(self, request: Request) -> Response:
-        """What the page at "/" has to know of the server."""
+        """Describes the server to the page at "/"."""
         limits = self._core.options.limits
         about = {
             "model": self._core.options.model_name,
@@ -132,17 +127,17 @@ class _Rest:
             "max_sentences": limits.max_sentences,
             "max_sentence_bytes": limits.max_sentence_bytes,
         }
-        # A server that waits for its first version knows of no language.
+        # Before the first version is loaded, the languages are unknown.
         with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as model:
             about |= model.languages
         return _json(json.dumps(about).encode("utf-8"))
 
     def _state(self, target: "_Target") -> Response:
-        """The status of a model, or its signatures."""
+        """Returns the status of a model or its signatures."""
         if not target.metadata:
             status = self._core.status(target.name, target.version)
             content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
-            # TensorFlow Serving listens once a version is available. Probes shall find this server as unready.
+            # TensorFlow Serving listens only once a version is available. Until then probes must not pass here either.
             ready = target.version is not None or self._core.versions.served is not None
             return _json_message(content, 200 if ready else 503)
         with self._core.lend(target.name, target.version) as model:
@@ -153,7 +148,7 @@ class _Rest:
         return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     async def _call(self, request: Request, target: "_Target") -> Response:
-        """A call of a signature."""
+        """Runs a signature."""
         with self._core.metrics.request("rest", target.method) as call:
             if target.method != "predict":
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
@@ -165,7 +160,7 @@ class _Rest:
             return _json(await off_loop.run(size, json_tensors.write_outputs, outputs, by_row))
 
     def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[Future, bool]:
-        """From the body to a queued call."""
+        """Parses a body and queues its call; returns the future of the outputs and whether the inputs came by row."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as model:
             signature = model.signature(content.get("signature_name", ""))
@@ -175,15 +170,11 @@ class _Rest:
 
 
 class _Target:
-    """What a path names.
-
-    Raises:
-        ServingError: a version that is no 64-bit integer, or a label, of which there are none.
-    """
+    """The model, version and method in a path; a `ServingError` if the version exceeds 63 bits or a label is given."""
 
     def __init__(self, match: re.Match) -> None:
         groups = match.groupdict()
-        # Names with other characters come percent-encoded.
+        # Special characters of a name are percent-encoded.
         self.name = urllib.parse.unquote(groups["name"])
         self.method = (groups.get("method") or "").lower()
         self.metadata = bool(groups.get("metadata"))
@@ -195,7 +186,7 @@ class _Target:
 
 
 class _Page(StaticFiles):
-    """The page, which may load nothing from elsewhere."""
+    """The page, with headers that forbid loading anything from other sites."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -204,7 +195,7 @@ class _Page(StaticFiles):
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """The body, which may come compressed."""
+    """Reads the body and decompresses it if it is gzip."""
     encoding = request.headers.get("content-encoding", "identity").lower()
     body = await _raw_body(request, limit)
     if encoding == "identity":
@@ -215,7 +206,7 @@ async def _body(request: Request, limit: int) -> bytes:
 
 
 def _inflated(body: bytes, limit: int) -> bytes:
-    """What was compressed, as far as the limit allows: a few bytes can stand for very many."""
+    """Decompresses gzip up to the limit, because a few bytes can expand to very many."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         inflated = inflater.decompress(body, limit + 1)
@@ -229,7 +220,7 @@ def _inflated(body: bytes, limit: int) -> bytes:
 
 
 async def _raw_body(request: Request, limit: int) -> bytes:
-    """Reads the body; of one above the limit no more than is needed to answer."""
+    """Reads the body; one above the limit is discarded and raises `TooLarge`."""
     announced = request.headers.get("content-length", "")
     waits = request.headers.get("expect", "").lower() == "100-continue"
     size, parts = 0, []
@@ -253,7 +244,7 @@ async def _raw_body(request: Request, limit: int) -> bytes:
 
 
 async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, Arrays]) -> Arrays:
-    """Waits for the outputs of a call, which is given up if the client hangs up before."""
+    """Waits for the outputs of a call; cancels it if the client disconnects first."""
     answer = asyncio.ensure_future(outputs)
     gone = asyncio.ensure_future(_gone(request))
     try:
@@ -285,5 +276,5 @@ def _error(status: int, message: str, headers: dict[str, str] | None = None) -> 
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
-    """Paths and methods that there are not, in the form of all errors."""
+    """404 and 405, in the common error format."""
     return _error(error.status_code, f"{error.detail}: {request.method} {request.url.path}", error.headers)

@@ -1,1 +1,1 @@
-"""The devices that train together, and how much they hold."""
+"""The devices that train together, and how much they can hold."""

@@ -1,9 +1,7 @@
-"""Which workers train together, as TF_CONFIG, SLURM or Kubernetes says.
+"""Finds the workers of a training in the environment: TF_CONFIG, SLURM or Kubernetes.
 
-TensorFlow's own resolvers read the same places, but its SLURM one gives worker
-10 the address of worker 2 (it sorts hosts as strings, SLURM counts them in the
-order of its list) and fails on hosts without a GPU, and its Kubernetes one has
-to ask the cluster's API, with a package and a permission of their own.
+TensorFlow's SLURM resolver gives worker 10 the address of worker 2, because it sorts hosts as strings, and fails on
+hosts without a GPU; its Kubernetes resolver needs an extra package and access to the cluster's API.
 """
 
 import json
@@ -18,19 +16,19 @@ NAMES = ("auto", "tf_config", "slurm", "kubernetes")
 
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
 _KUBERNETES = ("JOB_COMPLETION_INDEX", "T2T_SERVICE", "T2T_WORKERS", "T2T_PORT")
-# Below the ports that systems hand out by themselves; jobs that share a node get different ones.
+# Below the ports that systems assign automatically; jobs that share a node get different ones.
 _FIRST_PORT, _PORTS_A_JOB, _JOBS = 10_000, 10, 2_000
 
 
 class WorkerLostError(RuntimeError):
-    """Another worker of a training is gone, through no fault of this one; started again, all go on."""
+    """Another worker of a training is gone, through no fault of this one; restarting all workers resumes it."""
 
 
 class Cluster(NamedTuple):
     """The workers of one training.
 
     Attributes:
-        addresses: host:port of each; the first worker writes the run.
+        addresses: host:port of each worker; the first is the chief.
         index: which of them this process is.
     """
 
@@ -39,18 +37,15 @@ class Cluster(NamedTuple):
 
 
 def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """The cluster that this process is a worker of.
+    """Finds the cluster that this process is a worker of; with "auto", None if the environment has none.
 
     Args:
-        name: "tf_config", "slurm" (a step of a job, started by srun) or "kubernetes" (a pod of an indexed Job with
+        name: "tf_config", "slurm" (a job step started by srun) or "kubernetes" (a pod of an indexed Job with
             T2T_SERVICE, T2T_WORKERS and T2T_PORT set); "auto" takes the first of these that the environment has.
         environment: the environment's variables.
 
-    Returns:
-        The cluster; None if the environment has none and the name is "auto".
-
     Raises:
-        InputError: an unknown name, a variable that is missing, or one that cannot be read.
+        InputError: an unknown name, or a variable that is missing or cannot be read.
     """
     if name not in NAMES:
         raise InputError(f"unknown cluster {name!r}; valid: {', '.join(NAMES)}")
@@ -81,7 +76,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     if jobs or kind not in ("chief", "worker"):
         raise InputError(f"TF_CONFIG={text!r} names {', '.join(jobs) or kind}; there are only workers here")
     if not chief and not workers:
-        return Cluster(("localhost:0",), 0)  # TF_CONFIG of a process on its own
+        return Cluster(("localhost:0",), 0)  # TF_CONFIG of a single process
     return Cluster((*chief, *workers), index if kind == "chief" else len(chief) + index)
 
 
@@ -104,7 +99,7 @@ def _from_slurm(environment: Mapping[str, str]) -> Cluster:
 
 
 def _from_kubernetes(environment: Mapping[str, str]) -> Cluster:
-    """Pods of an indexed Job with a headless service of its name are called NAME-INDEX.NAME."""
+    """Pods of an indexed Job with a headless service of the Job's name are called NAME-INDEX.NAME."""
     service, count = environment["T2T_SERVICE"], _number(environment, "T2T_WORKERS")
     port = _number(environment, "T2T_PORT")
     addresses = tuple(f"{service}-{index}.{service}:{port}" for index in range(count))
@@ -112,11 +107,7 @@ def _from_kubernetes(environment: Mapping[str, str]) -> Cluster:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """The hosts of SLURM's short form, in its order: "a[8-10,12],b" is a8, a9, a10, a12, b.
-
-    Raises:
-        InputError: the text is not of that form.
-    """
+    """Expands SLURM's short form, in order: "a[8-10,12],b" is a8, a9, a10, a12, b; InputError if it is malformed."""
     hosts = []
     for name in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         expanded = [""]
@@ -130,7 +121,7 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def _numbers(part: str, text: str) -> list[str]:
-    """Those of "3" or "08-10", with as many digits as there are."""
+    """Expands "3" or "08-10", keeping leading zeros."""
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
     if not match:
         raise InputError(f"SLURM_STEP_NODELIST={text!r} is no list of hosts")
@@ -139,7 +130,7 @@ def _numbers(part: str, text: str) -> list[str]:
 
 
 def _tasks_per_node(text: str) -> list[int]:
-    """Those of SLURM's short form: "2(x3),1" is 2, 2, 2, 1."""
+    """Expands SLURM's short form: "2(x3),1" is 2, 2, 2, 1."""
     counts: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)

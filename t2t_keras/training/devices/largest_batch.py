@@ -1,4 +1,4 @@
-"""Whether the largest batch of a training fits in memory: tried before the first update, not met after an hour."""
+"""Tries a training's largest batch before the first update, so that memory does not run out after an hour."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,15 +18,10 @@ class OutOfMemoryError(InputError):
 
 
 def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> None:
-    """Runs one step on the largest batch and takes it back: memory runs out now or not at all.
-
-    Args:
-        training: the step, whose state is the same afterwards.
-        plans: of the training's batches.
-        epoch: whose plan to look at.
+    """Runs one step on the largest batches of an epoch's plan and undoes it: memory runs out now or not at all.
 
     Raises:
-        OutOfMemoryError: there was too little; says what to change.
+        OutOfMemoryError: memory ran out; says which settings to change.
     """
     state, step = training.read(), int(training.step.numpy())
     config, strategy = training.config, training.strategy
@@ -48,11 +43,11 @@ def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> 
 
 
 def _without_end(strategy: tf.distribute.Strategy, element: dict[str, np.ndarray]) -> Iterator:
-    """The same share for every replica again and again, in the form of the training batches."""
+    """Repeats one share for every replica without end, in the form of the training batches."""
     ids = tf.TensorSpec([None, None], tf.int32)
     dataset = tf.data.Dataset.from_generator(
         lambda: itertools.repeat(element), output_signature={"source": ids, "target": ids}
     )
     options = tf.data.Options()
-    options.autotune.enabled = False  # an iterator that autotunes can idle for a minute when it goes
+    options.autotune.enabled = False  # an iterator that autotunes can stall for a minute when it is destroyed
     return distributed(strategy, dataset.with_options(options))

@@ -1,7 +1,4 @@
-"""Workers wait for each other before TensorFlow does.
-
-TensorFlow waits in C++, silently, for an hour, and no signal is heard meanwhile.
-"""
+"""Lets workers wait for each other before TensorFlow does: it waits in C++ for an hour, silent and deaf to signals."""
 
 import contextlib
 import socket
@@ -12,24 +9,19 @@ from t2t_keras.errors import InputError
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 
 _SILENCE = 30.0  # seconds
-_PATIENCE = 3600.0  # a cluster may have to find machines and fetch images first
+_PATIENCE = 3600.0  # seconds; a cluster may have to find machines and fetch images first
 _PAUSE = 0.2
 
 
 def wait_for_all(cluster: Cluster, patience: float = _PATIENCE, silence: float = _SILENCE) -> None:
-    """Returns once every worker has started and can be reached.
+    """Returns once every worker has started and can be reached; prints after `silence` seconds which ones are missing.
 
-    Each listens on its own port until it has reached all others. Whoever comes
-    later finds TensorFlow's server there instead, which is as good.
-
-    Args:
-        cluster: the workers.
-        patience: seconds to wait.
-        silence: seconds after which it is said who is missing.
+    Each worker listens on its own port until it has reached all others. A worker that comes later finds TensorFlow's
+    server on that port, which serves as well.
 
     Raises:
         InputError: this worker's port is taken.
-        WorkerLostError: somebody did not come.
+        WorkerLostError: a worker did not come within `patience` seconds.
     """
     begun = time.monotonic()
     missing = {index: address for index, address in enumerate(cluster.addresses) if index != cluster.index}

@@ -1,9 +1,7 @@
-"""How much of a batch fits on a device at once, found by trying, each time in a process of its own.
+"""Finds how much of a batch fits on a device by trying, each time in a separate process.
 
-Memory that runs out can end a process in many ways, and leaves those behind
-that it does not end in a state in which no second try tells anything. So a
-process tries one size, says how it went or dies of it, and gives back all that
-it took.
+Running out of memory can end a process in many ways, or leave it unfit for a second try. So each process tries one
+size, reports or dies, and frees all it took.
 """
 
 import contextlib
@@ -28,7 +26,7 @@ from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.stop_signals import SIGNALS
 from t2t_keras.training.trainer import Trainer
 
-# How libraries below TensorFlow say it, which need not become a ResourceExhaustedError; oneDNN says "Status: 1".
+# Messages of libraries below TensorFlow, which may not become a ResourceExhaustedError; "Status: 1" is oneDNN's.
 _NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to allocate|Status: 1, message: could not")
 
 
@@ -36,8 +34,8 @@ class MicroBatch(NamedTuple):
     """What a device computes at once.
 
     Attributes:
-        tokens: of a side, padding included: a power of two.
-        accumulation_steps: parts that a device's share of a global batch is then run in.
+        tokens: per side, padding included; a power of two.
+        accumulation_steps: parts in which a device then computes its share of a global batch.
     """
 
     tokens: int
@@ -45,13 +43,7 @@ class MicroBatch(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What was found out, as it is noted in a run's directory.
-
-    Attributes:
-        tokens: of a `MicroBatch`.
-        accumulation_steps: likewise.
-        conditions: all that the result depends on, as plain values.
-    """
+    """A `MicroBatch` and all conditions that it depends on, as plain values; recorded in a run's directory."""
 
     tokens: int
     accumulation_steps: int
@@ -61,17 +53,11 @@ class Finding(NamedTuple):
 def find_micro_batch(
     run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
 ) -> Finding:
-    """The largest power of two of tokens that one of this machine's devices can take.
+    """Finds the largest power of two of tokens that one of this machine's devices can take.
 
-    What a run's directory has noted of a training under the same conditions is
-    not searched for again.
-
-    Args:
-        run: where a result may be noted.
-        config: resolved; its accumulation steps do not count.
-        data: the prepared corpus, whose longest batches are tried.
-        devices: those of this machine, on which this process has not computed yet.
-        report: takes a line of text for each try.
+    Reuses the result that `run` has recorded for a training under the same conditions. `config` is resolved, and its
+    accumulation steps do not count. This process must not have computed on `devices` yet. `report` takes a line of text
+    per try.
 
     Raises:
         InputError: not even the longest pair fits, or settings or data are at fault.
@@ -81,19 +67,12 @@ def find_micro_batch(
 
 
 def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) -> Config:
-    """Sets `train.accumulation_steps` so that the devices of every worker can take their parts.
+    """Sets `train.accumulation_steps` so that every worker's devices can take their parts of the same global batch.
 
-    The global batch, `train.tokens_per_batch`, is left as it is. The smallest of
-    what the workers found is noted, for the next start.
-
-    Args:
-        run: where the result is noted.
-        config: as given to `find_micro_batch`.
-        finding: this worker's.
-        workers: all of them.
+    Records the smallest micro-batch that any worker found in `run`, for the next start.
 
     Raises:
-        InputError: it cannot be noted.
+        InputError: it cannot be recorded.
         WorkerLostError: another worker is gone.
     """
     with workers.watched():
@@ -107,11 +86,7 @@ def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) 
 
 def candidates(tokens_per_batch: int, replicas: int, longest: int) -> list[MicroBatch]:
     """The micro-batches to try, largest first: powers of two from a replica's whole share down to one long pair.
-
-    Args:
-        tokens_per_batch: of the global batch.
-        replicas: of all workers together.
-        longest: tokens of the longest side of any pair.
+    `replicas` counts those of all workers; `longest` is the number of tokens of the longest side of any pair.
     """
     share = -(-tokens_per_batch // replicas)
     largest, smallest = (1 << (tokens - 1).bit_length() for tokens in (share, min(longest, share)))
@@ -136,9 +111,9 @@ def _search(
 
 
 def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) -> str:
-    """Why a training does not fit, in a few words; "" if it does."""
+    """Why a training does not fit, in a few words; "" if it fits."""
     run.path.mkdir(parents=True, exist_ok=True)
-    # Beside the run's own files: a checkpoint may be too large for the system's temporary folder.
+    # In the run's directory, because a checkpoint may be too large for the system's temporary folder.
     folder = run.path / f"micro_batch_try_{devices.worker}"
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -156,16 +131,16 @@ def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) ->
 
 
 class _Outcome(NamedTuple):
-    """How a try went; neither a fault nor a shortage if the batch fits."""
+    """How a try ended; both texts are empty if the batch fits."""
 
-    fault: str = ""  # of the settings or the data
-    shortage: str = ""  # whatever else went wrong, for memory that runs out is not always called that
+    fault: str = ""  # in the settings or the data
+    shortage: str = ""  # any other failure, because lack of memory is not always reported as that
 
 
 def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
-    """The work of the process that tries."""
+    """Tries a training; the main function of the separate process."""
     _be_the_first_to_go()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # complaints on the way to an end that is told in one line
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides stderr; the outcome is reported in one line
     try:
         _train_once(Config.from_dict(config), data_dir, devices, model_dir)
     except Exception as error:
@@ -178,16 +153,16 @@ def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model
 
 
 def _be_the_first_to_go() -> None:
-    """If the machine's own memory runs out, the kernel ends this process and no other."""
+    """Makes the kernel end this process, and no other, if the machine runs out of memory."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 
 
 def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> None:
-    """A whole training of one step, largest batch, validation, checkpoint and all, on this machine's devices."""
+    """Trains for one step on this machine's devices, with the largest batch, validation and checkpoint."""
     strategy = make_strategy(devices.strategy, devices.replicas)
     data = PreparedData.open(data_dir)
-    # Each replica gets as much as it will with those of the other workers.
+    # Each replica gets as much as it will when all workers train.
     share = -(-config.train.tokens_per_batch * devices.replicas // devices.all_replicas)
     tokens_per_batch = max(share, min(_longest(data), config.train.tokens_per_batch))
     train = dataclasses.replace(config.train, max_steps=1, tokens_per_batch=tokens_per_batch)
@@ -207,13 +182,13 @@ def _with_parts(config: Config, accumulation_steps: int) -> Config:
 
 
 def _conditions(config: Config, devices: LocalDevices) -> dict[str, Any]:
-    """All that the result depends on, as plain values."""
+    """Everything that the result depends on, as plain values."""
     train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
     conditions = {name: value for name, value in train.items() if name not in RESUMABLE}
     return {**conditions, "model": config.to_dict()["model"], "devices": devices._asdict() | {"worker": 0}}
 
 
 def _noted(run: Run, conditions: dict[str, Any]) -> Finding | None:
-    """What was found before under the same conditions."""
+    """The recorded result under the same conditions, if there is one."""
     note = run.micro_batch
     return Finding(**note) if json.loads(json.dumps(conditions)) == note.get("conditions") else None

@@ -1,4 +1,4 @@
-"""A name -> tf.distribute.Strategy."""
+"""Makes a `tf.distribute.Strategy` from its name."""
 
 import contextlib
 import os
@@ -15,26 +15,24 @@ from t2t_keras.training.devices.meeting import wait_for_all
 
 NAMES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
-# A CPU that trains alone computes two halves of each batch side by side, each with half of the cores: small
-# operations then neither wait for threads nor for each other.
+# A single CPU computes two halves of each batch in parallel, each with half of the cores, because small operations
+# then wait neither for threads nor for each other.
 _CPU_STREAMS = 2
 
 
 def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> tf.distribute.Strategy:
-    """The devices that training runs on; call it before anything else of TensorFlow.
+    """Makes the strategy for the devices of a training; call it before anything else of TensorFlow.
 
     Args:
-        name: "auto" takes a TPU if one answers to TPU_NAME, the workers of a cluster
-            if there is one, else all GPUs, else the CPU; the others are what they say.
-        replicas: 0 for one a device. On a CPU, that many logical devices are made,
-            to try many replicas anywhere; on GPUs, the first so many of each worker are used.
-        cluster: where the workers are read from; see `find_cluster`.
+        name: "auto" takes a TPU if TPU_NAME is set, else the workers of a cluster, else all GPUs, else the CPU.
+        replicas: 0 for one per device; else so many logical devices on a CPU, or the first so many GPUs of each worker.
+        cluster: where to read the workers from; see `find_cluster`.
 
     Returns:
-        A strategy. With several workers it returns once all of them are there.
+        A strategy; with several workers, once all of them are there.
 
     Raises:
-        InputError: an unknown name, more replicas than there are devices, or an environment that describes no cluster.
+        InputError: an unknown name, more replicas than devices, or an environment that describes no cluster.
         WorkerLostError: the workers of the cluster do not meet.
     """
     if name not in NAMES:
@@ -44,7 +42,7 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
     if name == "auto" and os.environ.get("TPU_NAME"):
         name = "tpu"
     if name == "tpu":
-        # "local" is the TPU of this very machine.
+        # "local" is the TPU of this machine.
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(os.environ.get("TPU_NAME"))
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -55,10 +53,10 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
             raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
         if workers and len(workers.addresses) > 1:
             return _workers_strategy(workers, replicas)
-        name = "auto"  # one worker is a machine on its own
+        name = "auto"  # a single worker trains on its machine alone
     if name == "cpu":
-        with contextlib.suppress(RuntimeError):  # TensorFlow runs, and has taken what it takes
-            tf.config.set_visible_devices([], "GPU")  # else the model, which is of no strategy, would be on one
+        with contextlib.suppress(RuntimeError):  # too late if TensorFlow has started
+            tf.config.set_visible_devices([], "GPU")  # else the model, made outside the strategy, would be on one
     # Listing logical devices starts TensorFlow, after which a CPU can no longer be divided into several.
     has_gpus = name != "cpu" and bool(tf.config.list_physical_devices("GPU"))
     gpus = [device.name for device in tf.config.list_logical_devices("GPU")] if has_gpus else []
@@ -72,12 +70,12 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
 
 
 class LocalDevices(NamedTuple):
-    """What `make_strategy` would take of this machine, for whoever must not take it yet.
+    """What `make_strategy` would use of this machine.
 
     Attributes:
-        strategy: the name under which this machine's devices alone are to be had.
-        replicas: on them.
-        all_replicas: with those of the other workers.
+        strategy: the name of a strategy for this machine's devices alone.
+        replicas: on this machine.
+        all_replicas: on all workers.
         worker: this worker's index.
     """
 
@@ -88,10 +86,10 @@ class LocalDevices(NamedTuple):
 
 
 def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> LocalDevices:
-    """The devices that `make_strategy` would take; arguments as there. Takes no memory of theirs.
+    """The devices that `make_strategy` would use, with the same arguments; allocates none of their memory.
 
     Raises:
-        InputError: they are a TPU, which one process at a time can have; or as `make_strategy`.
+        InputError: they are a TPU, which only one process at a time can use; or as `make_strategy`.
     """
     if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
         raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")
@@ -103,37 +101,36 @@ def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the replicas are those of a TPU, which wants shapes that do not depend on the data."""
+    """Whether the replicas are on a TPU, which needs shapes that do not depend on the data."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> Iterator[Any]:
-    """An iterator over a dataset whose consecutive elements are for this worker's consecutive replicas.
+    """An iterator, for `next_shares` in a graph, over a dataset with consecutive elements for this worker's replicas.
 
-    It is for `next_shares`, in a graph. TensorFlow's distributed iterators have a pipeline for each device that copies
-    ahead of time and tunes itself: when such a one goes, it can stand still for a minute. A few kilobytes of
-    ids reach a device quickly without that.
+    TensorFlow's distributed iterators copy ahead in one self-tuning pipeline per device, which can stall for a minute
+    when destroyed. A few kilobytes of ids reach a device fast enough without.
     """
-    if is_tpu(strategy):  # whose host may be another machine
+    if is_tpu(strategy):  # its host may be another machine
         return iter(strategy.distribute_datasets_from_function(lambda _: dataset))
     return iter(dataset)
 
 
 def next_shares(strategy: tf.distribute.Strategy, elements: Any) -> Any:
-    """The next elements of an iterator that `distributed` made, one for each replica of this worker."""
+    """The next elements of an iterator from `distributed`, one for each replica of this worker."""
     if is_tpu(strategy):
         return next(elements)
-    # TensorFlow takes more than 32 plain calls of an iterator in a graph for a loop that ought to be in the graph.
+    # TensorFlow rejects more than 32 plain calls of an iterator in a graph, as an unrolled loop.
     return strategy.experimental_distribute_values_from_function(lambda _: elements.get_next_as_optional().get_value())
 
 
 def num_streams(strategy: tf.distribute.Strategy) -> int:
-    """How many parts of a replica's share of a batch are computed side by side: two on a single CPU, else one."""
+    """Parts of a replica's share of a batch that are computed in parallel: two on a single CPU, else one."""
     return _CPU_STREAMS if isinstance(strategy, tf.distribute.OneDeviceStrategy) else 1
 
 
 def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
-    """One replica for each GPU of each worker, or one for the CPU of each."""
+    """One replica for each GPU of each worker, or one for each worker's CPU."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if replicas > max(gpus, 1):
         raise InputError(f"--replicas={replicas}, but this worker has {gpus or 'no'} GPUs")
@@ -148,7 +145,7 @@ def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy
     handler = signal.getsignal(signal.SIGTERM)
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-        signal.signal(signal.SIGTERM, handler)  # TensorFlow has caught it, only to take note
+        signal.signal(signal.SIGTERM, handler)  # TensorFlow has replaced it by a handler that only takes note
         return strategy
     except tf.errors.OpError as error:
         raise WorkerLostError(
@@ -161,7 +158,7 @@ def _cpu_strategy(replicas: int) -> tf.distribute.Strategy:
     if replicas == 1:
         share_out_cores(_CPU_STREAMS)
         return tf.distribute.OneDeviceStrategy("/cpu:0")
-    share_out_cores(replicas)  # else each device would have a pool of threads as large as the machine
+    share_out_cores(replicas)  # else each device would have one thread per core of the machine
     cpu = tf.config.list_physical_devices("CPU")[0]
     wanted = [tf.config.LogicalDeviceConfiguration()] * replicas
     if len(tf.config.get_logical_device_configuration(cpu) or []) < replicas:

@@ -1,7 +1,6 @@
-"""What the processes that train together tell each other, and what they do when one of them is gone.
+"""Communication between the processes that train together, and detection of lost ones.
 
-All of them run the same program; each call of a method here is made by all of
-them, at the same place of it. Where there is one process, nothing is sent.
+All of them run the same program and make each call at the same place in it. A single process sends nothing.
 """
 
 import contextlib
@@ -13,8 +12,8 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.training.devices.cluster import WorkerLostError
 
-# What operations fail with when another worker is gone: errors of these kinds, or of any kind with these words. All
-# else, such as a GPU's InternalError or the UnknownError of what reads the data, is this worker's own.
+# Errors of operations when another worker is gone: these kinds, or any kind with these words. All others, such as a
+# GPU's InternalError or the UnknownError of a data pipeline, are faults of this worker.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -27,13 +26,10 @@ _LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the seco
 class Workers:
     """The workers of a strategy, this process among them.
 
-    Args:
-        strategy: the replicas.
-
     Attributes:
-        count: how many workers there are; 1 unless several processes train together.
-        index: which one this is.
-        is_chief: whether this is the one that writes the run.
+        count: number of workers; 1 unless several processes train together.
+        index: this worker's index.
+        is_chief: whether this worker writes the run.
         replica_ids: this worker's replicas among all.
     """
 
@@ -48,24 +44,17 @@ class Workers:
         self.replica_ids = range(self.index * local, (self.index + 1) * local)
 
     def sum(self, values: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The sum over all workers, the same on each.
-
-        Args:
-            values: this worker's whole numbers; of one shape on all.
-
-        Returns:
-            int64 of that shape.
-        """
+        """The sum of whole numbers over all workers: int64 of their shape, the same on each worker."""
         # A worker with one GPU sums on that GPU, where TensorFlow adds up int64 but keeps int32 in the host's memory.
         array = np.asarray(values, np.int64)
         if self.count == 1:
             return array
-        # A constant might be kept from before the cluster was there, on a device that is not in it.
+        # A constant might be cached from before the cluster existed, on a device outside it.
         total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(array), axis=None)
         return total.numpy()
 
     def gather(self, data: bytes) -> list[bytes]:
-        """What each worker gave, the first one's first; the same on each."""
+        """The data of every worker, in order of their indices; the same on each worker."""
         if self.count == 1:
             return [data]
         lengths = np.zeros(self.count, np.int64)
@@ -77,15 +66,7 @@ class Workers:
         return [row[:length].tobytes() for row, length in zip(table, lengths, strict=True)]
 
     def check_same(self, what: str, value: str) -> None:
-        """Makes sure that all workers have the same.
-
-        Args:
-            what: a name for it, in the plural.
-            value: this worker's.
-
-        Raises:
-            InputError: they have not; on every worker.
-        """
+        """Raises InputError on every worker if `value` differs between them; `what` names it in the plural."""
         values = [other.decode() for other in self.gather(value.encode())]
         odd = next((index for index, other in enumerate(values) if other != values[0]), None)
         if odd is not None:
@@ -93,10 +74,10 @@ class Workers:
 
     @contextlib.contextmanager
     def alike(self) -> Iterator[None]:
-        """What fails inside on one worker, without having to do with the others, fails on all of them.
+        """Makes all workers fail if one fails inside; what runs inside must not involve the others.
 
         Raises:
-            InputError: inside, another worker failed.
+            InputError: another worker failed inside.
         """
         if self.count == 1:
             yield
@@ -116,11 +97,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Says in one line when another worker is gone.
-
-        Raises:
-            WorkerLostError: it is.
-        """
+        """Raises WorkerLostError, with a message of one line, if another worker is lost inside."""
         try:
             yield
         except tf.errors.OpError as error:
