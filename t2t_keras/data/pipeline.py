@@ -18,7 +18,7 @@ Batch = dict[str, np.ndarray]
 _PREFETCHED_BATCHES = 4
 
 
-class Corpus(Protocol):
+class EncodedPairs(Protocol):
     """The part of `t2t_keras.data.encoded.EncodedCorpus` that batches need."""
 
     source_lengths: np.ndarray
@@ -34,7 +34,7 @@ class Corpus(Protocol):
 
 
 def training_dataset(
-    corpus: Corpus,
+    corpus: EncodedPairs,
     plans: EpochPlans,
     start: Position,
     num_replicas: int,
@@ -75,7 +75,7 @@ def training_dataset(
 
 
 def validation_batches(
-    corpus: Corpus,
+    corpus: EncodedPairs,
     tokens_per_batch: int,
     num_replicas: int = 1,
     replica_ids: Sequence[int] = (0,),
@@ -96,7 +96,7 @@ def validation_batches(
 
 
 def shares(
-    corpus: Corpus,
+    corpus: EncodedPairs,
     plan: EpochPlan,
     batch: int,
     num_replicas: int = 1,

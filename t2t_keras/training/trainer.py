@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from t2t_keras.config import Config, differences
 from t2t_keras.data.batching import EpochPlans, Position
-from t2t_keras.data.pipeline import Corpus, training_dataset
+from t2t_keras.data.pipeline import EncodedPairs, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
@@ -367,7 +367,7 @@ class _Decision(NamedTuple):
     is_checkpoint_due: bool
 
 
-def _checksum(corpus: Corpus) -> str:
+def _checksum(corpus: EncodedPairs) -> str:
     """A checksum of a corpus' lengths, which determine its epoch plans."""
     lengths = (corpus.source_lengths, corpus.target_lengths)
     return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side):08x}' for side in lengths)})"

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from t2t_keras import evaluation
 from t2t_keras.config import Config
-from t2t_keras.data.pipeline import Corpus, validation_batches
+from t2t_keras.data.pipeline import EncodedPairs, validation_batches
 from t2t_keras.inference.translator import Translator
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
@@ -44,7 +44,7 @@ class Validator:
         self,
         step: TrainingStep,
         config: Config,
-        corpus: Corpus,
+        corpus: EncodedPairs,
         texts: tuple[Sequence[str], Sequence[str]],
         translator: Translator,
         workers: Workers,
@@ -99,9 +99,9 @@ class Validator:
 
 
 class _CutCorpus:
-    """A `Corpus` whose sides are cut to `max_length` tokens; `num_cut` pairs were longer."""
+    """`EncodedPairs` whose sides are cut to `max_length` tokens; `num_cut` pairs were longer."""
 
-    def __init__(self, corpus: Corpus, max_length: int) -> None:
+    def __init__(self, corpus: EncodedPairs, max_length: int) -> None:
         self._corpus, self.max_length = corpus, max_length
         lengths = np.stack([corpus.source_lengths, corpus.target_lengths])  # --> [2, pairs]
         self.num_cut = int((lengths > max_length).any(axis=0).sum())
