@@ -56,9 +56,9 @@ def _request(values: dict[str, Any]) -> Request:
         if not isinstance(values.get(key, ""), str):
             raise InputError(f"{key!r} must be a string, got {values[key]!r}")
     for key in _LISTS:
-        given = values.get(key, [])
-        if not isinstance(given, list) or not all(isinstance(phrase, str) for phrase in given):
-            raise InputError(f"{key!r} must be a list of strings, got {given!r}")
+        phrases = values.get(key, [])
+        if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
+            raise InputError(f"{key!r} must be a list of strings, got {phrases!r}")
     lists = {key: tuple(values.get(key, ())) for key in _LISTS}
     return Request(values["text"], values.get("prefix", ""), **lists)
 

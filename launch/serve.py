@@ -93,10 +93,10 @@ def main(argv: list[str]) -> None:
     server = _server(options)
     # Signals do not interrupt the loading of a model, so it must not run in the main thread.
     threading.Thread(target=_start, args=(server, heard), name="start", daemon=True).start()
-    told = heard.get()
-    if isinstance(told, Exception):
-        raise told
-    if told == "stop":
+    outcome = heard.get()
+    if isinstance(outcome, Exception):
+        raise outcome
+    if outcome == "stop":
         _end("stopped before a version was loaded")
     version = server.core.versions.served
     what = f"version {version}" if version is not None else "no version yet, waiting for one"

@@ -30,8 +30,8 @@ def descriptions(settings: type) -> dict[str, str]:
     """The description of each field in a dataclass's docstring, on one line and without the full stop."""
     _, _, listed = (settings.__doc__ or "").partition("Attributes:\n")
     entries = re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", listed, re.MULTILINE)
-    found = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
-    return {field.name: found[field.name] for field in dataclasses.fields(settings)}
+    texts = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
+    return {field.name: texts[field.name] for field in dataclasses.fields(settings)}
 
 
 def given(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:

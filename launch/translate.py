@@ -93,9 +93,9 @@ def _translate(
             good = [line for line in lines if not line.error]
             update = _updater(progress, progress.n, len(chunk))
             requests = [line.request for line in good]
-            found = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
-            num_long += sum(best.num_parts > 1 for best, *_ in found)
-            results = dict(zip((line.number for line in good), found, strict=True))
+            nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
+            num_long += sum(best.num_parts > 1 for best, *_ in nbest_lists)
+            results = dict(zip((line.number for line in good), nbest_lists, strict=True))
             lines = [_found_none(line, results) for line in lines]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)

@@ -34,7 +34,7 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
         InputError: a file cannot be read.
     """
     known = _known(known_path)
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     entries: dict[str, Any] = {}
     for name, path in files.items():
         place, state = str(path.resolve()), _state(path)
@@ -43,13 +43,13 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
             entry = {"state": state, "sha256": checksum(path)}
             if _state(path) != state or time.time() - max(state[-2:]) / 1e9 < _SETTLED_SECONDS:
                 entry["state"] = None  # it is being written: read it again next time
-        found[name] = entry["sha256"]
+        digests[name] = entry["sha256"]
         if entry["state"] is not None:
             entries[place] = entry
     if entries != known:
         with contextlib.suppress(OSError):  # for example a read-only folder; the next call then reads all files again
             write_json(known_path, entries)
-    return found
+    return digests
 
 
 def _known(path: Path) -> dict[str, Any]:

@@ -178,8 +178,8 @@ def shard_name(split: str, number: int, count: int) -> str:
 def _shard_names(directory: str | Path, split: str) -> list[str]:
     """The names of all shards that a split must have, derived from those on disk."""
     pattern = re.compile(rf"{split}\.\d+-of-(\d+)\.source\.ids\.npy")
-    found = (pattern.fullmatch(path.name) for path in Path(directory).glob(f"{split}.*.source.ids.npy"))
-    counts = {int(match[1]) for match in found if match}
+    matches = (pattern.fullmatch(path.name) for path in Path(directory).glob(f"{split}.*.source.ids.npy"))
+    counts = {int(match[1]) for match in matches if match}
     if len(counts) > 1 or (counts and _path(directory, split, SIDES[0], "ids").exists()):
         raise InputError(f"{directory}: damaged: holds shards of several preparations of {split!r}")
     count = counts.pop() if counts else 1

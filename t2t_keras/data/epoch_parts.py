@@ -26,6 +26,6 @@ def part_rows(pairs: int, parts: int, seed: int, epoch: int, block_pairs: int = 
     whole_passes, part = divmod(epoch, parts)
     random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_COUNTER)
     blocks = np.argsort(random.random_raw(-(-pairs // block_pairs)), kind="stable")
-    mine = np.sort(np.array_split(blocks, parts)[part])
-    rows = (mine[:, np.newaxis] * block_pairs + np.arange(block_pairs)).ravel()  # --> [rows of the part]
+    part_blocks = np.sort(np.array_split(blocks, parts)[part])
+    rows = (part_blocks[:, np.newaxis] * block_pairs + np.arange(block_pairs)).ravel()  # --> [rows of the part]
     return rows[rows < pairs]

@@ -110,9 +110,9 @@ def shares(
     dealt = np.full(num_replicas * share_rows, -1, np.int64)
     dealt[: len(rows)] = rows
     # Rows are dealt like cards: neighbours in length go to different replicas.
-    mine = dealt.reshape(share_rows, num_replicas).T[list(replica_ids)]  # --> [replicas, rows]
-    source = _ids(corpus.source_ids, mine, source_len)
-    target = _ids(corpus.target_ids, mine, target_len)
+    replica_rows = dealt.reshape(share_rows, num_replicas).T[list(replica_ids)]  # --> [replicas, rows]
+    source = _ids(corpus.source_ids, replica_rows, source_len)
+    target = _ids(corpus.target_ids, replica_rows, target_len)
     return [{"source": s, "target": t} for s, t in zip(source, target, strict=True)]
 
 

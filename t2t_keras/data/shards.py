@@ -117,8 +117,8 @@ def select_shard(number: int, selection: Selection) -> Counts:
         held_out = HeldOut()
         held_out.add(read_pairs(*text_paths(selection.data_dir, "valid")))
         pairs = read_pairs(*text_paths(selection.data_dir, _text_name(number)))
-        found = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)
-        held_out_rows = np.setdiff1d(np.fromiter(found, np.int64), selection.validation)
+        matching_rows = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)
+        held_out_rows = np.setdiff1d(np.fromiter(matching_rows, np.int64), selection.validation)
         stays[selection.validation] = False
     stays[held_out_rows] = False
     with replacing(rows_path(selection.data_dir, number), "wb") as file:

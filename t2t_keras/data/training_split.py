@@ -129,8 +129,8 @@ class TrainingSplit:
         drawn, before = [], 0
         for number, repeated in enumerate(duplicates):
             stays = np.setdiff1d(np.arange(self._journal.done[f"cleaning {number}"]["kept"]), repeated)
-            mine = chosen[(chosen >= before) & (chosen < before + len(stays))]
-            drawn.append(stays[mine - before])
+            chosen_in_shard = chosen[(chosen >= before) & (chosen < before + len(stays))]
+            drawn.append(stays[chosen_in_shard - before])
             before += len(stays)
         numbered = enumerate(drawn)
         sample = (pair for number, rows in numbered for pair in shards.selected_pairs(self._data_dir, number, rows))

@@ -22,18 +22,18 @@ def in_batches(
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
     longest_first = tf.gather(lengths, order)
 
-    def body(done: tf.Tensor, *found: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def body(done: tf.Tensor, *collected: tf.Tensor) -> tuple[tf.Tensor, ...]:
         count = tf.maximum(1, tokens_per_batch // tf.maximum(1, longest_first[done]))
         rows = order[done : done + count]
-        pairs = zip(found, compute(rows), strict=True)
+        pairs = zip(collected, compute(rows), strict=True)
         return done + tf.size(rows), *(_concatenated(before, new) for before, new in pairs)
 
     start = [tf.zeros([size or 0 for size in spec.shape], spec.dtype) for spec in results]
     shapes = (tf.TensorShape([]), *(spec.shape for spec in results))
     loop = (tf.constant(0), *start)
-    _, *found = tf.while_loop(lambda done, *_: done < tf.size(lengths), body, loop, shape_invariants=shapes)
+    _, *collected = tf.while_loop(lambda done, *_: done < tf.size(lengths), body, loop, shape_invariants=shapes)
     places = tf.math.invert_permutation(order)
-    return [tf.gather(values, places) for values in found]
+    return [tf.gather(values, places) for values in collected]
 
 
 def widened(values: tf.Tensor, sizes: Sequence[int | tf.Tensor]) -> tf.Tensor:

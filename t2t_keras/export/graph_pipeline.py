@@ -138,8 +138,8 @@ class Pipeline:
             rows = tf.concat([short_rows, tf.gather(long_rows, pieces.rows)], axis=0)
             order = tf.argsort(rows, stable=True)
             all_texts = tf.concat([tf.gather(texts, short_rows), pieces.texts], axis=0)
-            found = self._tokenizer.tokenize(tf.gather(all_texts, order))
-            return found.flat_values, found.row_lengths(), tf.gather(rows, order)
+            all_ids = self._tokenizer.tokenize(tf.gather(all_texts, order))
+            return all_ids.flat_values, all_ids.row_lengths(), tf.gather(rows, order)
 
         flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
         return Parts(_with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths)), tf.cast(rows, tf.int32))
@@ -168,12 +168,12 @@ class Pipeline:
 
     def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            found = token_log_probs(self._model, *(side.chosen(rows).ids for side in (sources, targets)))
-            return [tf.cast(tf.reduce_sum(tf.cast(found, tf.float64), axis=1), tf.float32)]
+            log_probs = token_log_probs(self._model, *(side.chosen(rows).ids for side in (sources, targets)))
+            return [tf.cast(tf.reduce_sum(tf.cast(log_probs, tf.float64), axis=1), tf.float32)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
-        (found,) = in_batches(lengths, self.config.tokens_per_batch, compute, [tf.TensorSpec([None], tf.float32)])
-        return found
+        (totals,) = in_batches(lengths, self.config.tokens_per_batch, compute, [tf.TensorSpec([None], tf.float32)])
+        return totals
 
     def attention(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         """Attention as in `Explanation.alignment`, averaged over heads: float32 [sentences, target_len, source_len]."""
@@ -188,12 +188,12 @@ class Pipeline:
 
         lengths = tf.maximum(sources.lengths, targets.lengths)
         results = [tf.TensorSpec([None, None, None], tf.float32)]
-        (found,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
-        return found
+        (attention,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
+        return attention
 
-    def hypotheses(self, parts: Parts, num_lines: tf.Tensor, found: Found, values: tf.Tensor) -> Hypotheses:
+    def hypotheses(self, parts: Parts, num_lines: tf.Tensor, result: Found, values: tf.Tensor) -> Hypotheses:
         """The translations of lines from those of their parts; `values`, float32 [parts, k], are summed over parts."""
-        return self._joined[found.lengths.shape[1]](parts.rows, num_lines, found.token_ids, values, found.lengths)
+        return self._joined[result.lengths.shape[1]](parts.rows, num_lines, result.token_ids, values, result.lengths)
 
     def _joining(self, k: int) -> Any:
         def compute(rows: tf.Tensor, num_lines: tf.Tensor, ids: tf.Tensor, values: tf.Tensor, lengths: tf.Tensor):

@@ -39,8 +39,8 @@ def lowercased(texts: tf.Tensor) -> tf.Tensor:
     flat = tf.strings.regex_replace(tf.reshape(texts, [-1]), _CAPITAL_DOTTED_I, _CAPITAL_DOTTED_I.lower())
     codes = tf.strings.unicode_decode(flat, "UTF-8")  # --> [texts, ragged]
     places = tf.minimum(tf.searchsorted(capitals, codes.flat_values), tf.size(capitals) - 1)
-    found = tf.gather(capitals, places) == codes.flat_values
-    lower = tf.where(found, tf.gather(small, places), codes.flat_values)
+    is_capital = tf.gather(capitals, places) == codes.flat_values
+    lower = tf.where(is_capital, tf.gather(small, places), codes.flat_values)
     return tf.reshape(tf.strings.unicode_encode(codes.with_flat_values(lower), "UTF-8"), tf.shape(texts))
 
 

@@ -45,9 +45,9 @@ def joined(
     def add_part(part: tf.Tensor, line_texts: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         has_part = (part < counts)[:, tf.newaxis]
         places = tf.minimum(firsts + part, tf.size(rows) - 1)
-        own = (tf.gather(texts, places), tf.gather(values, places))  # --> [num_lines, k]
+        part_translations = (tf.gather(texts, places), tf.gather(values, places))  # --> [num_lines, k]
         combine = _best_combinations if by_value else _in_turn
-        longer, sums = combine((line_texts, totals), own)
+        longer, sums = combine((line_texts, totals), part_translations)
         return part + 1, tf.where(has_part, longer, line_texts), tf.where(has_part, sums, totals)
 
     most = tf.maximum(tf.reduce_max(counts), 0)

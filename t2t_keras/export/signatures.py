@@ -37,14 +37,14 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         return {"translation": best.texts[:, 0], "score": best.values[:, 0]}
 
     def nbest(text: tf.Tensor) -> Outputs:
-        found = _translations(pipeline, pipeline.parts(text), tf.size(text), only_best=False)
-        return {"translations": found.texts, "scores": found.values}
+        hypotheses = _translations(pipeline, pipeline.parts(text), tf.size(text), only_best=False)
+        return {"translations": hypotheses.texts, "scores": hypotheses.values}
 
     def sample(text: tf.Tensor, seed: tf.Tensor) -> Outputs:
         with tf.control_dependencies([_assert_as_many_lines(text=text, seed=seed)]):
             parts = pipeline.parts(tf.identity(text))
-        found = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
-        drawn = pipeline.hypotheses(parts, tf.size(text), found, found.log_probs)
+        samples = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
+        drawn = pipeline.hypotheses(parts, tf.size(text), samples, samples.log_probs)
         return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
 
     def score(text: tf.Tensor, target: tf.Tensor) -> Outputs:
@@ -69,8 +69,8 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
 
 
 def _translations(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, only_best: bool) -> Hypotheses:
-    found = pipeline.search(parts.sentences, only_best)
-    return pipeline.hypotheses(parts, num_lines, found, found.scores)
+    result = pipeline.search(parts.sentences, only_best)
+    return pipeline.hypotheses(parts, num_lines, result, result.scores)
 
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
@@ -93,13 +93,13 @@ def _translated_tokens(pipeline: Pipeline, source_ids: tf.Tensor, source_length:
         source_ids, lengths = tf.identity(source_ids), tf.identity(lengths)
     ids = tf.where(tf.range(width) < lengths[:, tf.newaxis], source_ids, PAD_ID)
     rows = tf.cast(tf.where(lengths > 0)[:, 0], tf.int32)
-    found = pipeline.search(Sentences(tf.gather(ids, rows), tf.gather(lengths, rows)), only_best=True)
-    length = longest(found.lengths[:, 0])
-    scores = tf.where(found.lengths > 0, found.scores, _LOWEST)
+    result = pipeline.search(Sentences(tf.gather(ids, rows), tf.gather(lengths, rows)), only_best=True)
+    length = longest(result.lengths[:, 0])
+    scores = tf.where(result.lengths > 0, result.scores, _LOWEST)
     places = rows[:, tf.newaxis]
     return {
-        "translation_ids": tf.scatter_nd(places, found.token_ids[:, 0, :length], [batch, length]),
-        "translation_length": tf.scatter_nd(places, found.lengths[:, 0], [batch]),
+        "translation_ids": tf.scatter_nd(places, result.token_ids[:, 0, :length], [batch, length]),
+        "translation_length": tf.scatter_nd(places, result.lengths[:, 0], [batch]),
         "score": tf.scatter_nd(places, scores[:, 0], [batch]),
     }
 
@@ -110,10 +110,10 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     parts = pipeline.parts(text)
     with tf.control_dependencies(_attention_checks(pipeline, parts, num_lines)):
         sources = Sentences(*map(tf.identity, parts.sentences))
-    found = pipeline.search(sources, only_best=True)
-    best = pipeline.hypotheses(parts, num_lines, found, found.scores)
-    target_lengths = found.lengths[:, 0]
-    targets = Sentences(found.token_ids[:, 0, : longest(target_lengths)], target_lengths)
+    result = pipeline.search(sources, only_best=True)
+    best = pipeline.hypotheses(parts, num_lines, result, result.scores)
+    target_lengths = result.lengths[:, 0]
+    targets = Sentences(result.token_ids[:, 0, : longest(target_lengths)], target_lengths)
     attention = pipeline.attention(sources, targets)
     places = [_places(side.lengths, parts.rows, num_lines) for side in (targets, sources)]
     shape = [num_lines, *(longest(lengths) for _, lengths in places)]

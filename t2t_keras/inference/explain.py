@@ -37,8 +37,8 @@ class Explanation:
         attention.
         """
         source_len, target_len = len(source_pieces), len(target_pieces)
-        own = attention[:, :, :target_len, :source_len].copy()  # a view would keep the whole batch in memory
-        return cls(tuple(source_pieces), tuple(target_pieces), tuple(map(float, log_probs[:target_len])), own)
+        unpadded = attention[:, :, :target_len, :source_len].copy()  # a view would keep the whole batch in memory
+        return cls(tuple(source_pieces), tuple(target_pieces), tuple(map(float, log_probs[:target_len])), unpadded)
 
     def alignment(self, layer: int | None = None) -> list[tuple[int, int]]:
         """Pairs each target token with the source token that has the most attention, averaged over heads.

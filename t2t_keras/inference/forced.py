@@ -55,19 +55,19 @@ def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -
     hidden = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)  # --> [tokens, d_model]
     ids = tf.gather_nd(target, places)
 
-    def add_chunk(start: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def add_chunk(start: tf.Tensor, log_probs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         end = start + _CHUNK_TOKENS
         logits = tf.cast(model.logits(tf.nest.map_structure(lambda values: values[start:end], hidden)), tf.float32)
-        return end, tf.concat([found, _log_probs(logits, ids[start:end])], axis=0)
+        return end, tf.concat([log_probs, _log_probs(logits, ids[start:end])], axis=0)
 
-    _, found = tf.while_loop(
+    _, log_probs = tf.while_loop(
         lambda start, _: start < tf.size(ids),
         add_chunk,
         (tf.constant(0), tf.zeros([0])),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
         parallel_iterations=1,  # parallel iterations would take more memory
     )
-    return tf.scatter_nd(places, found, tf.shape(target, tf.int64))
+    return tf.scatter_nd(places, log_probs, tf.shape(target, tf.int64))
 
 
 def target_log_probs(logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:

@@ -148,19 +148,19 @@ class RequestEncoder:
             pieces = zip(self._tokenizer.pieces(ids), ids, strict=True)
             self._ids_by_piece.update({piece: id for piece, id in pieces if not _BYTE.fullmatch(piece)})
         longest = max(map(len, self._ids_by_piece))
-        found: list[list[Ids]] = [[()]]  # spellings of the first 0, 1, 2, ... characters
+        spellings: list[list[Ids]] = [[()]]  # spellings of the first 0, 1, 2, ... characters
         for end in range(1, len(text) + 1):
             last = ((start, self._ids_by_piece.get(text[start:end])) for start in range(max(0, end - longest), end))
-            ways = [(*way, piece) for start, piece in last if piece is not None for way in found[start]]
-            found.append(sorted(ways, key=len)[:_MAX_SPELLINGS])
-        return found[-1]
+            ways = [(*way, piece) for start, piece in last if piece is not None for way in spellings[start]]
+            spellings.append(sorted(ways, key=len)[:_MAX_SPELLINGS])
+        return spellings[-1]
 
     def _check(self, request: Request, encoded: EncodedRequest) -> None:
         """Refuses restrictions that cannot be satisfied."""
-        asked = [name for name in ("prefix", "constraints") if getattr(request, name)]
-        if asked and len(encoded.parts) != 1:
+        restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
+        if restrictions and len(encoded.parts) != 1:
             why = "is translated in parts, as it is too long for one" if encoded.parts else "is blank"
-            raise InputError(f"{asked[0]}: cannot be met, since the text {why}")
+            raise InputError(f"{restrictions[0]}: cannot be met, since the text {why}")
         for name, value, off in (
             ("sampling", self._config.sampling, False),
             ("num_groups", self._config.num_groups, 1),
@@ -172,7 +172,7 @@ class RequestEncoder:
                 if _contains(ids, phrase):
                     what = self._tokenizer.decode(phrase)
                     raise InputError(f"{name}: {self._tokenizer.decode(ids)!r} has {what!r}, which is excluded")
-        if asked:
+        if restrictions:
             self._check_length(encoded)
 
     def _check_length(self, encoded: EncodedRequest) -> None:

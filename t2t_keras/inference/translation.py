@@ -48,7 +48,7 @@ def found_translations(
     A sentence without hypotheses gets one translation that does not exist.
     """
     token_ids, *numbers = (values[:, :num_best].numpy() for values in result)
-    found = []
+    translations = []
     for source, *hypotheses in zip(sources, token_ids, *numbers, strict=True):
         row = [
             Translation(
@@ -64,8 +64,8 @@ def found_translations(
             if length
         ]
         missing = Translation("", -np.inf, -np.inf, 0, 1, (tuple(source),), ((),))
-        found.append(row or [missing])
-    return found
+        translations.append(row or [missing])
+    return translations
 
 
 def joined(parts: Sequence[Translation]) -> Translation:

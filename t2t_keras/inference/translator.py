@@ -250,9 +250,9 @@ class Translator:
         check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            for row, *found in zip(rows, *(values.numpy() for values in self._explained(*batch)), strict=True):
+            for row, *arrays in zip(rows, *(values.numpy() for values in self._explained(*batch)), strict=True):
                 source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
-                explanations[row] = Explanation.of(source_pieces, target_pieces, *found)
+                explanations[row] = Explanation.of(source_pieces, target_pieces, *arrays)
         return [explanations[row] for row in range(len(sources))]
 
     def align_tokens(
@@ -296,8 +296,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """Up to `num_best` translations of each line."""
         parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
-        found = iter(self._translate_parts(parts, num_best, on_progress, scored))
-        lines = [list(itertools.islice(found, len(request.parts))) for request in encoded]
+        part_translations = iter(self._translate_parts(parts, num_best, on_progress, scored))
+        lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
         return [joined_lists(line, num_best, by_score=not self.config.sampling) for line in lines]
 
     def _translate_parts(
@@ -307,9 +307,9 @@ class Translator:
         translations: list[list[Translation]] = [[]] * len(parts)
         done = 0
         batches = request_batches(parts, self.config.tokens_per_batch)
-        found = side_by_side(lambda rows: self._hypotheses([parts[row] for row in rows], num_best, scored), batches)
-        with contextlib.closing(found):
-            for rows, batch_translations in zip(batches, found, strict=True):
+        results = side_by_side(lambda rows: self._hypotheses([parts[row] for row in rows], num_best, scored), batches)
+        with contextlib.closing(results):
+            for rows, batch_translations in zip(batches, results, strict=True):
                 for row, hypotheses in zip(rows, batch_translations, strict=True):
                     translations[row] = hypotheses
                 done += len(rows)

@@ -35,8 +35,8 @@ class Interpreter:
         self._inputs = {one["name"]: self._interpreter.tensor(one["index"]) for one in details}
         self._indices = {one["name"]: one["index"] for one in details}
         # A graph returns a dict's values in the order of their names.
-        found = zip(sorted(outputs), self._interpreter.get_output_details(), strict=True)
-        self._outputs = {name: self._interpreter.tensor(one["index"]) for name, one in found}
+        named_details = zip(sorted(outputs), self._interpreter.get_output_details(), strict=True)
+        self._outputs = {name: self._interpreter.tensor(one["index"]) for name, one in named_details}
         self.invoke = self._interpreter.invoke
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:

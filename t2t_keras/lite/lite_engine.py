@@ -45,10 +45,10 @@ class LiteEngine:
         tables, limits = sessions.tables, self._limits(source_ids, plain)
         inputs = tables.source[source_ids] + tables.source_positions(source_ids.shape[1])
         session = sessions.start(kind, inputs, source_ids == PAD_ID)
-        given = session, tables.target, tables.target_positions(len(limits.penalties) - 1), limits
-        found = BeamSearch(*given).run() if settings.beam_size > 1 else greedy_search(*given, plain.scored)
+        arguments = session, tables.target, tables.target_positions(len(limits.penalties) - 1), limits
+        arrays = BeamSearch(*arguments).run() if settings.beam_size > 1 else greedy_search(*arguments, plain.scored)
         sessions.let_go(kind, session)
-        return SearchResult(*map(tf.constant, found))
+        return SearchResult(*map(tf.constant, arrays))
 
     def _limits(self, source_ids: np.ndarray, plain: Plain) -> Limits:
         settings = plain.settings

@@ -104,8 +104,8 @@ class LiteModel:
         bias, beam_size = cache.per_hypothesis, cache.per_hypothesis.shape[1]
         x = self.model.target_embedding(token_ids[:, tf.newaxis])  # --> [batch * beam, 1, d_model]
         x = tf.squeeze(self.model.target_positions(x, start=cache.position), 1)  # --> [batch * beam, d_model]
-        given = [number, x, cache.per_sentence, *([bias] if beam_size > 1 else [])]
-        logits = tf.numpy_function(self._step, given, tf.float32)
+        inputs = [number, x, cache.per_sentence, *([bias] if beam_size > 1 else [])]
+        logits = tf.numpy_function(self._step, inputs, tf.float32)
         coverage = cache.coverage
         if covers:
             with tf.control_dependencies([logits]):
@@ -130,9 +130,9 @@ class LiteModel:
                 if not self._searches:
                     self._running.clear()
 
-    def _step(self, number: np.int64, *given: np.ndarray) -> np.ndarray:
+    def _step(self, number: np.int64, *inputs: np.ndarray) -> np.ndarray:
         with self._session(number) as session:
-            session.advance(*given)
+            session.advance(*inputs)
             return session.logits()
 
     def _attention(self, number: np.int64) -> np.ndarray:

@@ -59,10 +59,10 @@ def best_candidates(
     offsets = living_log_probs.reshape(-1) - log_totals  # --> [sentences * beam]
     bounds = _bounds(folded(fold) if width < vocab else fold, offsets, beam)
     rows, places = np.divmod(np.flatnonzero(fold >= bounds[:, np.newaxis]), width)
-    columns = places[:, np.newaxis] + np.arange(0, vocab, width)  # --> [found, parts]
+    columns = places[:, np.newaxis] + np.arange(0, vocab, width)  # --> [hits, parts]
     values = logits[rows[:, np.newaxis], np.minimum(columns, vocab - 1)]
-    found, part = np.nonzero((values >= bounds[rows, np.newaxis]) & (columns < vocab))
-    rows, token_ids, values = rows[found], columns[found, part], values[found, part]  # --> [candidates] each
+    hits, part = np.nonzero((values >= bounds[rows, np.newaxis]) & (columns < vocab))
+    rows, token_ids, values = rows[hits], columns[hits, part], values[hits, part]  # --> [candidates] each
 
     owners = rows // beam
     log_probs = values + offsets[rows]

@@ -36,8 +36,8 @@ def greedy_search(
     texts[impossible], lengths[impossible], log_probs[impossible] = PAD_ID, 0, -np.inf
     if not scored:
         log_probs[~impossible] = np.nan
-    found = texts[:, :length], log_probs / limits.penalties[lengths], log_probs, lengths
-    return tuple(values[:, np.newaxis] for values in found)  # --> [batch, 1, ...]
+    results = texts[:, :length], log_probs / limits.penalties[lengths], log_probs, lengths
+    return tuple(values[:, np.newaxis] for values in results)  # --> [batch, 1, ...]
 
 
 def _choose(session: Session, too_early: np.ndarray, scored: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -34,8 +34,8 @@ class StepGraph:
         """The graph, to be converted."""
         signature = self._signature()
 
-        def step(*given: Tensor) -> dict[str, Tensor]:
-            return self._step(dict(zip(signature, given, strict=True)))
+        def step(*tensors: Tensor) -> dict[str, Tensor]:
+            return self._step(dict(zip(signature, tensors, strict=True)))
 
         return tf.function(step, input_signature=list(signature.values()), autograph=False)
 
@@ -51,13 +51,13 @@ class StepGraph:
                 shapes.update({f"{name}{index}": [None, attention.num_heads, None, d_head] for name in names})
         return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
 
-    def _step(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
-        step, x = DecoderStep(self._model.decoder, "float32", self._beam_size), given["inputs"]
+    def _step(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        step, x = DecoderStep(self._model.decoder, "float32", self._beam_size), tensors["inputs"]
         outputs: dict[str, Tensor] = {}
         for index, layer in enumerate(step.layers):
-            past = KeysAndValues(given[f"{KEYS}{index}"], given[f"{VALUES}{index}"])
-            memory = KeysAndValues(given[f"{MEMORY_KEYS}{index}"], given[f"{MEMORY_VALUES}{index}"])
-            x, written, attention = layer(x, past, given["bias"], memory, given["memory_bias"], beside=True)
+            past = KeysAndValues(tensors[f"{KEYS}{index}"], tensors[f"{VALUES}{index}"])
+            memory = KeysAndValues(tensors[f"{MEMORY_KEYS}{index}"], tensors[f"{MEMORY_VALUES}{index}"])
+            x, written, attention = layer(x, past, tensors["bias"], memory, tensors["memory_bias"], beside=True)
             outputs |= {f"{KEYS}{index}": written.keys, f"{VALUES}{index}": written.values}
         x = self._model.decoder.normalised(x)
         outputs["attention"] = tf.reduce_mean(attention, axis=1)  # --> [batch, beam, source_len]

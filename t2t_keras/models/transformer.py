@@ -214,20 +214,20 @@ class Transformer(keras.Model):
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
             x = ops.squeeze(self.target_positions(x, start=cache.position), 1)  # --> [batch * beam, d_model]
-            own = cache.per_hypothesis.with_newest()
+            entries = cache.per_hypothesis.with_newest()
             x, past, attention = decoder(
-                x, DecoderCache(cache.per_sentence, *cache.source), own.bias(self.compute_dtype)
+                x, DecoderCache(cache.per_sentence, *cache.source), entries.bias(self.compute_dtype)
             )
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.mean(ops.cast(attention, "float32"), axis=1)  # --> [batch, beam, source_len]
             logits = ops.cast(kernels.linear(x, output_matrix, None), "float32")  # --> [batch * beam, vocab]
-            return logits, Cache(cache.position + 1, own, past, cache.source, coverage)
+            return logits, Cache(cache.position + 1, entries, past, cache.source, coverage)
 
         past, *projected = decoder.begin(memory, padding_mask(source))
-        own = OwnEntries.none(ops.shape(memory)[0], beam_size)
+        entries = OwnEntries.none(ops.shape(memory)[0], beam_size)
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
-        return Search(step, Cache(ops.zeros((), "int32"), own, past, tuple(projected), coverage))
+        return Search(step, Cache(ops.zeros((), "int32"), entries, past, tuple(projected), coverage))
 
     def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
         return (*input_shape["target"], self.config.vocab_size)

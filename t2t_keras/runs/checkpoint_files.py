@@ -169,14 +169,14 @@ def _read_document(path: Path) -> dict[str, Any]:
     """The verified contents of a checkpoint's state.json; raises an InputError if it is missing or damaged."""
     try:
         document = json.loads((path / STATE).read_text(encoding="utf-8"))
-        found, _, _, _ = (document[key] for key in ("format", "step", "state", "sha256"))
-        is_damaged = found == _FORMAT and document.pop("checksum") != _checksum(document)
+        file_format, _, _, _ = (document[key] for key in ("format", "step", "state", "sha256"))
+        is_damaged = file_format == _FORMAT and document.pop("checksum") != _checksum(document)
     except FileNotFoundError:
         raise InputError(f"{path} is not a checkpoint: it has no {STATE}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path / STATE} is damaged: {error}") from error
-    if found not in _FORMATS:
-        raise InputError(f"{path / STATE} has format {found!r}; this version of t2t_keras reads up to {_FORMAT}")
+    if file_format not in _FORMATS:
+        raise InputError(f"{path / STATE} has format {file_format!r}; this version of t2t_keras reads up to {_FORMAT}")
     if is_damaged:
         raise InputError(f"{path / STATE} is damaged: it does not match its checksum")
     return document

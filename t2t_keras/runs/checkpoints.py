@@ -169,9 +169,9 @@ def prune(directory: str | Path, keep: int, newest: int | None = None) -> list[i
         raise ValueError(f"keep must be at least 1, got {keep}")
     directory = Path(directory)
     pointer = best(directory)
-    found = steps(directory)
-    kept = [step for step in found if newest is None or step <= newest][-keep:]
-    deleted = [step for step in found if step not in kept and (pointer is None or step != pointer.step)]
+    saved_steps = steps(directory)
+    kept = [step for step in saved_steps if newest is None or step <= newest][-keep:]
+    deleted = [step for step in saved_steps if step not in kept and (pointer is None or step != pointer.step)]
     for step in deleted:
         checkpoint_files.discard(directory / step_name(step))
     return deleted

@@ -76,9 +76,9 @@ def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult
 
 def _greedy(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
     """The search with a beam of one."""
-    found = greedy_search(step_fn, cache, goal.max_lengths, goal.min_lengths, goal.scored)
-    scores = goal.score(found.log_probs, found.lengths)
-    return SearchResult(*(values[:, tf.newaxis] for values in (found.token_ids, scores, *found[1:])))
+    result = greedy_search(step_fn, cache, goal.max_lengths, goal.min_lengths, goal.scored)
+    scores = goal.score(result.log_probs, result.lengths)
+    return SearchResult(*(values[:, tf.newaxis] for values in (result.token_ids, scores, *result[1:])))
 
 
 def _start(cache: Cache, goal: Goal) -> SearchState:
@@ -164,9 +164,9 @@ def _extend(
     logits, cache, tracked = tracked_step(step_fn, state, living.token_ids)  # --> [N, vocab]
     may_end = state.length >= tf.gather(goal.min_lengths, state.open_sentences)  # --> [open]
     if goal.restricts:
-        found = _restricted_candidates(logits, living.log_probs, may_end, state, tracked, goal)
+        candidates = _restricted_candidates(logits, living.log_probs, may_end, state, tracked, goal)
     else:
-        found = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
+        candidates = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
     sentences = state.open_sentences
     if num_groups > 1:
         firsts = num_groups * sentences[:, tf.newaxis]
@@ -174,7 +174,7 @@ def _extend(
     defaults = Candidates(DEAD, PAD_ID, 0)
     spread = (
         search_state.spread(values, sentences, state.done, default)
-        for values, default in zip(found, defaults, strict=True)
+        for values, default in zip(candidates, defaults, strict=True)
     )
     coverage: tuple[tf.Tensor, ...] = ()
     if goal.settings.coverage_penalty:
@@ -197,14 +197,14 @@ def _restricted_candidates(
     log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
     log_probs = tf.reshape(log_probs, [-1, beam, vocab])
     may_end = may_end[:, tf.newaxis]
-    found = None
+    progress = None
     if goal.constraints is not None:
-        found = lexical.progress(texts_of(tracked), tracked.constraints[0])
-        may_end &= lexical.may_end(found)
+        progress = lexical.progress(texts_of(tracked), tracked.constraints[0])
+        may_end &= lexical.may_end(progress)
     bias = restriction_bias(tracked, may_end, state.length, vocab, goal)
-    if found is not None:
+    if progress is not None:
         room = tf.gather(goal.max_lengths, state.open_sentences) - state.length - 1
-        return lexical.constrained_candidates(log_probs, living_log_probs, bias, found, room)
+        return lexical.constrained_candidates(log_probs, living_log_probs, bias, progress, room)
     if settings.num_groups > 1:
         done = tf.gather(tf.reshape(state.done, [-1, settings.num_groups]), state.open_sentences)
         return diverse.diverse_candidates(

@@ -62,13 +62,13 @@ def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: t
     num_candidates = number_of_candidates(beam)
     per_row = min(num_candidates, vocab)
     ranks, token_ids = top_k(tf.reshape(log_probs + bias, [-1, vocab]), per_row)  # --> [N, per_row]
-    own = tf.gather(tf.reshape(log_probs, [-1, vocab]), token_ids, batch_dims=1)
+    chosen_log_probs = tf.gather(tf.reshape(log_probs, [-1, vocab]), token_ids, batch_dims=1)
     totals = tf.reshape(living_log_probs, [-1, 1])
-    rows = (ranks + totals, tf.where(ranks > DEAD, own + totals, DEAD), token_ids)
-    ranks, own, token_ids = (tf.reshape(row, [-1, beam * per_row]) for row in rows)
+    rows = (ranks + totals, tf.where(ranks > DEAD, chosen_log_probs + totals, DEAD), token_ids)
+    ranks, chosen_log_probs, token_ids = (tf.reshape(row, [-1, beam * per_row]) for row in rows)
     _, places = tf.math.top_k(ranks, num_candidates)  # --> [open, candidates]
-    own, token_ids = search_state.gather_slots((own, token_ids), places)
-    return Candidates(own, token_ids, places // per_row)
+    chosen_log_probs, token_ids = search_state.gather_slots((chosen_log_probs, token_ids), places)
+    return Candidates(chosen_log_probs, token_ids, places // per_row)
 
 
 def live_on(candidates: Candidates, ends: tf.Tensor) -> tuple[Living, tf.Tensor]:

@@ -30,10 +30,10 @@ def diverse_candidates(
     taken = tf.zeros([tf.shape(log_probs)[0], 1, vocab])
     groups = []
     parts = (tf.split(values, num_groups, axis=1) for values in (log_probs, living_log_probs, bias))
-    for group, (own, totals, barred) in enumerate(zip(*parts, strict=True)):
-        found = biased_candidates(own, totals, barred - strength * taken)
-        groups.append(found)
-        living = first_live_on(found, found.token_ids == end_id)
+    for group, (group_log_probs, totals, barred) in enumerate(zip(*parts, strict=True)):
+        candidates = biased_candidates(group_log_probs, totals, barred - strength * taken)
+        groups.append(candidates)
+        living = first_live_on(candidates, candidates.token_ids == end_id)
         counts = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
         chosen = tf.one_hot(tf.where(counts, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
         taken += tf.reduce_sum(chosen, axis=1, keepdims=True)

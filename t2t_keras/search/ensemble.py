@@ -67,7 +67,7 @@ class Ensemble:
     def logits(self, hidden: tuple[Any, ...]) -> tf.Tensor:
         """The combined logits of the members' hidden states, float32 [..., vocab]."""
         members = zip(self.models, hidden, strict=True)
-        return combined_logits([model.logits(own) for model, own in members], self.combination)
+        return combined_logits([model.logits(member_hidden) for model, member_hidden in members], self.combination)
 
     def encode(self, source: tf.Tensor) -> tuple[Any, ...]:
         return tuple(model.encode(source) for model in self.models)
@@ -80,13 +80,15 @@ class Ensemble:
         self, source: tf.Tensor, memory: tuple[Any, ...], beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
         pairs = zip(self.models, memory, strict=True)
-        searches = [model.begin(source, own, beam_size, wanted=wanted) for model, own in pairs]
+        searches = [model.begin(source, member_memory, beam_size, wanted=wanted) for model, member_memory in pairs]
 
         def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
             nests = zip(cache.per_hypothesis, cache.per_sentence, cache.source, strict=True)
-            members = [Cache(cache.position, *own, cache.coverage) for own in nests]
-            found = [search.step(token_ids, own) for search, own in zip(searches, members, strict=True)]
-            logits, caches = zip(*found, strict=True)
+            members = [Cache(cache.position, *nested, cache.coverage) for nested in nests]
+            results = [
+                search.step(token_ids, member_cache) for search, member_cache in zip(searches, members, strict=True)
+            ]
+            logits, caches = zip(*results, strict=True)
             return combined_logits(logits, self.combination), _joined(caches)
 
         def end() -> None:
@@ -107,8 +109,8 @@ class Ensemble:
         )
         shapes = [(member.shape[1], member.shape[2]) for member in weights]
         if len(set(shapes)) > 1:
-            found = "; ".join(f"{layers} layers of {heads} heads" for layers, heads in shapes)
-            raise InputError(f"the attention of an ensemble is that of models with equal layers and heads, not {found}")
+            sizes = "; ".join(f"{layers} layers of {heads} heads" for layers, heads in shapes)
+            raise InputError(f"the attention of an ensemble is that of models with equal layers and heads, not {sizes}")
         return combined_logits(logits, self.combination), tf.add_n(weights) / len(weights)
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:

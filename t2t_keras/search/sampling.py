@@ -62,9 +62,9 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
         may_end = (state.length >= tf.gather(min_lengths, open_sentences))[:, tf.newaxis]
         bias = restriction_bias(tracked, may_end, state.length, logits.shape[-1], goal)
         token_ids = draw(logits + bias, tf.gather(draws[state.length], open_sentences), settings)
-        own = tf.gather(logits, token_ids, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
-        own = tf.where(token_ids == PAD_ID, DEAD, own)  # --> [open, samples]
-        return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, own, max_lengths)
+        token_log_probs = tf.gather(logits, token_ids, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
+        token_log_probs = tf.where(token_ids == PAD_ID, DEAD, token_log_probs)  # --> [open, samples]
+        return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, token_log_probs, max_lengths)
 
     start = search_state.start_state(
         cache,

@@ -32,8 +32,8 @@ def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
 
 def wanted(config: DecodeConfig) -> frozenset[str]:
     """The capabilities that a search with this configuration requires of a model."""
-    asked = {COVERAGE: config.coverage_penalty > 0, BFLOAT16: config.bfloat16}
-    return frozenset(name for name, is_asked in asked.items() if is_asked)
+    requested = {COVERAGE: config.coverage_penalty > 0, BFLOAT16: config.bfloat16}
+    return frozenset(name for name, is_requested in requested.items() if is_requested)
 
 
 class Searches:
@@ -63,8 +63,8 @@ class Searches:
         self._wanted = wanted(config)
         if missing := self._wanted - model.offers:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
-            asked = ", ".join(names[name] for name in sorted(missing))
-            raise InputError(f"{asked}: the model does not offer {' and '.join(sorted(missing))}; leave it out")
+            settings = ", ".join(names[name] for name in sorted(missing))
+            raise InputError(f"{settings}: the model does not offer {' and '.join(sorted(missing))}; leave it out")
         self._rules: list[Rule] = []
         if config.no_repeat_ngram_size:
             self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
@@ -79,22 +79,22 @@ class Searches:
             for (kind, scored), only_best in itertools.product(variants, (False, True))
         }
 
-    def __call__(self, source_ids: Any, only_best: bool = False, scored: bool = True, **asked: Any) -> SearchResult:
+    def __call__(self, source_ids: Any, only_best: bool = False, scored: bool = True, **options: Any) -> SearchResult:
         """Returns one or `config.beam_size` hypotheses per sentence, best first, or samples in the order drawn.
 
         Args:
             source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
             only_best: whether to return one hypothesis per sentence; the search then ends as soon as it is settled.
             scored: whether scores are needed; without them greedy search without options is faster and returns NaN.
-            asked: any of the options "prefix", int32 [batch, prefix_len], "constraints" and "excluded", both int32
+            options: any of "prefix", int32 [batch, prefix_len], "constraints" and "excluded", both int32
                 [batch, phrases, phrase_len]; see `Goal`.
         """
-        is_plain = not asked and not self._has_options
+        is_plain = not options and not self._has_options
         always_scored = self._config.beam_size > 1 or not is_plain  # one trace serves both
-        kind = frozenset(asked), scored or always_scored, only_best and not self._config.sampling
+        kind = frozenset(options), scored or always_scored, only_best and not self._config.sampling
 
         def in_graph() -> SearchResult:
-            return self._compiled[kind](source_ids, *(asked[name] for name in _RANKS if name in asked))
+            return self._compiled[kind](source_ids, *(options[name] for name in _RANKS if name in options))
 
         if not is_plain:
             return self._engine.search(in_graph)
@@ -116,9 +116,9 @@ class Searches:
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
 
     def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
-        def search(source_ids: tf.Tensor, *asked: tf.Tensor) -> SearchResult:
+        def search(source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
             return self._search(
-                source_ids, scored, only_best, dict(zip([_OPTIONS[name] for name in kind], asked, strict=True))
+                source_ids, scored, only_best, dict(zip([_OPTIONS[name] for name in kind], options, strict=True))
             )
 
         shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
@@ -130,7 +130,7 @@ class Searches:
         source_ids: tf.Tensor,
         scored: bool,
         only_best: bool,
-        asked: dict[str, tf.Tensor],
+        options: dict[str, tf.Tensor],
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:
         config = self._config
@@ -140,17 +140,17 @@ class Searches:
             rules=tuple(self._rules),
             num_best=1 if only_best else None,
             scored=scored,
-            **asked,
+            **options,
         )
         search = self._model.begin(source_ids, self._model.encode(source_ids), config.beam_size, wanted=self._wanted)
         if config.sampling:
             keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
-            found = sample(search.step, search.cache, goal, keys)
+            result = sample(search.step, search.cache, goal, keys)
         else:
-            found = beam_search(search.step, search.cache, goal)
-        with tf.control_dependencies(found):
+            result = beam_search(search.step, search.cache, goal)
+        with tf.control_dependencies(result):
             search.end()
-        return found
+        return result
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:

@@ -236,5 +236,5 @@ def steps_last(token_ids: tf.Tensor) -> tf.Tensor:
     """
     steps, batch, beam = tf.unstack(tf.shape(token_ids))
     hypotheses = tf.reshape(tf.range(batch * beam), [batch, beam, 1])
-    found = tf.gather(tf.reshape(token_ids, [-1]), hypotheses + tf.range(steps) * (batch * beam))
-    return tf.ensure_shape(found, [token_ids.shape[axis] for axis in (1, 2, 0)])
+    transposed = tf.gather(tf.reshape(token_ids, [-1]), hypotheses + tf.range(steps) * (batch * beam))
+    return tf.ensure_shape(transposed, [token_ids.shape[axis] for axis in (1, 2, 0)])

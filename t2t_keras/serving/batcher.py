@@ -352,7 +352,7 @@ def _succeed(part: _Part, outputs: Arrays) -> None:
     request = part.request
     request.outputs[part.index] = outputs
     # Two parts that end at the same time may both see all outputs; the first to set the result wins.
-    if all(found is not None for found in request.outputs):
+    if all(part_outputs is not None for part_outputs in request.outputs):
         answer = _concatenated(request.outputs)
         if request.order is not None:
             back = np.argsort(request.order)

@@ -106,12 +106,12 @@ class Core:
     def status(self, name: str, version: int | None) -> get_model_status_pb2.GetModelStatusResponse:
         """The status of a version or, for None, of all, the latest first; a `ServingError` if there is none."""
         statuses = self.versions.statuses() if name == self.options.model_name else []
-        found = [status for status in statuses if version in (None, status.version)]
-        if not found:
+        matching = [status for status in statuses if version in (None, status.version)]
+        if not matching:
             what = "any versions" if version is None else f"version {version}"
             raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
-        for status in found:
+        for status in matching:
             _add_status(response, status)
         return response
 

@@ -89,7 +89,7 @@ def _languages(path: pathlib.Path) -> dict[str, str]:
     """The languages in the configuration of an export of this project; empty for any other SavedModel."""
     try:
         data = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))["data"]
-        found = {name: data[name] for name in ("source_language", "target_language")}
+        languages = {name: data[name] for name in ("source_language", "target_language")}
     except (OSError, ValueError, LookupError, TypeError):
         return {}
-    return {name: code for name, code in found.items() if isinstance(code, str)}
+    return {name: code for name, code in languages.items() if isinstance(code, str)}

@@ -138,10 +138,10 @@ class Signature:
 
 def check_size(outputs: Arrays, limits: Limits) -> None:
     """Raises a `ServingError` if the outputs, arrays by name, have more elements in all than the limit."""
-    found = sum(array.size for array in outputs.values())
-    if found > limits.max_output_elements:
+    num_elements = sum(array.size for array in outputs.values())
+    if num_elements > limits.max_output_elements:
         raise invalid(
-            f"the outputs have {found} elements: the limit is max_output_elements={limits.max_output_elements}; "
+            f"the outputs have {num_elements} elements: the limit is max_output_elements={limits.max_output_elements}; "
             "send fewer or shorter sentences"
         )
 

@@ -139,16 +139,16 @@ class Versions:
     def poll(self) -> None:
         """Looks for versions once, and loads the latest that can be loaded unless it is already served."""
         try:
-            found = _found(self._export_dir)
+            directories = _found(self._export_dir)
         except OSError as error:
             self._complain(f"{self._export_dir}: {error.strerror}")
             return
         self._complain(
-            "" if found else f"{self._export_dir}: no version, that is no directory with a number for a name"
+            "" if directories else f"{self._export_dir}: no version, that is no directory with a number for a name"
         )
-        self._forget_gone(found)
-        for version in sorted(found, reverse=True):
-            if version == self.served or self._try(found[version], version):
+        self._forget_gone(directories)
+        for version in sorted(directories, reverse=True):
+            if version == self.served or self._try(directories[version], version):
                 return
 
     def _follow(self, poll_seconds: float) -> None:
@@ -165,10 +165,10 @@ class Versions:
             _LOG.warning("%s", message)
         self._complaint = message
 
-    def _forget_gone(self, found: dict[int, pathlib.Path]) -> None:
+    def _forget_gone(self, directories: dict[int, pathlib.Path]) -> None:
         """Forgets versions whose directories have disappeared, except those that are still loaded."""
         with self._lock:
-            for version in set(self._statuses) - set(found):
+            for version in set(self._statuses) - set(directories):
                 self._failed.pop(version, None)
                 if self._statuses[version].state == "END":
                     del self._statuses[version]

@@ -85,8 +85,8 @@ class _Chunks:
     def loss(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Head]:
         """Sum of the losses, and scaled gradients, of rows, float [rows, d_model], with labels, int32 [rows]."""
         num_chunks = self._number_of(tf.shape(rows)[0])
-        found = self._all(rows, labels, None, num_chunks)
-        losses, d_rows, d_head = self._smoothed(rows, *found, tf.cast(tf.size(labels), tf.float32))
+        unsmoothed = self._all(rows, labels, None, num_chunks)
+        losses, d_rows, d_head = self._smoothed(rows, *unsmoothed, tf.cast(tf.size(labels), tf.float32))
         return tf.reduce_sum(losses), d_rows, d_head
 
     def weighted_loss(self, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Head]:

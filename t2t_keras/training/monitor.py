@@ -214,22 +214,22 @@ def _write_scalars(record: dict[str, Any]) -> None:
 def _draw(records: list[dict[str, Any]], path: Path) -> None:
     panels = []
     for title, is_logarithmic, curves in _PANELS:
-        found = {label: _points(records, kind, name) for kind, name, label in curves}
-        found = {label: points for label, points in found.items() if points}
-        if found:
-            panels.append((title, is_logarithmic, found))
+        series = {label: _points(records, kind, name) for kind, name, label in curves}
+        series = {label: points for label, points in series.items() if points}
+        if series:
+            panels.append((title, is_logarithmic, series))
     if not panels:
         return
     columns = min(2, len(panels))
     grid_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(6 * columns, 4 * grid_rows), layout="constrained")
-    for place, (title, is_logarithmic, found) in enumerate(panels, start=1):
+    for place, (title, is_logarithmic, series) in enumerate(panels, start=1):
         axes = figure.add_subplot(grid_rows, columns, place)
-        for label, points in found.items():
+        for label, points in series.items():
             axes.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 50 else None)
         axes.set(title=title, xlabel="step", yscale="log" if is_logarithmic else "linear")
         axes.grid(alpha=0.3)
-        if len(found) > 1:
+        if len(series) > 1:
             axes.legend()
     with replacing(path, "wb") as file:
         figure.savefig(file, format="png", dpi=100)

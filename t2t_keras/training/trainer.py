@@ -206,7 +206,7 @@ class Trainer:
         flags = [self.signals.received == number for number in SIGNALS]
         flags += [flag and self.workers.is_chief for flag in (is_over, is_due)]
         *signals, is_over, is_due = self.workers.sum(flags).tolist()
-        stopped_by = next((number for number, asked in zip(SIGNALS, signals, strict=True) if asked), 0)
+        stopped_by = next((number for number, received in zip(SIGNALS, signals, strict=True) if received), 0)
         if self._is_done():  # nothing is left to resume, so a signal changes nothing
             stopped_by = 0
         return _Decision(stopped_by, bool(is_over), bool(is_due))

@@ -91,9 +91,9 @@ class Validator:
         self._step.fill_model()
         count = self._workers.count
         sources = self._sources[self._workers.index :: count]
-        mine = [translation.text for translation in self._translator.translate(sources, scored=False)]
+        translations = [translation.text for translation in self._translator.translate(sources, scored=False)]
         hypotheses = [""] * len(self._sources)
-        for index, share in enumerate(self._workers.gather(json.dumps(mine).encode())):
+        for index, share in enumerate(self._workers.gather(json.dumps(translations).encode())):
             hypotheses[index::count] = json.loads(share)
         return evaluation.bleu(hypotheses, self._references)
 

@@ -105,9 +105,9 @@ def files(paths: Mapping[str, Paths]) -> Corpus:
     }
     for path in all_files.values():
         corpora_files.check_readable(path)
-    found = {split: [str(Path(path).resolve()) for path in sides if path] for split, sides in paths.items()}
+    resolved_paths = {split: [str(Path(path).resolve()) for path in sides if path] for split, sides in paths.items()}
     readers = {split: _file_reader(*sides) for split, sides in paths.items()}
-    return Corpus(readers, files=all_files, provenance=lambda: found)
+    return Corpus(readers, files=all_files, provenance=lambda: resolved_paths)
 
 
 def multi30k(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
@@ -164,15 +164,15 @@ def gettext(
     order = 1 if source_language == "en" else -1
     folder = Path(download_dir) / "gettext"
     pins = gettext_packages.PINS
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
 
     @functools.cache
     def wheels() -> dict[gettext_packages.Pin, Path]:
         paths, errors = gettext_packages.fetch(pins, folder, report)
         if pins[0] not in paths:
             raise InputError(f"{pins[0].requirement}, the test set, cannot be had: {errors[pins[0]]}")
-        found["packages"] = [pin.requirement for pin in paths]
-        found["missing"] = {pin.requirement: error for pin, error in errors.items()}
+        record["packages"] = [pin.requirement for pin in paths]
+        record["missing"] = {pin.requirement: error for pin, error in errors.items()}
         return paths
 
     def pairs(chosen: slice) -> Iterator[Pair]:
@@ -182,7 +182,7 @@ def gettext(
 
     identity = {pin.requirement: pin.sha256 for pin in pins}
     splits = {"train": lambda: pairs(slice(1, None)), "test": lambda: _one_a_source(pairs(slice(1)))}
-    return Corpus(splits, identity, provenance=lambda: found)
+    return Corpus(splits, identity, provenance=lambda: record)
 
 
 def tensorflow_datasets(name: str, source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
@@ -214,7 +214,11 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
             yield example[source_language].decode(), example[target_language].decode()
 
     published = {"train": "train", "valid": "validation", "test": "test"}
-    splits = {ours: functools.partial(read, theirs) for ours, theirs in published.items() if theirs in _splits(builder)}
+    splits = {
+        split_name: functools.partial(read, tfds_split)
+        for split_name, tfds_split in published.items()
+        if tfds_split in _splits(builder)
+    }
     return Corpus(splits, {"tensorflow_datasets": builder.info.full_name})
 
 

@@ -42,8 +42,8 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
 
 def verify(path: str | Path, sha256: str) -> None:
     """Raises an InputError if a file cannot be read or has another SHA-256."""
-    if (found := checksum(path)) != sha256:
-        raise InputError(f"{path}: SHA-256 is {found}, expected {sha256}; delete the file to download it again")
+    if (digest := checksum(path)) != sha256:
+        raise InputError(f"{path}: SHA-256 is {digest}, expected {sha256}; delete the file to download it again")
 
 
 def _answer(url: str) -> http.client.HTTPResponse:

@@ -91,13 +91,13 @@ def progress(texts: tf.Tensor, phrases: tf.Tensor) -> Progress:
     return Progress(sizes, met, tf.where(continues, phrases[:, tf.newaxis], _NOTHING))
 
 
-def may_end(found: Progress) -> tf.Tensor:
+def may_end(beam_progress: Progress) -> tf.Tensor:
     """Which hypotheses have all their phrases, bool [open, beam]."""
-    return tf.reduce_all(found.met, axis=-1)
+    return tf.reduce_all(beam_progress.met, axis=-1)
 
 
 def constrained_candidates(
-    log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor, found: Progress, room: tf.Tensor
+    log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor, beam_progress: Progress, room: tf.Tensor
 ) -> Candidates:
     """The candidates that get the places of the next step, in order, [open, candidates].
 
@@ -105,25 +105,29 @@ def constrained_candidates(
         log_probs: float32 [open, beam, vocab], of each next token.
         living_log_probs: float32 [open, beam].
         bias: float32 [open, beam, vocab], -inf for barred tokens.
-        found: progress of the living hypotheses.
+        beam_progress: progress of the living hypotheses.
         room: int32 [open], tokens that the sentence's limit allows after the next one.
     """
     beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
     flat = tf.reshape(log_probs + bias, [-1, vocab])
     best, best_ids = top_k(flat, min(2 * beam, vocab))
-    phrase_ids = tf.reshape(found.next_ids, [tf.shape(flat)[0], -1])  # --> [N, phrases * phrase_len]
+    phrase_ids = tf.reshape(beam_progress.next_ids, [tf.shape(flat)[0], -1])  # --> [N, phrases * phrase_len]
     phrase_log_probs = tf.gather(flat, tf.maximum(phrase_ids, PAD_ID), batch_dims=1)
     phrase_log_probs = tf.where(_is_new(phrase_ids, best_ids), phrase_log_probs, DEAD)
     ids = tf.concat([best_ids, tf.maximum(phrase_ids, PAD_ID)], axis=1)  # --> [N, tokens]
     shape = [-1, beam, tf.shape(ids)[1]]
-    ids, own = tf.reshape(ids, shape), tf.reshape(tf.concat([best, phrase_log_probs], axis=1), shape)
+    ids, token_log_probs = tf.reshape(ids, shape), tf.reshape(tf.concat([best, phrase_log_probs], axis=1), shape)
 
-    after = found.after(ids)  # --> [open, beam, tokens]
-    missing = tf.reduce_sum(found.sizes, axis=-1)[:, tf.newaxis, tf.newaxis] - after
-    fits = (missing == 0) | (missing < room[:, tf.newaxis, tf.newaxis]) | (after > found.now()[:, :, tf.newaxis])
-    fits &= own > DEAD
-    own = tf.where(fits | ~tf.reduce_any(fits, axis=-1, keepdims=True), own, DEAD)
-    return _in_rounds(own + living_log_probs[:, :, tf.newaxis], ids, after, tf.size(found.next_ids[0, 0]))
+    after = beam_progress.after(ids)  # --> [open, beam, tokens]
+    missing = tf.reduce_sum(beam_progress.sizes, axis=-1)[:, tf.newaxis, tf.newaxis] - after
+    fits = (
+        (missing == 0) | (missing < room[:, tf.newaxis, tf.newaxis]) | (after > beam_progress.now()[:, :, tf.newaxis])
+    )
+    fits &= token_log_probs > DEAD
+    token_log_probs = tf.where(fits | ~tf.reduce_any(fits, axis=-1, keepdims=True), token_log_probs, DEAD)
+    return _in_rounds(
+        token_log_probs + living_log_probs[:, :, tf.newaxis], ids, after, tf.size(beam_progress.next_ids[0, 0])
+    )
 
 
 def _is_new(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:

@@ -238,8 +238,8 @@ async def _raw_body(request: Request, limit: int) -> bytes:
         except ClientDisconnect:
             raise ServingError(Code.CANCELLED, "the client is gone") from None
     if size > limit or not parts and announced.isdecimal() and int(announced) > limit:
-        told = announced or f"more than {limit}"
-        raise TooLarge(f"a body of {told} bytes: the limit is max_body_bytes={limit}")
+        body_size = announced or f"more than {limit}"
+        raise TooLarge(f"a body of {body_size} bytes: the limit is max_body_bytes={limit}")
     return b"".join(parts)
 
 

@@ -50,10 +50,10 @@ def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ
     if name not in NAMES:
         raise InputError(f"unknown cluster {name!r}; valid: {', '.join(NAMES)}")
     if name == "auto":
-        found = [other for other, variables in _VARIABLES.items() if all(environment.get(v) for v in variables)]
-        if not found:
+        names = [other for other, variables in _VARIABLES.items() if all(environment.get(v) for v in variables)]
+        if not names:
             return None
-        name = found[0]
+        name = names[0]
     missing = [variable for variable in _VARIABLES[name] if not environment.get(variable)]
     if missing:
         raise InputError(f"--cluster={name} needs {', '.join(missing)} in the environment")

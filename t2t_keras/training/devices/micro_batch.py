@@ -77,7 +77,7 @@ def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) 
     """
     with workers.watched():
         findings = workers.gather(json.dumps(finding[:2]).encode())
-        smallest = max((MicroBatch(*json.loads(each)) for each in findings), key=lambda found: found.accumulation_steps)
+        smallest = max((MicroBatch(*json.loads(each)) for each in findings), key=lambda batch: batch.accumulation_steps)
         with workers.alike():
             if workers.is_chief:
                 run.note_micro_batch({**smallest._asdict(), "conditions": finding.conditions})

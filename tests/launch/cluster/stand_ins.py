@@ -19,7 +19,7 @@ def executable(path: pathlib.Path, text: str) -> pathlib.Path:
 
 def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
     """The stand-ins of a folder before all other programs."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DRY_RUN"))}
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DRY_RUN", "TENSORFLOW"))}
     return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
 
 
