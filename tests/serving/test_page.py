@@ -329,7 +329,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_is_inline(page, server):
     assert page.run("return window.inline") is None
     (refused,) = page.errors()
     assert "Content Security Policy" in refused
-    folder = pathlib.Path(sys.modules["t2t_keras.serving.http.rest"].__file__).parent / "page"
+    folder = pathlib.Path(sys.modules["t2t_keras.serving.http.rest"].__file__).parents[1] / "page"
     for path in folder.iterdir():
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "http:" not in text and "https:" not in text and "//cdn" not in text, path.name

@@ -27,7 +27,8 @@ def steps_and_kinds(run: Run) -> list[tuple[int, str]]:
 def scalar_steps(run: Run, name: str) -> list[int]:
     events = EventAccumulator(str(run.tensorboard_path))
     events.Reload()
-    return [event.step for event in events.Tensors(name)]
+    # Sorted: the files of one second and one process have numbers in their names, and 10 comes before 9.
+    return sorted(event.step for event in events.Tensors(name))
 
 
 def test_records(tmp_path, capsys):

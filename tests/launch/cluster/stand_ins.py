@@ -19,7 +19,8 @@ def executable(path: pathlib.Path, text: str) -> pathlib.Path:
 
 def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
     """The stand-ins of a folder before all other programs."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DRY_RUN", "TENSORFLOW"))}
+    settings_of_scripts = ("SLURM_", "DRY_RUN", "TENSORFLOW")  # make sets the last one
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(settings_of_scripts)}
     return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
 
 
