@@ -194,7 +194,7 @@ def test_searches_know_of_models_their_contract_alone(path):
     assert all(is_of(module, "t2t_keras.models.contract") for module in models)
 
 
-FAMILIES = ("transformer",)
+FAMILIES = ("rnn_attention", "transformer")
 
 
 @every(FILES)

@@ -3,6 +3,7 @@
 from t2t_keras.config.data_config import DataConfig
 from t2t_keras.config.decode_config import DecodeConfig
 from t2t_keras.config.model_config import ModelConfig
+from t2t_keras.config.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.config.run_config import SECTIONS, Config, differences, override
 from t2t_keras.config.train_config import TrainConfig
 from t2t_keras.config.transformer_config import TransformerConfig
@@ -13,6 +14,7 @@ __all__ = [
     "DataConfig",
     "DecodeConfig",
     "ModelConfig",
+    "RNNAttentionConfig",
     "TrainConfig",
     "TransformerConfig",
     "differences",

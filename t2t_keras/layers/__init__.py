@@ -10,9 +10,11 @@ from t2t_keras.layers.encoder import Encoder, EncoderLayer
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.recurrent import LSTM
 from t2t_keras.layers.settings import LayerSettings
 
 __all__ = [
+    "LSTM",
     "Decoder",
     "DecoderLayer",
     "Dropout",

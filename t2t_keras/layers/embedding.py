@@ -19,6 +19,7 @@ class TiedEmbedding(keras.layers.Layer):
     Args:
         vocab_size: rows of the matrix.
         d_model: width.
+        use_bias: whether logits have a bias.
 
     Call arguments:
         token_ids: int [...], each in [0, vocab_size).
@@ -30,13 +31,14 @@ class TiedEmbedding(keras.layers.Layer):
         Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
     """
 
-    def __init__(self, vocab_size: int, d_model: int, **kwargs: Any) -> None:
+    def __init__(self, vocab_size: int, d_model: int, use_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for name, value in (("vocab_size", vocab_size), ("d_model", d_model)):
             if value < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {value}")
         self.vocab_size = vocab_size
         self.d_model = d_model
+        self.use_bias = use_bias
         self.bias = None  # of the logits
 
     def build(self, input_shape: tuple | None = None) -> None:
@@ -46,6 +48,8 @@ class TiedEmbedding(keras.layers.Layer):
             name="table",
             autocast=False,  # rows are cast, not the whole matrix
         )
+        if self.use_bias:
+            self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias", autocast=False)
 
     def call(self, token_ids: Tensor) -> Tensor:
         vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
@@ -55,7 +59,8 @@ class TiedEmbedding(keras.layers.Layer):
     def logits(self, states: Tensor) -> Tensor:
         """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
         # float32 logits whatever the compute dtype: their softmax is what the loss and the search see.
-        return ops.cast(ops.matmul(states, self.output_matrix(states.dtype)), "float32")
+        logits = ops.cast(ops.matmul(states, self.output_matrix(states.dtype)), "float32")
+        return logits if self.bias is None else logits + self.bias
 
     def output_matrix(self, dtype: str) -> Tensor:
         """The matrix that turns hidden states into logits: [d_model, vocab] of the given dtype."""
@@ -65,4 +70,9 @@ class TiedEmbedding(keras.layers.Layer):
         return (*input_shape, self.d_model)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "vocab_size": self.vocab_size, "d_model": self.d_model}
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "d_model": self.d_model,
+            "use_bias": self.use_bias,
+        }

@@ -55,6 +55,7 @@ CASES = {
     "encoder_layer": Case(layers.EncoderLayer, {"settings": LAYER}, [X], (2, *X), "self_attention_mask"),
     "feed_forward": Case(layers.FeedForward, {"d_ff": 12, "dropout_rate": 0.1}, [X], (2, *X)),
     "learned_positions": Case(layers.LearnedPositions, {"max_positions": 6}, [X], (2, *X)),
+    "lstm": Case(layers.LSTM, {"units": 5, "reverse": True}, [X], (2, 4, 5)),
     "normalization": Case(layers.LayerNormalization, {"epsilon": 1e-4}, [X], (2, *X)),
     "sinusoidal_positions": Case(layers.SinusoidalPositions, {"layout": "halves"}, [X], (2, *X)),
 }

@@ -11,6 +11,7 @@ if keras.backend.backend() == "tensorflow":
         embedding_lookup,
         layer_normalization,
         linear,
+        lstm,
         put_rows,
         reshape_like,
         scores,
@@ -24,6 +25,7 @@ else:
     embedding_lookup = plain.embedding_lookup
     layer_normalization = plain.layer_normalization
     linear = plain.linear
+    lstm = plain.lstm
     put_rows = plain.put_rows
     reshape_like = plain.reshape_like
     scores = plain.scores
@@ -37,6 +39,7 @@ __all__ = [
     "embedding_lookup",
     "layer_normalization",
     "linear",
+    "lstm",
     "put_rows",
     "reshape_like",
     "scores",

@@ -116,3 +116,41 @@ __all__ = [
     "softmax",
     "take_rows",
 ]
+
+
+def lstm(
+    inputs: Tensor, recurrent_kernel: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, *, reverse: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A long short-term memory over a sequence; see `layers.LSTM`.
+
+    Args:
+        inputs: float [batch, length, 4 units], what the input adds to the gates: input, forget, candidate, output.
+        recurrent_kernel: float [units, 4 units].
+        mask: bool [batch, length], True = token; the state passes over other positions unchanged.
+        hidden: float [batch, units], before the first position.
+        cell: float [batch, units], likewise.
+        reverse: whether the last position comes first.
+
+    Returns:
+        The hidden state at each position, float [batch, length, units], and the last hidden state and cell.
+    """
+    kernel, units = ops.cast(recurrent_kernel, inputs.dtype), hidden.shape[-1]
+
+    # State, input and output are one tensor each, and the output is the state: all that `ops.scan` takes everywhere.
+    def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden, cell = state[:, :units], state[:, units:]
+        after = lstm_step(x[:, :-1] + ops.matmul(hidden, kernel), cell)
+        state = ops.where(x[:, -1:] > 0, ops.concatenate(after, axis=-1), state)
+        return state, state
+
+    masked = ops.concatenate([inputs, ops.cast(mask, inputs.dtype)[..., None]], axis=-1)
+    start = ops.concatenate([hidden, cell], axis=-1)  # --> [batch, 2 units]
+    state, states = ops.scan(step, start, ops.swapaxes(masked, 0, 1), reverse=reverse)
+    return ops.swapaxes(states[..., :units], 0, 1), state[:, :units], state[:, units:]
+
+
+def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """The next hidden state and cell, float [..., units], from gates before their activation, [..., 4 units]."""
+    add, keep, candidate, show = ops.split(gates, 4, axis=-1)
+    cell = ops.sigmoid(keep) * cell + ops.sigmoid(add) * ops.tanh(candidate)
+    return ops.sigmoid(show) * ops.tanh(cell), cell

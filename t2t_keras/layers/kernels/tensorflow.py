@@ -163,3 +163,97 @@ def reshape_like(values: Tensor, like: Tensor) -> Tensor:
     outputs = tf.reshape(values, tf.shape(like))
     outputs.set_shape(like.shape)
     return outputs
+
+
+def lstm(
+    inputs: Tensor, recurrent_kernel: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, *, reverse: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`plain.lstm` with a hand-written gradient: the kernel's is one product over all positions, not one at each."""
+    is_token = tf.cast(tf.transpose(mask), inputs.dtype)[..., tf.newaxis]  # --> [length, batch, 1]
+
+    @tf.custom_gradient
+    def run(x: Tensor, kernel: Tensor, hidden: Tensor, cell: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Callable]:
+        gates, hiddens, cells = _lstm_forward(x, kernel, is_token, hidden, cell, reverse)
+        end = 0 if reverse else -1
+        hiddens_with_first, cells_with_first = (
+            tf.concat([values, first[tf.newaxis]] if reverse else [first[tf.newaxis], values], 0)
+            for values, first in ((hiddens, hidden), (cells, cell))
+        )  # --> [length + 1, batch, units]
+
+        def gradient(d_hiddens: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor, ...]:
+            before = slice(1, None) if reverse else slice(None, -1)
+            hiddens_before, cells_before = hiddens_with_first[before], cells_with_first[before]
+            d_gates, d_hidden, d_cell = _lstm_backward(
+                (gates, cells_before, cells, is_token), kernel, d_hiddens, d_hidden, d_cell, reverse
+            )
+            rows, width = tf.reshape(hiddens_before, [-1, kernel.shape[0]]), kernel.shape[1]
+            d_kernel = tf.matmul(rows, tf.reshape(d_gates, [-1, width]), transpose_a=True)
+            return d_gates, d_kernel, d_hidden, d_cell
+
+        last = hiddens_with_first[end], cells_with_first[end]
+        return (hiddens, *last), gradient
+
+    kernel = tf.cast(tf.convert_to_tensor(recurrent_kernel), inputs.dtype)
+    hiddens, hidden, cell = run(tf.transpose(inputs, [1, 0, 2]), kernel, hidden, cell)
+    return tf.transpose(hiddens, [1, 0, 2]), hidden, cell
+
+
+def _lstm_forward(
+    x: Tensor, kernel: Tensor, is_token: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units], at each position."""
+    length = tf.shape(x)[0]
+
+    def step(count: Tensor, hidden: Tensor, cell: Tensor, arrays: tuple) -> tuple:
+        at = length - 1 - count if reverse else count
+        add, keep, candidate, show = tf.split(x[at] + tf.matmul(hidden, kernel), 4, axis=-1)
+        add, keep, candidate, show = tf.sigmoid(add), tf.sigmoid(keep), tf.tanh(candidate), tf.sigmoid(show)
+        next_cell = keep * cell + add * candidate
+        hidden += is_token[at] * (show * tf.tanh(next_cell) - hidden)
+        cell += is_token[at] * (next_cell - cell)
+        values = tf.concat([add, keep, candidate, show], -1), hidden, cell
+        return count + 1, hidden, cell, tuple(array.write(at, v) for array, v in zip(arrays, values, strict=True))
+
+    shapes = ([None, kernel.shape[1]], [None, kernel.shape[0]], [None, kernel.shape[0]])
+    arrays = tuple(tf.TensorArray(x.dtype, length, element_shape=shape) for shape in shapes)
+    *_, arrays = tf.while_loop(
+        lambda count, *_: count < length, step, (tf.constant(0), hidden, cell, arrays), parallel_iterations=1
+    )
+    return tuple(array.stack() for array in arrays)
+
+
+def _lstm_backward(
+    forward: tuple[Tensor, ...], kernel: Tensor, d_hiddens: Tensor, d_hidden: Tensor, d_cell: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of what the input adds to the gates, [length, batch, 4 units], and of the first state.
+
+    `forward` holds the activated gates, the cells before and after each position, and which positions are tokens.
+    """
+    gates, cells_before, cells, is_token = forward
+    length = tf.shape(gates)[0]
+
+    def step(count: Tensor, d_hidden: Tensor, d_cell: Tensor, array: Any) -> tuple:
+        at = count if reverse else length - 1 - count
+        add, keep, candidate, show = tf.split(gates[at], 4, axis=-1)
+        d_hidden += d_hiddens[at]
+        shown = tf.tanh(cells[at])
+        d_new = is_token[at] * d_hidden
+        d_new_cell = is_token[at] * d_cell + d_new * show * (1 - shown * shown)
+        d_gates = tf.concat(
+            [
+                d_new_cell * candidate * add * (1 - add),
+                d_new_cell * cells_before[at] * keep * (1 - keep),
+                d_new_cell * add * (1 - candidate * candidate),
+                d_new * shown * show * (1 - show),
+            ],
+            -1,
+        )  # --> [batch, 4 units]
+        d_hidden += tf.matmul(d_gates, kernel, transpose_b=True) - d_new
+        d_cell += d_new_cell * keep - is_token[at] * d_cell
+        return count + 1, d_hidden, d_cell, array.write(at, d_gates)
+
+    array = tf.TensorArray(gates.dtype, length, element_shape=[None, kernel.shape[1]])
+    _, d_hidden, d_cell, array = tf.while_loop(
+        lambda count, *_: count < length, step, (tf.constant(0), d_hidden, d_cell, array), parallel_iterations=1
+    )
+    return array.stack(), d_hidden, d_cell

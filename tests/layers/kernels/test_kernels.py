@@ -188,3 +188,25 @@ def test_kernels_run_in_a_graph_of_unknown_shapes(rng):
     x = tf.constant(rng.standard_normal((2, 3, 5)), tf.float32)
     expected = plain.layer_normalization(plain.linear(x, kernel, scale), scale, scale, 1e-6)
     np.testing.assert_allclose(traced(x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_lstm(rng, dtype, reverse):
+    batch, length, units = 3, 6, 4
+    mask = np.arange(length) < np.array([[6], [2], [4]])
+    arrays = [(batch, length, 4 * units), (units, 4 * units), (batch, units), (batch, units)]
+    inputs, kernel, hidden, cell = (tf.constant(rng.standard_normal(shape), tf.float32) for shape in arrays)
+    inputs, hidden, cell = (tf.cast(values, dtype) for values in (inputs, hidden, cell))
+
+    def joined(module):
+        def run(*arguments):
+            inputs, kernel, hidden, cell = arguments
+            outputs, *last = module.lstm(inputs, kernel, tf.constant(mask), hidden, cell, reverse=reverse)
+            return tf.concat([outputs, *(values[:, tf.newaxis] for values in last)], axis=1)
+
+        return run
+
+    pair = [values_and_gradients(tf.function(joined(module)), inputs, kernel, hidden, cell) for module in (fast, plain)]
+    assert_same(*pair, 5 * tolerance(dtype))
+    assert float(tf.reduce_max(tf.abs(pair[0][2]))) > 0.1

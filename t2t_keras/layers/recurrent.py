@@ -1,0 +1,134 @@
+"""Recurrent layers: long short-term memories, alone and with attention to a memory."""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.attention.additive import AdditiveAttention
+from t2t_keras.layers.kernels.plain import lstm_step
+
+Tensor = Any
+
+
+class LSTMState(NamedTuple):
+    """What a long short-term memory hands from position to position: float [..., units] each."""
+
+    hidden: Tensor
+    cell: Tensor
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class LSTM(keras.layers.Layer):
+    """A long short-term memory, of which the inputs of all positions are one product.
+
+    Args:
+        units: width of the hidden state and of the cell.
+        reverse: whether the sequence is read from its end.
+
+    Call arguments:
+        inputs: float [batch, length, d_in].
+        token_mask: bool [batch, length], True = token; the state passes over other positions unchanged. None means
+            tokens only.
+
+    Returns:
+        The hidden state at each position, float [batch, length, units].
+
+    Reference:
+        Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000.
+    """
+
+    def __init__(self, units: int, reverse: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if units < 1:
+            raise ValueError(f"`units` must be at least 1, got {units}")
+        self.units = units
+        self.reverse = reverse
+
+    def build(self, inputs_shape: tuple) -> None:
+        def forgetting_little(shape: tuple, dtype: Any = None) -> Tensor:
+            """Zero but for the gate that keeps the cell, which begins at 1 (Jozefowicz et al., 2015)."""
+            is_forget = ops.equal(ops.arange(shape[0]) // self.units, 1)
+            return ops.cast(is_forget, dtype)
+
+        self.kernel = self.add_weight(shape=(inputs_shape[-1], 4 * self.units), name="kernel")
+        self.recurrent_kernel = self.add_weight(
+            shape=(self.units, 4 * self.units), initializer="orthogonal", name="recurrent_kernel"
+        )
+        self.bias = self.add_weight(shape=(4 * self.units,), initializer=forgetting_little, name="bias")
+
+    def call(self, inputs: Tensor, token_mask: Tensor | None = None) -> Tensor:
+        gates = kernels.linear(inputs, self.kernel, self.bias)  # --> [batch, length, 4 units]
+        batch, length, _ = ops.shape(gates)
+        mask = ops.ones((batch, length), "bool") if token_mask is None else token_mask
+        nothing = ops.zeros((batch, self.units), gates.dtype)
+        outputs, *_ = kernels.lstm(gates, self.recurrent_kernel, mask, nothing, nothing, reverse=self.reverse)
+        return outputs
+
+    def compute_output_shape(self, inputs_shape: tuple, token_mask_shape: tuple | None = None) -> tuple:
+        return (*inputs_shape[:-1], self.units)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units, "reverse": self.reverse}
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class AttentiveLSTM(keras.layers.Layer):
+    """A long short-term memory whose input is joined by what its last hidden state attends to.
+
+    At each position the hidden state of the one before asks the memory (the first one is zero), and the context
+    stands behind the input.
+
+    Args:
+        units: width of the hidden state and of the cell.
+        d_attention: width of the attention's hidden layer.
+
+    Call arguments:
+        inputs: float [batch, length, d_in].
+        memory: float [batch, source_len, d_memory].
+        bias: a `mask_bias`, [batch, 1, source_len], that hides positions of the memory.
+
+    Returns:
+        Hidden states, float [batch, length, units], and contexts, float [batch, length, d_memory].
+
+    Reference:
+        Wu et al., "Google's Neural Machine Translation System", 2016, section 3.
+    """
+
+    def __init__(self, units: int, d_attention: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.units = units
+        self.d_attention = d_attention
+        self.attention = AdditiveAttention(d_attention, name="attention", dtype=self.dtype_policy)
+        self.lstm = LSTM(units, name="lstm", dtype=self.dtype_policy)
+
+    def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
+        self.attention.build((None, None, self.units), memory_shape)
+        self.lstm.build((*inputs_shape[:-1], inputs_shape[-1] + memory_shape[-1]))
+
+    def call(self, inputs: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        keys, d_in, units = self.attention.keys(memory), inputs.shape[-1], self.units
+        kernel = ops.convert_to_tensor(self.lstm.kernel)
+        gates = kernels.linear(inputs, kernel[:d_in], self.lstm.bias)  # --> [batch, length, 4 units]
+        recurrent = ops.concatenate([kernel[d_in:], self.lstm.recurrent_kernel], axis=0)
+
+        # The output is the state: all that `ops.scan` takes everywhere.
+        def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            hidden, cell = state[:, :units], state[:, units : 2 * units]
+            context, _ = self.attention(hidden[:, None], memory, keys, bias)
+            recalled = ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + units]
+            after = lstm_step(x + kernels.linear(recalled, recurrent, None), cell)
+            state = ops.concatenate([*after, context[:, 0]], axis=-1)
+            return state, state
+
+        start = ops.zeros((ops.shape(inputs)[0], 2 * units + memory.shape[-1]), gates.dtype)
+        _, states = ops.scan(step, start, ops.swapaxes(gates, 0, 1))
+        states = ops.swapaxes(states, 0, 1)  # --> [batch, length, 2 units + d_memory]
+        return states[..., :units], states[..., 2 * units :]
+
+    def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
+        return (*inputs_shape[:-1], self.units), (*inputs_shape[:-1], memory_shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units, "d_attention": self.d_attention}

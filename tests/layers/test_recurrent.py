@@ -1,0 +1,59 @@
+"""Long short-term memories against Keras's own, and with attention."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from numpy_oracle import randomise
+
+from t2t_keras.layers import LSTM
+from t2t_keras.layers.recurrent import AttentiveLSTM
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_equals_keras(rng, reverse):
+    """Its order of the gates is input, forget, candidate, output as well."""
+    inputs = rng.standard_normal((3, 7, 5)).astype("float32")
+    mask = np.arange(7) < np.array([[7], [3], [5]])
+    layer, other = LSTM(4, reverse=reverse), keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse)
+    layer(inputs), other(inputs)
+    randomise(layer, rng)
+    other.set_weights([layer.kernel, layer.recurrent_kernel, layer.bias])
+    outputs = np.array(layer(inputs, mask))
+    for row, length in enumerate((7, 3, 5)):  # without padding, which Keras reads first when it goes backwards
+        expected = np.array(other(inputs[row : row + 1, :length]))[0]
+        np.testing.assert_allclose(outputs[row, :length], expected[::-1] if reverse else expected, atol=1e-5)
+
+
+def test_the_gate_that_keeps_the_cell_begins_open():
+    layer = LSTM(3)
+    layer.build((None, None, 2))
+    np.testing.assert_array_equal(layer.bias, [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0])
+    assert ops.shape(layer.recurrent_kernel) == (3, 12)
+
+
+def test_padding_behind_the_tokens_hands_the_state_on(rng):
+    inputs, mask = rng.standard_normal((1, 5, 2)).astype("float32"), np.array([[True, True, False, False, False]])
+    layer = LSTM(3)
+    outputs = np.array(layer(inputs, mask))
+    np.testing.assert_array_equal(outputs[:, 2:], np.repeat(outputs[:, 1:2], 3, axis=1))
+    changed = inputs.copy()
+    changed[:, 2:] += 1
+    np.testing.assert_array_equal(layer(changed, mask), outputs)
+
+
+def test_attention_to_nothing_but_one_position_is_that_position(rng):
+    inputs, memory = (rng.standard_normal(shape).astype("float32") for shape in ((2, 4, 3), (2, 5, 6)))
+    layer = AttentiveLSTM(4, d_attention=7)
+    bias = np.where(np.arange(5) == 2, 0, -1e9).astype("float32")[None, None]
+    outputs, contexts = layer(inputs, memory, bias)
+    assert outputs.shape == (2, 4, 4)
+    np.testing.assert_allclose(contexts, np.repeat(memory[:, 2:3], 4, axis=1), rtol=1e-6)
+    plain = layer.lstm(np.concatenate([inputs, contexts], axis=2))
+    np.testing.assert_allclose(outputs, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["units", "d_attention"])
+def test_bad_widths_are_named(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be at least 1, got 0"):
+        AttentiveLSTM(**{"units": 3, "d_attention": 3, name: 0})
