@@ -1,6 +1,7 @@
 """Defines flags from the fields of settings, with the fields' names, types and descriptions."""
 
 import dataclasses
+import inspect
 import re
 import typing
 from typing import Any, Literal
@@ -28,10 +29,11 @@ def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
 
 def descriptions(settings: type) -> dict[str, str]:
     """The description of each field in a dataclass's docstring, on one line and without the full stop."""
-    _, _, listed = (settings.__doc__ or "").partition("Attributes:\n")
-    entries = re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", listed, re.MULTILINE)
+    # Cleaned, because Python 3.13 strips the indentation of docstrings itself; with -OO there are none.
+    _, _, listed = inspect.cleandoc(settings.__doc__ or "").partition("Attributes:\n")
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
     texts = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
-    return {field.name: texts[field.name] for field in dataclasses.fields(settings)}
+    return {field.name: texts.get(field.name, field.name) for field in dataclasses.fields(settings)}
 
 
 def given(holders: tuple[flags.FlagHolder, ...]) -> dict[str, Any]:

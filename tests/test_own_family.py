@@ -1,7 +1,9 @@
 """A family of models that is registered from outside goes wherever the Transformer goes."""
 
 import importlib
+import os
 import pathlib
+import pickle
 import re
 import signal
 import subprocess
@@ -17,7 +19,7 @@ import tensorflow as tf
 import tiny_training
 from drive import run_cases
 
-from t2t_keras.config import DecodeConfig
+from t2t_keras.config import Config, DecodeConfig
 from t2t_keras.config import model_config as registry
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
@@ -216,6 +218,25 @@ def test_its_counts_are_those_of_the_model(toy_family):
     model = toy_family.Toy(toy_family.ToyConfig(vocab_size=23, d_model=6))
     model.build()
     assert model.count_params() == sum(model.config.parameter_counts().values())
+
+
+def test_a_process_that_gets_its_settings_knows_the_family(toy_family):
+    """As those that try how much of a batch fits."""
+    code = "import pickle, sys; from t2t_keras.models.families import make_model; "
+    code += "make_model(pickle.load(sys.stdin.buffer).model)"
+    config = pickle.dumps(Config(model=toy_family.ToyConfig(vocab_size=9)))
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
+    subprocess.run([sys.executable, "-c", code], input=config, check=True, env=environment)
+
+
+def test_extensions_that_cannot_be_told_apart_are_refused(tmp_path):
+    for name in ("toy_family.py", "queue.py"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    flags = [f"--extension={TESTS / 'toy_family.py'}", f"--extension={tmp_path / 'toy_family.py'}"]
+    cases = [[*flags, "--preset=toy"], [f"--extension={tmp_path / 'queue.py'}"], ["--extension=none.py"]]
+    results = run_cases("launch.describe", [(case, b"") for case in cases])
+    for (status, _, error), word in zip(results, ("toy_family", "queue", "no such file"), strict=True):
+        assert status == 1 and error.startswith("error: --extension=") and word in error
 
 
 def test_it_is_short():

@@ -28,18 +28,20 @@ class ModelConfig:
         d_model: width of the embeddings and of every layer's output.
     """
 
-    family: ClassVar[str]  # its name; "model.family" in a configuration
+    family: ClassVar[str] = ""  # its name; "model.family" in a configuration
     section: ClassVar[str] = "model"
 
     vocab_size: int = 37000
     d_model: int = 512
 
     def __post_init__(self) -> None:
+        if not self.family:
+            raise ValueError(f"{type(self).__name__} has no family: use TransformerConfig, or name one in a subclass")
         check_positive(self, "vocab_size", "d_model")
 
     def parameter_counts(self) -> dict[str, int]:
         """Numbers of trainable parameters, by part of the model."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must count this itself")
 
     def training_flops(self, length: int) -> dict[str, int]:
         """Operations to train on one source token and one target token in sentences of `length` tokens, by kind.
@@ -47,14 +49,14 @@ class ModelConfig:
         "matrices" has 6 per parameter of the network and the pre-softmax projection, 2 forward and 4 backward;
         embedding lookups need none. A family may add other kinds.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must count this itself")
 
     def kept_activations(self, length: int) -> Activations:
         """Activations kept for the backward pass, per source and target token in sentences of `length` tokens.
 
         What XLA recomputes instead of keeping is included.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must count this itself")
 
     def sizes(self) -> dict[str, str]:
         """The settings that `launch.describe` lists, as text by name."""

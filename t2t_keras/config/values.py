@@ -11,13 +11,17 @@ from t2t_keras.errors import InputError
 def parsed(name: str, expected: Any, text: str) -> Any:
     """Parses a value by its field's annotation: bool, int, float, str, a `Literal`, or one of these or None.
 
-    "none" and "null" stand for None where it is allowed; `name` is for messages.
+    The values of a tuple[X, ...] of one of these are separated by commas. "none" and "null"
+    stand for None where it is allowed; `name` is for messages.
 
     Raises:
         InputError: the text is not a valid value.
     """
-    if isinstance(expected, types.UnionType) and text.lower() in ("none", "null"):
+    if _is_union(expected) and text.lower() in ("none", "null"):
         return None
+    if typing.get_origin(_without_none(expected)) is tuple:
+        kind = typing.get_args(_without_none(expected))[0]
+        return tuple(parsed(name, kind, part.strip()) for part in text.split(","))
     if expected is bool:
         if text.lower() not in ("true", "false", "1", "0"):
             raise InputError(f"{name} must be true or false, got {text!r}")
@@ -34,6 +38,13 @@ def parsed(name: str, expected: Any, text: str) -> Any:
 
 def checked(name: str, expected: Any, value: Any) -> Any:
     """Returns the value if the annotation allows it, an int as float if one is expected; else raises InputError."""
+    if _is_union(expected) and value is None:
+        return None
+    expected = _without_none(expected)
+    if typing.get_origin(expected) is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{name} must be a list, got {value!r}")
+        return tuple(checked(name, typing.get_args(expected)[0], item) for item in value)
     if typing.get_origin(expected) is Literal:
         if value not in typing.get_args(expected):
             valid = ", ".join(map(str, typing.get_args(expected)))
@@ -47,3 +58,15 @@ def checked(name: str, expected: Any, value: Any) -> Any:
         wanted = getattr(expected, "__name__", str(expected))
         raise InputError(f"{name} must be of type {wanted}, got {value!r}")
     return value
+
+
+def _is_union(expected: Any) -> bool:
+    return isinstance(expected, types.UnionType) or typing.get_origin(expected) is typing.Union
+
+
+def _without_none(expected: Any) -> Any:
+    """A `Literal` or a tuple that may also be None, as if it could not; everything else as it is."""
+    if not _is_union(expected):
+        return expected
+    kinds = [kind for kind in typing.get_args(expected) if kind is not type(None)]
+    return kinds[0] if typing.get_origin(kinds[0]) in (Literal, tuple) else expected

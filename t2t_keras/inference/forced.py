@@ -71,7 +71,9 @@ def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -
 
 
 def target_log_probs(logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """The target tokens' log-probabilities by logits, float32 [batch, target_len, vocab]; 0 for padding."""
+    """Log-probabilities of int [batch, target_len] tokens by logits [batch, target_len, vocab]: float32 [batch,
+    target_len], 0 for padding.
+    """
     return tf.where(target == PAD_ID, 0.0, _log_probs(logits, target))  # --> [batch, target_len]
 
 

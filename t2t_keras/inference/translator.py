@@ -222,7 +222,7 @@ class Translator:
     def score_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[ForcedScore]:
-        """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`."""
+        """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`; raises the same."""
         check_pairs(sources, targets)
         scores: dict[int, ForcedScore] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
@@ -245,7 +245,7 @@ class Translator:
     def explain_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[Explanation]:
-        """`explain` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`."""
+        """`explain` of token ids with end symbols, such as those of a `Translation`; raises the same."""
         attention_views(self.model)  # raises if it has none
         check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}

@@ -81,13 +81,16 @@ class DecoderLayer(keras.layers.Layer):
         feed_forward: Sublayer,
         *,
         seed: Tensor | None = None,
+        training: bool | None = None,
     ) -> Tensor:
         """Chains the three sub-layers as in Figure 1; each is a function from float [..., d_model] to the same, over
         whole sequences or in one step of a search. `seed`, int32 [2], is for the dropout of the residual connections.
         """
-        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
-        x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
-        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4))
+        # Not handed on where it is None, which Keras would take for False.
+        mode = {} if training is None else {"training": training}
+        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0), **mode)
+        x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2), **mode)
+        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4), **mode)
 
     def outputs_and_cross_attention(
         self,
@@ -105,9 +108,12 @@ class DecoderLayer(keras.layers.Layer):
             return attended
 
         def self_attention(x: Tensor) -> Tensor:
-            return self.self_attention(x, x, self_attention_mask)
+            return self.self_attention(x, x, self_attention_mask, training=False)
 
-        return self.connected(inputs, self_attention, cross_attention, self.feed_forward), seen[0]
+        def feed_forward(x: Tensor) -> Tensor:
+            return self.feed_forward(x, training=False)
+
+        return self.connected(inputs, self_attention, cross_attention, feed_forward, training=False), seen[0]
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return inputs_shape

@@ -25,7 +25,7 @@ from t2t_keras.symbols import PAD_ID
 
 
 class LiteModel:
-    """A `SearchedModel` that is faster on a CPU; `LiteEngine` runs its searches.
+    """A `SearchedModel` that is faster on a CPU, if `LiteEngine([model])` is the engine of its searches.
 
     The weights must not change after the first search: they are converted at the first search of each kind, in three
     seconds for `tiny` and twenty for `base`. Scores of given translations and explanations come from the model itself.
@@ -43,12 +43,11 @@ class LiteModel:
         ValueError: another compute dtype.
     """
 
-    offers = frozenset({ATTENTION, COVERAGE})
-
     def __init__(self, model: AttentionStacks, int8: bool = False, threads: int = 1) -> None:
         if model.compute_dtype != "float32":
             raise ValueError(f"model must compute in float32, got {model.compute_dtype}")
         self.model = model
+        self.offers = model.offers & {ATTENTION, COVERAGE}
         self.sessions = Sessions(model, int8, threads)
         self._running: dict[int, tuple[Kind, Session]] = {}
         self._numbers = itertools.count()

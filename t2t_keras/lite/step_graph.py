@@ -52,6 +52,7 @@ class StepGraph:
         return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
 
     def _step(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        head = self._model.output_head
         step, x = DecoderStep(self._model.decoder, "float32", self._beam_size), tensors["inputs"]
         outputs: dict[str, Tensor] = {}
         for index, layer in enumerate(step.layers):
@@ -61,7 +62,7 @@ class StepGraph:
             outputs |= {f"{KEYS}{index}": written.keys, f"{VALUES}{index}": written.values}
         x = self._model.decoder.normalised(x)
         outputs["attention"] = tf.reduce_mean(attention, axis=1)  # --> [batch, beam, source_len]
-        outputs["logits"] = kernels.linear(x, self._model.output_head.output_matrix("float32"), None)
+        outputs["logits"] = kernels.linear(x, head.output_matrix("float32"), head.bias)
         if self._log_totals:
             largest = tf.reduce_max(outputs["logits"], axis=1)  # --> [batch * beam]
             rest = tf.exp(outputs["logits"] - largest[:, tf.newaxis])

@@ -97,7 +97,8 @@ class States(NamedTuple):
 
     Attributes:
         hidden: float [batch, target_len, d_model]; an ensemble has one such tensor per member.
-        auxiliary_loss: float32 scalar that training adds to the sum of the token losses; 0 for most models.
+        auxiliary_loss: scalar that training adds to the sum of the token losses; itself a sum over the call's target
+            tokens (0 without any), so that it does not depend on how a batch is divided. 0 for most models.
     """
 
     hidden: Nest
@@ -190,7 +191,8 @@ def attention_views(model: StepModel) -> AttentionViews:
 class SequenceModel(SearchedModel, Protocol):
     """What a family of models implements: a `keras.Model` that can be trained, searched, exported and planned.
 
-    Its call returns the logits of `states`. All its weights are trainable and exist after `build()`.
+    Its call returns the logits of `states`. All its weights are trainable, have paths of their own and exist after
+    `build()`. Training does not use Keras's own losses (regularisers, `add_loss`): see `States.auxiliary_loss`.
     """
 
     config: ModelConfig

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from t2t_keras.config.model_config import ModelConfig, model_config_class, register_config
+from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
 
 # The class that makes a model from its settings, as "module:class" if it is imported only when a model is made.
@@ -31,10 +32,14 @@ def register(config_class: type[ModelConfig], model: Callable[[Any], SequenceMod
 def make_model(config: ModelConfig) -> SequenceModel:
     """Makes and builds a freshly initialised model of any family; raises InputError if the family is not registered."""
     model_config_class(config.family)
+    if config.family not in _MODELS:
+        raise InputError(f"model.family {config.family!r} has settings, but no model: call `families.register`")
     model = _MODELS[config.family]
     if isinstance(model, str):
         module, _, name = model.partition(":")
         model = cast(Callable[[Any], SequenceModel], getattr(importlib.import_module(module), name))
     made = model(config)
     made.build()
+    if getattr(made, "losses", None):
+        raise ValueError(f"{type(made).__name__} has losses of Keras's (regularisers), which training does not use")
     return made

@@ -87,7 +87,7 @@ class Transformer(keras.Model):
             InputError: an unknown name (lists the known ones), or a preset of another family.
         """
         config = presets.preset(name).model
-        if not isinstance(config, TransformerConfig):
+        if type(config) is not TransformerConfig:
             raise InputError(f"the preset {name!r} is of the family {config.family}, no Transformer")
         return cls(dataclasses.replace(config, **changes))
 
@@ -178,9 +178,10 @@ class Transformer(keras.Model):
         return self.logits(states), ops.cast(weights, "float32")
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Attention to the source in the last decoder layer but one, mean over heads: [batch, target_len, source_len].
+        """Attention in the last decoder layer but one, mean over heads: float32 [batch, target_len, source_len].
 
-        That layer best tells which source token a target token comes from. Layers above it are not computed.
+        That layer best tells which source token a target token comes from: row t is the pass that predicts target t.
+        Layers above it are not computed.
         """
         source, target = inputs["source"], inputs["target"]
         x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
@@ -221,7 +222,9 @@ class Transformer(keras.Model):
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.mean(ops.cast(attention, "float32"), axis=1)  # --> [batch, beam, source_len]
-            logits = ops.cast(kernels.linear(x, output_matrix, None), "float32")  # --> [batch * beam, vocab]
+            logits = ops.cast(
+                kernels.linear(x, output_matrix, self.output_head.bias), "float32"
+            )  # --> [batch * beam, vocab]
             return logits, Cache(cache.position + 1, entries, past, cache.source, coverage)
 
         past, *projected = decoder.begin(memory, padding_mask(source))

@@ -5,8 +5,11 @@ from t2t_keras.models.contract import SequenceModel
 
 
 def weight_names(model: SequenceModel) -> list[str]:
-    """Stable names of a model's weights, in order: their paths below the model."""
-    return [weight.path.partition("/")[2] for weight in model.trainable_variables]
+    """Stable names of a model's weights, in order: their paths below the model; a ValueError if two are equal."""
+    names = [weight.path.partition("/")[2] for weight in model.trainable_variables]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"weights must have different paths, got several {', '.join(repeated[:5])}: name the layers")
+    return names
 
 
 def assign_weights(model: SequenceModel, weights: dict) -> None:

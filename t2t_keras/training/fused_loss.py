@@ -35,17 +35,17 @@ class FusedLoss(NamedTuple):
 
     Attributes:
         loss_sum: float32 scalar, the unscaled sum of the losses of all tokens, without padding.
-        d_states: [batch, target_len, d_model], of the states' dtype.
+        d_hidden: [batch, target_len, d_model], of the states' dtype.
         d_head: gradients of the head's weights.
     """
 
     loss_sum: Tensor
-    d_states: Tensor
+    d_hidden: Tensor
     d_head: Head
 
 
 def fused_loss(
-    states: Tensor,
+    hidden: Tensor,
     head: Head,
     targets: Tensor,
     label_smoothing: float,
@@ -56,13 +56,13 @@ def fused_loss(
 ) -> FusedLoss:
     """The label-smoothed loss of `targets`, int32 [batch, target_len] padded with 0, with its gradients times `scale`.
 
-    `states` are the decoder's hidden states, float [batch, target_len, d_model]. `skip_padding` computes rows of tokens
+    `hidden` are the decoder's hidden states, float [batch, target_len, d_model]. `skip_padding` computes rows of tokens
     only; False keeps every shape static, as XLA needs. `for_cpu` takes chunks that stay near a CPU's caches; False
     takes large ones, without a branch.
     """
     head = Head(tf.convert_to_tensor(head.table), head.bias)
-    chunks = _Chunks(head, label_smoothing, tf.cast(scale, states.dtype), for_cpu)
-    rows = tf.reshape(states, [-1, head.table.shape[1]])  # --> [batch * target_len, d_model]
+    chunks = _Chunks(head, label_smoothing, tf.cast(scale, hidden.dtype), for_cpu)
+    rows = tf.reshape(hidden, [-1, head.table.shape[1]])  # --> [batch * target_len, d_model]
     labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
     if skip_padding:
         kept = tf.where(labels != 0)  # --> [tokens, 1]
@@ -70,7 +70,7 @@ def fused_loss(
         d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
     else:
         loss_sum, d_rows, d_head = chunks.weighted_loss(rows, labels, tf.cast(labels != 0, tf.float32))
-    return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(states)), d_head)
+    return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(hidden)), d_head)
 
 
 class _Chunks:

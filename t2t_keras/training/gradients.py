@@ -50,6 +50,8 @@ class RowFunctions:
         self._jit_compile, self._copied = jit_compile, copied
         self._variables = model.trainable_variables
         head = model.output_head
+        if not any(variable is head.table for variable in self._variables):
+            raise ValueError("model.output_head.table must be one of model.trainable_variables, not computed of them")
         self._table_index = self._index_of(head.table)
         self._bias_index = None if head.bias is None else self._index_of(head.bias)
 
@@ -87,14 +89,15 @@ class RowFunctions:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
             states = self._states(weights, source, target, seed=seed, training=True)
+            auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
         loss = self._fused_loss(states.hidden, weights, target, self._label_smoothing, scale=scale)
-        gradients = tape.gradient(tuple(states), weights, output_gradients=(loss.d_states, scale))
+        gradients = tape.gradient((states.hidden, auxiliary_loss), weights, output_gradients=(loss.d_hidden, scale))
         of_head = {self._table_index: loss.d_head.table, self._bias_index: loss.d_head.bias}
         dense = [
             _dense(gradient, weight, of_head.get(index))
             for index, (gradient, weight) in enumerate(zip(gradients, weights, strict=True))
         ]
-        return (loss.loss_sum + states.auxiliary_loss) * scale, self._layout.join(dense)
+        return (loss.loss_sum + auxiliary_loss) * scale, self._layout.join(dense)
 
     def _plain_loss(self, *arguments: Tensor) -> Tensor:
         *matrices, source, target = arguments

@@ -34,7 +34,7 @@ class StepMetrics(NamedTuple):
     """Metrics of each step of a call, arrays of [steps].
 
     Attributes:
-        loss: label-smoothed loss per target token.
+        loss: label-smoothed loss, and auxiliary loss, per target token.
         tokens: target tokens of the global batch.
         learning_rate: of the update.
         gradient_norm: of the gradients summed over replicas, before clipping.

@@ -23,6 +23,10 @@ COLOUR = Literal["red", "blue"]
         (int | None, "none", None),
         (int | None, "4", 4),
         (float | None, "null", None),
+        (COLOUR | None, "none", None),
+        (COLOUR | None, "red", "red"),
+        (tuple[int, ...], "3, 4,5", (3, 4, 5)),
+        (tuple[int, ...] | None, "3", (3,)),
     ],
 )
 def test_text_becomes_a_value_of_the_type(expected, text, value):
@@ -56,3 +60,12 @@ def test_a_value_of_another_type_is_an_error(expected, value):
 
 def test_an_integer_is_a_float_where_one_is_expected():
     assert type(checked("a.b", float, 1)) is float
+
+
+def test_a_list_of_json_becomes_a_tuple():
+    assert checked("a.b", tuple[float, ...], [1, 2.5]) == (1.0, 2.5)
+    assert checked("a.b", tuple[int, ...] | None, None) is None
+    with pytest.raises(InputError, match=r"a\.b must be a list, got 3"):
+        checked("a.b", tuple[int, ...], 3)
+    with pytest.raises(InputError, match=r"a\.b must be of type int, got 'x'"):
+        parsed("a.b", tuple[int, ...], "3,x")

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import inspect
 import pathlib
 
 import pytest
@@ -19,6 +20,15 @@ def test_every_field_has_a_description_on_one_line(settings):
     for text in found.values():
         assert "\n" not in text and "  " not in text and not text.endswith(".")
     assert setting_flags.descriptions(DecodeConfig)["seed"].startswith("of sampling; a sentence's samples are")
+
+
+def test_indentation_does_not_matter(monkeypatch):
+    """Python 3.13 strips it from docstrings."""
+    expected = setting_flags.descriptions(DecodeConfig)
+    monkeypatch.setattr(DecodeConfig, "__doc__", inspect.cleandoc(DecodeConfig.__doc__))
+    assert setting_flags.descriptions(DecodeConfig) == expected
+    monkeypatch.setattr(DecodeConfig, "__doc__", None)
+    assert setting_flags.descriptions(DecodeConfig)["seed"] == "seed"
 
 
 def test_every_setting_of_decoding_is_a_flag_once():

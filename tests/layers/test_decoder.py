@@ -1,5 +1,6 @@
 """The right half of Figure 1 against NumPy."""
 
+import keras
 import numpy as np
 import numpy_oracle
 import pytest
@@ -96,3 +97,19 @@ def test_every_dropout_site_has_a_mask_of_its_own(rng):
 def test_a_stack_without_layers_is_refused():
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got -1"):
         Decoder(-1, SIZES)
+
+
+def test_the_view_of_attention_has_no_dropout_inside_a_layer_in_training(rng):
+    class Outer(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = DecoderLayer({**SIZES, "dropout_rate": 0.5, "attention_dropout_rate": 0.5})
+
+        def build(self, x_shape, memory_shape):
+            self.inner.build(x_shape, memory_shape)
+
+        def call(self, x, memory):
+            return self.inner.outputs_and_cross_attention(x, memory)[0]
+
+    outer, x, memory = Outer(), *rng.standard_normal((2, 2, 4, 8)).astype("float32")
+    np.testing.assert_array_equal(outer(x, memory, training=True), outer(x, memory, training=False))

@@ -46,7 +46,7 @@ def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, **arguments: 
     def computed(states: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
         *head, targets = others
         result = fused_loss(states, Head(*head), targets, epsilon, scale=3.0, skip_padding=skip_padding)
-        return [result.loss_sum, result.d_states, *result.d_head[: len(head)]]
+        return [result.loss_sum, result.d_hidden, *result.d_head[: len(head)]]
 
     return [tf.cast(tensor, tf.float32).numpy() for tensor in computed(*map(tf.constant, inputs))]
 
@@ -172,7 +172,7 @@ def test_bfloat16_states(skip_padding):
     actual = fused(0.1, skip_padding, rounded, table, targets)
     assert_close(actual, expected, 3e-2)
     found = fused_loss(rounded, Head(tf.Variable(table)), targets, 0.1, skip_padding=skip_padding)
-    dtypes = (found.loss_sum.dtype, found.d_states.dtype, found.d_head.table.dtype)
+    dtypes = (found.loss_sum.dtype, found.d_hidden.dtype, found.d_head.table.dtype)
     assert dtypes == (
         tf.float32,
         tf.bfloat16,

@@ -117,7 +117,7 @@ def _try(run: Run, config: Config, data: PreparedData, devices: LocalDevices) ->
     folder = run.path / f"micro_batch_try_{devices.worker}"
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        outcome = call_apart(_outcome, config.to_dict(), str(data.directory), devices, str(folder))
+        outcome = call_apart(_outcome, config, str(data.directory), devices, str(folder))
     except ProcessDiedError as error:
         if -error.exit_code in SIGNALS:
             raise InputError(f"the search was stopped by {signal.Signals(-error.exit_code).name}") from error
@@ -137,12 +137,15 @@ class _Outcome(NamedTuple):
     shortage: str = ""  # any other failure, because lack of memory is not always reported as that
 
 
-def _outcome(config: dict[str, Any], data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
-    """Tries a training; the main function of the separate process."""
+def _outcome(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> _Outcome:
+    """Tries a training; the main function of the separate process.
+
+    Unpickling the configuration there imports the module of its family.
+    """
     _be_the_first_to_go()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides stderr; the outcome is reported in one line
     try:
-        _train_once(Config.from_dict(config), data_dir, devices, model_dir)
+        _train_once(config, data_dir, devices, model_dir)
     except Exception as error:
         if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or _NO_MEMORY.search(str(error)):
             return _Outcome(shortage="out of memory")

@@ -1,0 +1,75 @@
+"""Loss and gradients of rows: what a model adds to the loss, and what it must have."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import TransformerConfig
+from t2t_keras.losses import loss_sum_and_count
+from t2t_keras.models.families import make_model
+from t2t_keras.training.gradients import RowFunctions
+from t2t_keras.training.layout import Layout
+
+SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 2, "dropout_rate": 0.0}
+SOURCE = np.array([[5, 6, 1], [7, 1, 0], [8, 9, 1], [4, 1, 0]], np.int32)
+TARGET = np.array([[3, 1, 0], [5, 6, 1], [1, 0, 0], [9, 8, 1]], np.int32)
+SETTINGS = {"skip_padding": True, "for_cpu": True, "jit_compile": False, "copied": False}
+
+
+def make(dtype: str = "float32"):
+    """A model whose layers add something for each target token, in the dtype that they compute in."""
+    model = make_model(TransformerConfig(vocab_size=20, **SIZES))
+    plain = model.states
+
+    def states(inputs, **settings):
+        made = plain(inputs, **settings)
+        mask = tf.cast(inputs["target"] != 0, made.hidden.dtype)[..., tf.newaxis]
+        return made._replace(auxiliary_loss=tf.cast(0.1 * tf.reduce_sum(made.hidden**2 * mask), dtype))
+
+    model.states = states
+    return model
+
+
+def gradients_of(model, rows: slice) -> list[np.ndarray]:
+    variables = model.trainable_variables
+    layout = Layout([variable.shape for variable in variables])
+    functions = RowFunctions(model, layout, 0.1, **SETTINGS)
+    weights = [tf.constant(matrix) for matrix in layout.join_arrays([v.numpy() for v in variables])]
+    loss, matrices = functions.gradients(
+        *weights, SOURCE[rows], TARGET[rows], tf.constant(0.5), tf.constant([1, 2], tf.int32)
+    )
+    return [loss.numpy(), *(gradient.numpy() for gradient in layout.split(matrices))]
+
+
+def test_an_auxiliary_loss_is_added_and_trained():
+    model = make()
+    found = gradients_of(model, slice(None))
+    with tf.GradientTape() as tape:
+        states = model.states({"source": SOURCE, "target": TARGET})
+        loss = 0.5 * (loss_sum_and_count(TARGET, model.logits(states.hidden), 0.1)[0] + states.auxiliary_loss)
+    variables = [variable.value for variable in model.trainable_variables]
+    expected = [loss.numpy(), *map(tf.convert_to_tensor, tape.gradient(loss, variables))]
+    assert float(states.auxiliary_loss) > 0.1
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_parts_of_a_batch_add_up_with_an_auxiliary_loss():
+    model = make()
+    whole, *parts = (gradients_of(model, rows) for rows in (slice(None), slice(0, 1), slice(1, 4)))
+    for together, *apart in zip(whole, *parts, strict=True):
+        np.testing.assert_allclose(together, sum(apart), rtol=1e-4, atol=1e-5)
+
+
+def test_an_auxiliary_loss_may_be_of_the_compute_dtype():
+    exact, rounded = (gradients_of(make(dtype), slice(None))[0] for dtype in ("float32", "bfloat16"))
+    assert rounded.dtype == np.float32
+    assert rounded == pytest.approx(exact, rel=0.2)
+
+
+def test_a_head_whose_matrix_is_computed_is_refused():
+    model = make()
+    model.output_embedding.table = tf.constant(model.output_embedding.table.numpy())
+    layout = Layout([variable.shape for variable in model.trainable_variables])
+    with pytest.raises(ValueError, match=r"output_head\.table must be one of model\.trainable_variables"):
+        RowFunctions(model, layout, 0.1, **SETTINGS)
