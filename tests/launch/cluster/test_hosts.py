@@ -14,7 +14,10 @@ FAKE_SSH = 'host=$1; shift; echo "$host: $*" >> "$LOG"; HOST=$host exec bash -c 
 WORKER = """
 echo "$TF_CONFIG"; printf '%s\\n' "$@"
 trap 'echo saved; exit 143' TERM
-[[ $HOST == "$FAILING" ]] && exit 9
+if [[ $HOST == "$FAILING" ]]; then  # once the others can be stopped in an orderly way
+  while (( $(ls ./*.up 2> /dev/null | wc -l) < 2 )); do sleep 0.05; done
+  exit 9
+fi
 [[ -n $FINISHING ]] && exit 0
 touch "$HOST.up"
 while true; do sleep 0.05; done
