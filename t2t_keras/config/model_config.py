@@ -1,5 +1,6 @@
 """What the settings of all families of models share, and the families by name."""
 
+import abc
 import dataclasses
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -20,7 +21,7 @@ class Activations(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(abc.ABC):
     """The settings of a network; each family adds its own fields.
 
     Attributes:
@@ -28,35 +29,33 @@ class ModelConfig:
         d_model: width of the embeddings and of every layer's output.
     """
 
-    family: ClassVar[str] = ""  # its name; "model.family" in a configuration
+    family: ClassVar[str]  # its name; "model.family" in a configuration
     section: ClassVar[str] = "model"
 
     vocab_size: int = 37000
     d_model: int = 512
 
     def __post_init__(self) -> None:
-        if not self.family:
-            raise ValueError(f"{type(self).__name__} has no family: use TransformerConfig, or name one in a subclass")
         check_positive(self, "vocab_size", "d_model")
 
+    @abc.abstractmethod
     def parameter_counts(self) -> dict[str, int]:
         """Numbers of trainable parameters, by part of the model."""
-        raise NotImplementedError(f"{type(self).__name__} must count this itself")
 
+    @abc.abstractmethod
     def training_flops(self, length: int) -> dict[str, int]:
         """Operations to train on one source token and one target token in sentences of `length` tokens, by kind.
 
         "matrices" has 6 per parameter of the network and the pre-softmax projection, 2 forward and 4 backward;
         embedding lookups need none. A family may add other kinds.
         """
-        raise NotImplementedError(f"{type(self).__name__} must count this itself")
 
+    @abc.abstractmethod
     def kept_activations(self, length: int) -> Activations:
         """Activations kept for the backward pass, per source and target token in sentences of `length` tokens.
 
         What XLA recomputes instead of keeping is included.
         """
-        raise NotImplementedError(f"{type(self).__name__} must count this itself")
 
     def sizes(self) -> dict[str, str]:
         """The settings that `launch.describe` lists, as text by name."""
@@ -69,6 +68,8 @@ _FAMILIES: dict[str, type[ModelConfig]] = {}
 
 def register_config(config_class: _Class) -> _Class:
     """Registers the settings of a family under its name, as a decorator; ValueError if another class has the name."""
+    if not getattr(config_class, "family", ""):
+        raise ValueError(f"{config_class.__name__} must name its family")
     known = _FAMILIES.setdefault(config_class.family, config_class)
     if (known.__module__, known.__qualname__) != (config_class.__module__, config_class.__qualname__):
         raise ValueError(f"family {config_class.family!r} is registered already, by {known.__module__}")

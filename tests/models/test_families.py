@@ -20,6 +20,15 @@ class WideConfig(ModelConfig):
 
     width: int = 3
 
+    def parameter_counts(self):
+        return {"all": self.width}
+
+    def training_flops(self, length):
+        return {"matrices": 6 * self.width}
+
+    def kept_activations(self, length):
+        return registry.Activations(self.width, 0)
+
 
 @pytest.fixture
 def wide(monkeypatch):
@@ -80,8 +89,8 @@ def test_a_name_is_taken_once(wide):
     families.register(WideConfig, wide)  # a module that is imported again
 
     @dataclasses.dataclass(frozen=True)
-    class OtherConfig(ModelConfig):
-        family: ClassVar[str] = "wide"
+    class OtherConfig(WideConfig):
+        pass
 
     with pytest.raises(ValueError, match="'wide' is registered already, by .*test_families"):
         families.register(OtherConfig, wide)
@@ -100,8 +109,14 @@ def test_settings_without_a_model_are_named(monkeypatch):
 
 
 def test_the_base_of_all_settings_is_no_family():
-    with pytest.raises(ValueError, match="ModelConfig has no family: use TransformerConfig"):
+    with pytest.raises(TypeError, match="abstract class ModelConfig .*parameter_counts"):
         ModelConfig()
+
+    class Nameless(WideConfig):
+        family = ""
+
+    with pytest.raises(ValueError, match="Nameless must name its family"):
+        registry.register_config(Nameless)
 
 
 def test_what_training_would_not_use_is_refused(wide, monkeypatch):
