@@ -1,18 +1,18 @@
 """A recurrent model with attention: the system of Wu et al. that the paper's Table 2 calls GNMT."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from t2t_keras.config import RNNAttentionConfig
-from t2t_keras.layers import Dropout, TiedEmbedding, kernels
+from t2t_keras.layers import Dropout, kernels
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState
 from t2t_keras.layers.stepping.recurrent_step import LSTMStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, States, first_coverage
+from t2t_keras.models.encoder_decoder import EncoderDecoder
 
 Tensor = Any
 
@@ -32,24 +32,16 @@ class RecurrentMemory(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class RNNAttention(keras.Model):
+class RNNAttention(EncoderDecoder):
     """Stacks of long short-term memories, the decoder's with additive attention to the encoder's outputs.
 
     The encoder's first layer reads in both directions. The decoder's first layer attends with its last hidden
     state, and every layer above it reads the same context beside the outputs of the layer below. From
-    `config.first_residual` on, a layer's input, without the context, is added to its output.
+    `config.first_residual` on, a layer's input, without the context, is added to its output. See `EncoderDecoder` for
+    the call.
 
     Args:
         config: sizes and choices.
-
-    Call arguments:
-        inputs: dict of "source", int [batch, source_len], and "target", int [batch, target_len], both padded with 0
-            at the end.
-        seed: int32 [2], for all dropout; None draws seeds.
-        training: whether dropout is active.
-
-    Returns:
-        Logits, float32 [batch, target_len, vocab].
 
     Reference:
         Wu et al., "Google's Neural Machine Translation System", 2016.
@@ -57,19 +49,11 @@ class RNNAttention(keras.Model):
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
 
+    config_class = RNNAttentionConfig
+
     def __init__(self, config: RNNAttentionConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, output_bias=True, **kwargs)
         dtype = self.dtype_policy
-
-        def embedding(name: str, use_bias: bool = False) -> TiedEmbedding:
-            return TiedEmbedding(config.vocab_size, config.d_model, use_bias=use_bias, name=name, dtype=dtype)
-
-        self.output_embedding = embedding("output_embedding", use_bias=True)
-        self.source_embedding = self.target_embedding = self.output_embedding
-        if not config.tie_embeddings:
-            self.source_embedding = embedding("source_embedding")
-            self.target_embedding = embedding("target_embedding")
         self.forward = LSTM(config.num_units, name="encoder_forward", dtype=dtype)
         self.backward = LSTM(config.num_units, reverse=True, name="encoder_backward", dtype=dtype)
         above, decoder = config.layer_inputs()
@@ -86,10 +70,8 @@ class RNNAttention(keras.Model):
         self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
 
     def build(self, input_shape: Any = None) -> None:
+        super().build(input_shape)
         config = self.config
-        for embedding in (self.output_embedding, self.source_embedding, self.target_embedding):
-            if not embedding.built:
-                embedding.build()
         above, decoder = config.layer_inputs()
         self.forward.build((None, None, config.d_model))
         self.backward.build((None, None, config.d_model))
@@ -100,9 +82,6 @@ class RNNAttention(keras.Model):
             layer.build((None, None, width))
         if self.readout is not None:
             self.readout.build((None, None, config.num_units))
-
-    def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
-        return self.logits(self.states(inputs, seed=seed, training=training).hidden)
 
     def states(
         self,
@@ -116,15 +95,6 @@ class RNNAttention(keras.Model):
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
         hidden, _ = self._decoded(inputs["target"], memory, inputs["source"], fold_in(seed, 1), training)
         return States(self._read(hidden), ops.zeros(()))
-
-    @property
-    def output_head(self) -> TiedEmbedding:
-        """The projection to the vocabulary."""
-        return self.output_embedding
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """The projection to the vocabulary: float [..., d_model] --> float32 [..., vocab]."""
-        return self.output_head.logits(hidden)
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, d_memory]."""
@@ -140,8 +110,7 @@ class RNNAttention(keras.Model):
         self, target: Tensor, memory: Tensor, source: Tensor, seed: Tensor | None, training: bool | None
     ) -> tuple[Tensor, Tensor]:
         """The top layer's outputs and the bottom layer's, float [batch, target_len, num_units] each."""
-        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the start symbol is id 0
-        x = self.dropout(self.target_embedding(shifted), seed=fold_in(seed, 0), training=training)
+        x = self.dropout(self.embedded_targets(target), seed=fold_in(seed, 0), training=training)
         bottom, context = self.bottom(x, memory, self._bias(source))
         x = bottom
         for number, layer in enumerate(self.decoder_layers, start=2):
@@ -189,16 +158,6 @@ class RNNAttention(keras.Model):
         recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self._bias(source))
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
-
-    def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
-        return (*input_shape["target"], self.config.vocab_size)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "RNNAttention":
-        return cls(**{**config, "config": RNNAttentionConfig(**config["config"])})
 
     def _added(self, number: int, inputs: Tensor, outputs: Tensor) -> Tensor:
         """A layer's outputs with its inputs, if the layer has a residual connection."""

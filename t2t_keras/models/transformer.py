@@ -1,42 +1,28 @@
 """The Transformer (Figure 1) as one Keras model."""
 
-import dataclasses
 from typing import Any
 
 import keras
 from keras import ops
 
 from t2t_keras.config import TransformerConfig
-from t2t_keras.errors import InputError
-from t2t_keras.layers import Decoder, Dropout, Encoder, TiedEmbedding, causal_mask, kernels, padding_mask, token_rows
+from t2t_keras.layers import Decoder, Dropout, Encoder, causal_mask, kernels, padding_mask, token_rows
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
-from t2t_keras.models import presets
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Cache, Search, States, first_coverage
+from t2t_keras.models.encoder_decoder import EncoderDecoder
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(keras.Model):
-    """The encoder-decoder of "Attention Is All You Need" (section 3).
-
-    Works with Keras's `compile` and `fit`: `fit({"source": s, "target": t}, t)` with
-    `t2t_keras.losses.SmoothedCrossEntropy`. Targets are shifted right inside, so the logits at a position predict the
-    target there.
+class Transformer(EncoderDecoder):
+    """The encoder-decoder of "Attention Is All You Need" (section 3); see `EncoderDecoder` for its call.
 
     Args:
         config: sizes and choices.
-
-    Call arguments:
-        inputs: "source", int [batch, source_len], and "target", int [batch, target_len], both padded with 0 at the end.
-        seed: int32 [2], for all dropout inside; None draws seeds.
-        training: whether dropout is active.
-
-    Returns:
-        Logits, float32 [batch, target_len, vocab].
 
     Reference:
         Vaswani et al., "Attention Is All You Need", 2017.
@@ -44,9 +30,10 @@ class Transformer(keras.Model):
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16, LITE})
 
+    config_class = TransformerConfig
+
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config = config
+        super().__init__(config, **kwargs)
         d_key, d_value = config.head_widths()
         layer = LayerSettings(
             num_heads=config.num_heads,
@@ -60,18 +47,6 @@ class Transformer(keras.Model):
             use_attention_bias=config.use_attention_bias,
             layer_norm_epsilon=config.layer_norm_epsilon,
         )
-        self.target_embedding = TiedEmbedding(
-            config.vocab_size, config.d_model, name="target_embedding", dtype=self.dtype_policy
-        )
-        self.source_embedding = self.target_embedding
-        self.output_embedding = self.target_embedding
-        if not config.tie_embeddings:
-            self.source_embedding = TiedEmbedding(
-                config.vocab_size, config.d_model, name="source_embedding", dtype=self.dtype_policy
-            )
-            self.output_embedding = TiedEmbedding(
-                config.vocab_size, config.d_model, name="output_embedding", dtype=self.dtype_policy
-            )
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
         self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", dtype=self.dtype_policy)
@@ -79,30 +54,13 @@ class Transformer(keras.Model):
         self.encoder = Encoder(config.num_encoder_layers, layer, name="encoder", dtype=self.dtype_policy)
         self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder", dtype=self.dtype_policy)
 
-    @classmethod
-    def from_preset(cls, name: str, **changes: Any) -> "Transformer":
-        """A freshly initialised model of a preset such as "base"; `changes` are other fields, such as vocab_size=8000.
-
-        Raises:
-            InputError: an unknown name (lists the known ones), or a preset of another family.
-        """
-        config = presets.preset(name).model
-        if type(config) is not TransformerConfig:
-            raise InputError(f"the preset {name!r} is of the family {config.family}, no Transformer")
-        return cls(dataclasses.replace(config, **changes))
-
     def build(self, input_shape: Any = None) -> None:
+        super().build(input_shape)
         states = (None, None, self.config.d_model)
-        for embedding in (self.target_embedding, self.source_embedding, self.output_embedding):
-            if not embedding.built:
-                embedding.build()
         for positions in (self.source_positions, self.target_positions):
             positions.build(states)
         self.encoder.build(states)
         self.decoder.build(states, states)
-
-    def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
-        return self.logits(self.states(inputs, seed=seed, training=training).hidden)
 
     def states(
         self,
@@ -121,15 +79,6 @@ class Transformer(keras.Model):
         memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
         hidden = self.decode(target, memory, source, fold_in(seed, 1), training, skip_padding)
         return States(hidden, ops.zeros(()))
-
-    @property
-    def output_head(self) -> TiedEmbedding:
-        """The projection to the vocabulary."""
-        return self.output_embedding
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
-        return self.output_head.logits(hidden)
 
     def encode(
         self,
@@ -194,8 +143,7 @@ class Transformer(keras.Model):
 
     def _embedded_targets(self, target: Tensor) -> Tensor:
         """Targets, shifted right and embedded, with positions: float [batch, target_len, d_model]."""
-        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the start symbol is id 0
-        return self.target_positions(self.target_embedding(shifted))
+        return self.target_positions(self.embedded_targets(target))
 
     def _decoder_masks(self, target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
         """The masks of the decoder's self-attention and of its attention to the memory."""
@@ -231,16 +179,6 @@ class Transformer(keras.Model):
         entries = OwnEntries.none(ops.shape(memory)[0], beam_size)
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), entries, past, tuple(projected), coverage))
-
-    def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
-        return (*input_shape["target"], self.config.vocab_size)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Transformer":
-        return cls(**{**config, "config": TransformerConfig(**config["config"])})
 
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":

@@ -153,8 +153,11 @@ def test_steps_are_teacher_forcing(shape, settings):
     result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)
     forced = token_log_probs_function(model)
     for slot in range(settings["beam_size"]):
-        expected = tf.reduce_sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
-        np.testing.assert_allclose(result.log_probs[:, slot], expected, rtol=1e-5, atol=1e-4)
+        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
+        log_probs = np.array(result.log_probs[:, slot])
+        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
+        assert slot or given.all()
+        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
 
 
 def test_coverage_is_the_sum_of_attention():

@@ -1,0 +1,96 @@
+"""What the families of this project share: embeddings, logits, and how Keras stores a model."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import keras
+from keras import ops
+
+from t2t_keras.config import ModelConfig
+from t2t_keras.errors import InputError
+from t2t_keras.layers import TiedEmbedding
+from t2t_keras.models import presets
+from t2t_keras.models.contract import States
+
+Tensor = Any
+
+
+class EncoderDecoder(keras.Model):
+    """The base of a family: a subclass names its `config_class` and implements `states`, `encode` and `begin`.
+
+    Works with Keras's `compile` and `fit`: `fit({"source": s, "target": t}, t)` with
+    `t2t_keras.losses.SmoothedCrossEntropy`. Targets are shifted right inside, so the logits at a position predict the
+    target there.
+
+    Args:
+        config: sizes and choices.
+        output_bias: whether logits have a bias.
+
+    Call arguments:
+        inputs: "source", int [batch, source_len], and "target", int [batch, target_len], both padded with 0 at the end.
+        seed: int32 [2], for all dropout inside; None draws seeds.
+        training: whether dropout is active.
+
+    Returns:
+        Logits, float32 [batch, target_len, vocab].
+    """
+
+    config_class: ClassVar[type[ModelConfig]]
+    states: Callable[..., States]  # `ScoringModel.states`
+
+    def __init__(self, config: Any, *, output_bias: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        sizes, dtype = (config.vocab_size, config.d_model), self.dtype_policy
+        tied = config.tie_embeddings
+        self.target_embedding = TiedEmbedding(
+            *sizes, use_bias=tied and output_bias, name="target_embedding", dtype=dtype
+        )
+        self.source_embedding = self.output_embedding = self.target_embedding
+        if not tied:
+            self.source_embedding = TiedEmbedding(*sizes, name="source_embedding", dtype=dtype)
+            self.output_embedding = TiedEmbedding(*sizes, use_bias=output_bias, name="output_embedding", dtype=dtype)
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """A freshly initialised model of a preset such as "base"; `changes` are other fields, such as vocab_size=8000.
+
+        Raises:
+            InputError: an unknown name (lists the known ones), or a preset of another family.
+        """
+        config = presets.preset(name).model
+        if type(config) is not cls.config_class:
+            raise InputError(f"the preset {name!r} is of the family {config.family}, not {cls.config_class.family}")
+        return cls(dataclasses.replace(config, **changes))
+
+    def build(self, input_shape: Any = None) -> None:
+        for embedding in (self.target_embedding, self.source_embedding, self.output_embedding):
+            if not embedding.built:
+                embedding.build()
+
+    def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+        return self.logits(self.states(inputs, seed=seed, training=training).hidden)
+
+    @property
+    def output_head(self) -> TiedEmbedding:
+        """The projection to the vocabulary."""
+        return self.output_embedding
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
+        return self.output_head.logits(hidden)
+
+    def embedded_targets(self, target: Tensor) -> Tensor:
+        """Targets, shifted right and embedded: int [batch, target_len] --> float [batch, target_len, d_model]."""
+        return self.target_embedding(ops.pad(target, ((0, 0), (1, 0)))[:, :-1])  # the start symbol is id 0
+
+    def compute_output_shape(self, input_shape: dict[str, tuple]) -> tuple:
+        return (*input_shape["target"], self.config.vocab_size)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        return cls(**{**config, "config": cls.config_class(**config["config"])})
