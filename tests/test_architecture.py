@@ -107,7 +107,7 @@ def test_the_reader_of_imports_reads(tmp_path):
     assert {part(module_name(path)) for path in PACKAGE} == {*MAY_IMPORT, *FREE}
     model = dict(imports(ROOT / "t2t_keras" / "models" / "transformer.py"))
     assert model["keras"]
-    assert model["t2t_keras.models.encoder_decoder"]
+    assert model["t2t_keras.models.encoder_decoder.EncoderDecoder"]
     assert dict(imports(ROOT / "t2t_keras" / "runs" / "exported.py"))["tensorflow"] is False
     assert dict(imports(ROOT / "launch" / "train.py"))["launch.program"]
     assert any(is_of(module, "tensorflow") for module, _ in imports(ROOT / "t2t_keras" / "training" / "step.py"))
