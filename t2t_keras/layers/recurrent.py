@@ -59,7 +59,14 @@ class LSTM(keras.layers.Layer):
         self.bias = self.add_weight(shape=(4 * self.units,), initializer=forgetting_little, name="bias")
 
     def call(self, inputs: Tensor, token_mask: Tensor | None = None) -> Tensor:
-        gates = kernels.linear(inputs, self.kernel, self.bias)  # --> [batch, length, 4 units]
+        return self.recur(self.gates(inputs), token_mask)
+
+    def gates(self, inputs: Tensor) -> Tensor:
+        """What inputs add to the gates, a linear function of them: float [..., d_in] --> [..., 4 units]."""
+        return kernels.linear(inputs, self.kernel, self.bias)
+
+    def recur(self, gates: Tensor, token_mask: Tensor | None = None) -> Tensor:
+        """The call's result from `gates`, float [batch, length, 4 units]."""
         batch, length, _ = ops.shape(gates)
         mask = ops.ones((batch, length), "bool") if token_mask is None else token_mask
         nothing = ops.zeros((batch, self.units), gates.dtype)

@@ -1,9 +1,14 @@
-"""Configurations by name: the paper's models, T2T's, a small one, and every row of Table 3."""
+"""Configurations by name: the paper's models, T2T's, small ones, every row of Table 3, and the systems of Table 2."""
 
 from typing import Any
 
-from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.config import Config, ModelConfig, RNNAttentionConfig, TrainConfig, TransformerConfig
 from t2t_keras.errors import InputError
+
+
+def _other(model: ModelConfig, train: dict[str, Any]) -> Config:
+    """A system of Table 2, with some fields of the paper's recipe changed."""
+    return Config(model=model, train=TrainConfig(**train))
 
 
 def _base(model: dict[str, Any] | None = None, train: dict[str, Any] | None = None) -> Config:
@@ -27,6 +32,31 @@ _T2T_TRAIN = {
     "warmup_steps": 8000,
     "adam_beta2": 0.997,
     "keep_checkpoints": 20,
+}
+
+# The rate rises to 2e-4: 0.4048 * (1024 * 4000)^-0.5. Wu et al. went on with stochastic gradient descent after 60,000
+# updates; here Adam goes on, its rate falling with the root of the step.
+_GNMT_TRAIN = {
+    "tokens_per_batch": 4096,
+    "max_steps": 300000,
+    "learning_rate_scale": 0.4048,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "label_smoothing": 0.0,
+    "clip_norm": 5.0,
+}
+_DEEP_ATT = {"encoder": "alternating_columns", "connections": "fast_forward"}
+_RNN_TINY = {"d_model": 256, "num_units": 256, "d_attention": 256, "dropout_rate": 0.3, "tie_embeddings": True}
+# The rate rises to 0.001 in 1,000 updates: 0.506 * (256 * 1000)^-0.5.
+_RNN_TINY_TRAIN = {
+    "tokens_per_batch": 2048,
+    "max_steps": 6000,
+    "learning_rate_scale": 0.506,
+    "warmup_steps": 1000,
+    "clip_norm": 5.0,
+    "checkpoint_steps": 200,
+    "keep_checkpoints": 10,
+    "patience": 10,
 }
 
 PRESETS: dict[str, Config] = {
@@ -76,6 +106,27 @@ PRESETS: dict[str, Config] = {
     "table3_d_smoothing0": _base(train={"label_smoothing": 0.0}),
     "table3_d_smoothing2": _base(train={"label_smoothing": 0.2}),
     "table3_e_learned": _base({"position_encoding": "learned"}),
+    # Table 2: GNMT for English to German, and Deep-Att, whose paper trains word embeddings; each beside a small one.
+    "gnmt": _other(RNNAttentionConfig(vocab_size=32000, dropout_rate=0.3), _GNMT_TRAIN),
+    "deep_att": _other(
+        RNNAttentionConfig(
+            **_DEEP_ATT,
+            d_model=256,
+            num_units=512,
+            num_encoder_layers=9,
+            num_decoder_layers=7,
+            d_memory=1280,
+            d_attention=512,
+            dropout_rate=0.1,
+        ),
+        # At d_model 256 the same rate takes half the scale.
+        {**_GNMT_TRAIN, "learning_rate_scale": 0.2024},
+    ),
+    "rnn_tiny": _other(RNNAttentionConfig(**_RNN_TINY, num_encoder_layers=3, num_decoder_layers=3), _RNN_TINY_TRAIN),
+    "deep_att_tiny": _other(
+        RNNAttentionConfig(**_RNN_TINY, **_DEEP_ATT, num_encoder_layers=3, num_decoder_layers=3, d_memory=256),
+        _RNN_TINY_TRAIN,
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""A recurrent model with attention: the system of Wu et al. that the paper's Table 2 calls GNMT."""
+"""Recurrent models with attention: those that the paper's Table 2 calls GNMT and Deep-Att."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ class RecurrentMemory(NamedTuple):
     """What the steps read of a source.
 
     Attributes:
-        memory: float [batch, source_len, d_memory].
+        memory: float [batch, source_len, memory_width].
         keys: float [batch, source_len, d_attention].
         bias: a `mask_bias`, [batch, 1, source_len].
     """
@@ -31,57 +31,72 @@ class RecurrentMemory(NamedTuple):
     bias: Tensor
 
 
+class LayerOutputs(NamedTuple):
+    """What a layer hands to the one above.
+
+    Attributes:
+        hidden: its hidden states, with its inputs added where it has a residual connection, float [..., units].
+        forwarded: half of what its inputs add to its gates, float [..., 2 units]; None without "fast_forward".
+    """
+
+    hidden: Tensor
+    forwarded: Tensor | None = None
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class RNNAttention(EncoderDecoder):
     """Stacks of long short-term memories, the decoder's with additive attention to the encoder's outputs.
 
-    The encoder's first layer reads in both directions. The decoder's first layer attends with its last hidden
-    state, and every layer above it reads the same context beside the outputs of the layer below. From
-    `config.first_residual` on, a layer's input, without the context, is added to its output. See `EncoderDecoder` for
-    the call.
+    The decoder's first layer attends with its last hidden state. With residual connections, the layers above it read
+    the same context beside the outputs of the layer below. See `RNNAttentionConfig` for the kinds of connections and
+    encoders, and `EncoderDecoder` for the call.
 
     Args:
         config: sizes and choices.
 
     Reference:
-        Wu et al., "Google's Neural Machine Translation System", 2016.
+        Wu et al., "Google's Neural Machine Translation System", 2016; Zhou et al., "Deep Recurrent Models with
+        Fast-Forward Connections for Neural Machine Translation", 2016.
     """
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
-
     config_class = RNNAttentionConfig
 
     def __init__(self, config: RNNAttentionConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=True, **kwargs)
-        dtype = self.dtype_policy
-        self.forward = LSTM(config.num_units, name="encoder_forward", dtype=dtype)
-        self.backward = LSTM(config.num_units, reverse=True, name="encoder_backward", dtype=dtype)
-        above, decoder = config.layer_inputs()
-        self.encoder_layers = [
-            LSTM(config.num_units, name=f"encoder_{number}", dtype=dtype) for number in range(2, 2 + len(above))
+        dtype, (columns, above, decoder) = self.dtype_policy, config.layer_inputs()
+
+        def layer(name: str, reverse: bool = False) -> LSTM:
+            return LSTM(config.num_units, reverse=reverse, name=name, dtype=dtype)
+
+        self.columns = [
+            [layer(f"encoder_{name}_{index + 1}", reverse=index % 2 == first) for index in range(len(column))]
+            for name, first, column in zip(("forward", "backward"), (1, 0), columns, strict=True)
         ]
+        self.encoder_layers = [layer(f"encoder_{index + 2}") for index in range(len(above))]
+        self.memory_projection = self._projection("memory_projection", config.d_memory) if config.d_memory else None
         self.bottom = AttentiveLSTM(config.num_units, config.d_attention, name="decoder_1", dtype=dtype)
-        self.decoder_layers = [
-            LSTM(config.num_units, name=f"decoder_{number}", dtype=dtype) for number in range(2, 1 + len(decoder))
-        ]
+        self.decoder_layers = [layer(f"decoder_{index + 2}") for index in range(len(decoder) - 1)]
         self.readout = None
-        if config.num_units != config.d_model:
-            self.readout = keras.layers.Dense(config.d_model, use_bias=False, name="readout", dtype=dtype)
+        if config.passed_width() != config.d_model:
+            self.readout = self._projection("readout", config.d_model)
         self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
         config = self.config
-        above, decoder = config.layer_inputs()
-        self.forward.build((None, None, config.d_model))
-        self.backward.build((None, None, config.d_model))
-        for layer, width in zip(self.encoder_layers, above, strict=True):
-            layer.build((None, None, width))
-        self.bottom.build((None, None, config.d_model), (None, None, config.d_memory()))
-        for layer, width in zip(self.decoder_layers, decoder[1:], strict=True):
-            layer.build((None, None, width))
+        columns, above, decoder = config.layer_inputs()
+        stacks = zip(
+            [*self.columns, self.encoder_layers, self.decoder_layers], [*columns, above, decoder[1:]], strict=True
+        )
+        for layers, widths in stacks:
+            for layer, width in zip(layers, widths, strict=True):
+                layer.build((None, None, width))
+        self.bottom.build((None, None, config.d_model), (None, None, config.memory_width()))
+        if self.memory_projection is not None:
+            self.memory_projection.build((None, None, config.encoded_width()))
         if self.readout is not None:
-            self.readout.build((None, None, config.num_units))
+            self.readout.build((None, None, config.passed_width()))
 
     def states(
         self,
@@ -93,43 +108,72 @@ class RNNAttention(EncoderDecoder):
     ) -> States:
         """The decoder's outputs before the projection to the vocabulary; see `ScoringModel`."""
         memory = self.encode(inputs["source"], fold_in(seed, 0), training)
-        hidden, _ = self._decoded(inputs["target"], memory, inputs["source"], fold_in(seed, 1), training)
-        return States(self._read(hidden), ops.zeros(()))
+        hidden, _ = self._decoded(inputs, memory, fold_in(seed, 1), training)
+        return States(hidden, ops.zeros(()))
 
     def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
-        """The memory of a source, int [batch, source_len]: float [batch, source_len, d_memory]."""
+        """The memory of a source, int [batch, source_len]: float [batch, source_len, memory_width]."""
         is_token = ops.not_equal(source, 0)
-        x = self.dropout(self.source_embedding(source), seed=fold_in(seed, 0), training=training)
-        x = ops.concatenate([self.forward(x, is_token), self.backward(x, is_token)], axis=-1)
-        for number, layer in enumerate(self.encoder_layers, start=2):
-            dropped = self.dropout(x, seed=fold_in(seed, number), training=training)
-            x = self._added(number, x, layer(dropped, is_token))  # --> [batch, source_len, num_units]
-        return x
+
+        def stacked(layers: list[LSTM], x: LayerOutputs, first: int, seed: Tensor | None) -> LayerOutputs:
+            for number, layer in enumerate(layers, start=first):
+                gates = layer.gates(self._inputs(x, fold_in(seed, number), training))
+                x = self._outputs(number, x, layer.recur(gates, is_token), gates)
+            return x
+
+        embedded = LayerOutputs(self.source_embedding(source))
+        left, right = (stacked(column, embedded, 1, fold_in(seed, i)) for i, column in enumerate(self.columns))
+        hidden = ops.concatenate([left.hidden, right.hidden], axis=-1)  # --> [batch, source_len, 2 units]
+        forwarded = None
+        if left.forwarded is not None:
+            forwarded = ops.concatenate([left.forwarded, right.forwarded], axis=-1)
+        top = stacked(self.encoder_layers, LayerOutputs(hidden, forwarded), 2, fold_in(seed, 2))
+        memory = self._inputs(top)  # --> [batch, source_len, encoded_width]
+        return memory if self.memory_projection is None else self.memory_projection(memory)
+
+    def _attended(
+        self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
+    ) -> tuple[LayerOutputs, Tensor]:
+        """The bottom layer's outputs over whole targets, and contexts, float [batch, target_len, memory_width]."""
+        embedded = LayerOutputs(self.embedded_targets(inputs["target"]))
+        x = self._inputs(embedded, fold_in(seed, 1), training)
+        hidden, context = self.bottom(x, memory, self._bias(inputs["source"]))
+        gates = None
+        if self.config.connections == "fast_forward":
+            gates = self.bottom.lstm.gates(self._with_context(1, x, context))
+        return self._outputs(1, embedded, hidden, gates), context
 
     def _decoded(
-        self, target: Tensor, memory: Tensor, source: Tensor, seed: Tensor | None, training: bool | None
+        self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None = None, training: bool | None = False
     ) -> tuple[Tensor, Tensor]:
-        """The top layer's outputs and the bottom layer's, float [batch, target_len, num_units] each."""
-        x = self.dropout(self.embedded_targets(target), seed=fold_in(seed, 0), training=training)
-        bottom, context = self.bottom(x, memory, self._bias(source))
-        x = bottom
+        """Hidden states, float [batch, target_len, d_model], and the bottom layer's, [batch, target_len, units]."""
+        x, context = self._attended(inputs, memory, seed, training)
+        bottom = x.hidden
         for number, layer in enumerate(self.decoder_layers, start=2):
-            dropped = self.dropout(x, seed=fold_in(seed, number), training=training)
-            x = self._added(number, x, layer(ops.concatenate([dropped, context], axis=-1)))
-        return x, bottom
+            inputs_of_layer = self._inputs(x, fold_in(seed, number), training)
+            gates = layer.gates(self._with_context(number, inputs_of_layer, context))
+            x = self._outputs(number, x, layer.recur(gates), gates)
+        return self._read(x), bottom
+
+    def _cross_attention(self, inputs: dict[str, Tensor], memory: Tensor, bottom: Tensor) -> Tensor:
+        """Attention of the state before each position: [batch, target_len, source_len]."""
+        queries = ops.pad(bottom, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+        attention = self.bottom.attention
+        _, weights = attention(queries, memory, attention.keys(memory), self._bias(inputs["source"]))
+        return ops.cast(weights, "float32")
 
     def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """The call's result without dropout, and attention to the source; see `AttentionViews`."""
-        source, memory = inputs["source"], self.encode(inputs["source"])
-        hidden, bottom = self._decoded(inputs["target"], memory, source, None, False)
-        queries = ops.pad(bottom, ((0, 0), (1, 0), (0, 0)))[:, :-1]  # the state before each position asks
-        _, weights = self.bottom.attention(queries, memory, self.bottom.attention.keys(memory), self._bias(source))
-        # --> [batch, layers = 1, heads = 1, target_len, source_len]
-        return self.logits(self._read(hidden)), ops.cast(weights, "float32")[:, None, None]
+        memory = self.encode(inputs["source"])
+        hidden, bottom = self._decoded(inputs, memory)
+        weights = self._cross_attention(inputs, memory, bottom)
+        return self.logits(hidden), weights[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         """The attention of `logits_and_cross_attention`, float32 [batch, target_len, source_len]."""
-        return self.logits_and_cross_attention(inputs)[1][:, 0, 0]
+        memory = self.encode(inputs["source"])
+        bottom, _ = self._attended(inputs, memory, None, False)
+        return self._cross_attention(inputs, memory, bottom.hidden)
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search; see `StepModel`."""
@@ -140,12 +184,13 @@ class RNNAttention(EncoderDecoder):
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             states, recalled = cache.per_hypothesis, cache.source
             batch = ops.shape(states[0].hidden)[0]
-            x = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, self.config.d_model))
-            context, attention = self.bottom.attention(states[0].hidden, *recalled)  # --> [batch, beam, d_memory]
-            after = []
+            embedded = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, self.config.d_model))
+            context, attention = self.bottom.attention(states[0].hidden, *recalled)  # --> [batch, beam, memory_width]
+            x, after = LayerOutputs(embedded), []
             for number, (lstm, state) in enumerate(zip(steps, states, strict=True), start=1):
-                after.append(lstm(ops.concatenate([x, context], axis=-1), state))
-                x = self._added(number, x, after[-1].hidden)  # --> [batch, beam, num_units]
+                gates = lstm.gates(self._with_context(number, self._inputs(x), context))
+                after.append(lstm(gates, state))
+                x = self._outputs(number, x, after[-1].hidden, gates)  # --> [batch, beam, units]
             hidden = ops.reshape(self._read(x), (batch * beam_size, self.config.d_model))
             logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
             coverage = cache.coverage
@@ -159,14 +204,30 @@ class RNNAttention(EncoderDecoder):
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
 
-    def _added(self, number: int, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """A layer's outputs with its inputs, if the layer has a residual connection."""
-        return inputs + outputs if number >= self.config.first_residual else outputs
+    def _inputs(self, below: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
+        """What a layer reads of the one below, with dropout on hidden states: float [..., passed_width]."""
+        hidden = self.dropout(below.hidden, seed=seed, training=training)
+        return hidden if below.forwarded is None else ops.concatenate([hidden, below.forwarded], axis=-1)
 
-    def _read(self, hidden: Tensor) -> Tensor:
+    def _with_context(self, number: int, inputs: Tensor, context: Tensor) -> Tensor:
+        """What the decoder's layer of that number reads: with "fast_forward", only the first one reads the context."""
+        alone = number > 1 and self.config.connections == "fast_forward"
+        return inputs if alone else ops.concatenate([inputs, context], axis=-1)
+
+    def _outputs(self, number: int, below: LayerOutputs, hidden: Tensor, gates: Tensor | None) -> LayerOutputs:
+        """What the layer of that number hands on: its hidden states, and what `connections` adds or takes along."""
+        if self.config.connections == "fast_forward":
+            return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
+        return LayerOutputs(below.hidden + hidden if number >= self.config.first_residual else hidden)
+
+    def _read(self, top: LayerOutputs) -> Tensor:
         """The top layer's outputs in the width of the embeddings."""
-        return hidden if self.readout is None else self.readout(hidden)
+        passed = self._inputs(top)
+        return passed if self.readout is None else self.readout(passed)
 
     def _bias(self, source: Tensor) -> Tensor:
         """What hides padding: [batch, 1, source_len]."""
         return mask_bias(ops.not_equal(source, 0)[:, None], self.compute_dtype)
+
+    def _projection(self, name: str, width: int) -> keras.layers.Dense:
+        return keras.layers.Dense(width, use_bias=False, name=name, dtype=self.dtype_policy)

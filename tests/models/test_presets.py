@@ -85,8 +85,18 @@ def test_tiny_is_wu_et_als():
     assert (train.tokens_per_batch, train.max_steps, train.warmup_steps) == (4096, 8000, 2000)
 
 
+def test_gnmt_has_the_size_that_its_paper_reports():
+    assert sum(preset("gnmt").model.parameter_counts().values()) == pytest.approx(278e6, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("gnmt", 2e-4), ("deep_att", 2e-4), ("rnn_tiny", 1e-3)])
+def test_the_recurrent_models_reach_their_rate(name, rate):
+    model, train = preset(name).model, preset(name).train
+    assert train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5 == pytest.approx(rate, rel=1e-3)
+
+
 def test_an_unknown_name_lists_the_known():
     with pytest.raises(
-        InputError, match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*table3_e_learned$"
+        InputError, match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*table3_e_learned, gnmt, "
     ):
         preset("huge")

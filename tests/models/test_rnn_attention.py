@@ -21,6 +21,9 @@ SHAPES = {
     "three_layers": {},
     "one_layer": {"num_encoder_layers": 1, "num_decoder_layers": 1},
     "tied": {"tie_embeddings": True, "d_model": 6},
+    "columns": {"encoder": "alternating_columns", "d_memory": 7},
+    "deep_att": {"encoder": "alternating_columns", "connections": "fast_forward", "d_memory": 7},
+    "fast_forward": {"connections": "fast_forward", "d_model": 18, "tie_embeddings": True},
     "residual_from_four": {"first_residual": 4, "num_units": 8, "num_encoder_layers": 5},
 }
 SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
@@ -74,26 +77,41 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
         rows = numbers(embedding.table)[ids] * np.sqrt(model.config.d_model)
         return rows * (np.array(ids) != 0)[:, None]
 
-    def added(number, inputs, outputs):
-        return inputs + outputs if number >= model.config.first_residual else outputs
+    fast, units = model.config.connections == "fast_forward", model.config.num_units
+
+    def gates(lstm, x):
+        return x @ numbers(lstm.kernel) + numbers(lstm.bias)
+
+    def stacked(layers, x, first, contexts=None):
+        """[length, width] of the layer below --> what the top layer hands on."""
+        for number, layer in enumerate(layers, start=first):
+            inputs = x if contexts is None or fast else np.concatenate([x, contexts], axis=1)
+            outputs = lstm_in_numpy(layer, inputs)
+            if fast:
+                x = np.concatenate([outputs, gates(layer, inputs)[:, : 2 * units]], axis=1)
+            else:
+                x = x + outputs if number >= model.config.first_residual else outputs
+        return x
 
     x = embedded(model.source_embedding, source)
-    x = np.concatenate([lstm_in_numpy(layer, x) for layer in (model.forward, model.backward)], axis=1)
-    for number, layer in enumerate(model.encoder_layers, start=2):
-        x = added(number, x, lstm_in_numpy(layer, x))
-    memory, bottom = x, model.bottom.lstm
-    kernel, recurrent, bias = (numbers(weight) for weight in (bottom.kernel, bottom.recurrent_kernel, bottom.bias))
-    hidden, cell, outputs, contexts, attention = np.zeros(bottom.units), np.zeros(bottom.units), [], [], []
+    left, right = (stacked(column, x, 1) for column in model.columns)
+    hidden, rest = (
+        np.concatenate([side[:, part] for side in (left, right)], axis=1) for part in (slice(units), slice(units, None))
+    )
+    memory = stacked(model.encoder_layers, np.concatenate([hidden, rest], axis=1), 2)
+    if model.memory_projection is not None:
+        memory = memory @ numbers(model.memory_projection.kernel)
+    bottom = model.bottom.lstm
+    hidden, cell, outputs, contexts, attention = np.zeros(units), np.zeros(units), [], [], []
     for token in embedded(model.target_embedding, [0, *target[:-1]]):
         context, weights = attended_in_numpy(model.bottom.attention, hidden, memory)
-        gates = np.concatenate([token, context]) @ kernel + hidden @ recurrent + bias
-        add, keep, candidate, show = np.split(gates, 4)
+        of_inputs = gates(bottom, np.concatenate([token, context]))
+        add, keep, candidate, show = np.split(of_inputs + hidden @ numbers(bottom.recurrent_kernel), 4)
         cell = sigmoid(keep) * cell + sigmoid(add) * np.tanh(candidate)
         hidden = sigmoid(show) * np.tanh(cell)
-        outputs.append(hidden), contexts.append(context), attention.append(weights)
-    x = np.stack(outputs)
-    for number, layer in enumerate(model.decoder_layers, start=2):
-        x = added(number, x, lstm_in_numpy(layer, np.concatenate([x, np.stack(contexts)], axis=1)))
+        outputs.append(np.concatenate([hidden, of_inputs[: 2 * units]]) if fast else hidden)
+        contexts.append(context), attention.append(weights)
+    x = stacked(model.decoder_layers, np.stack(outputs), 2, np.stack(contexts))
     if model.readout is not None:
         x = x @ numbers(model.readout.kernel)
     head = model.output_head
@@ -147,7 +165,7 @@ def test_a_target_depends_on_earlier_ones_alone():
     ],
     ids=lambda settings: ",".join(settings),
 )
-@pytest.mark.parametrize("shape", ["three_layers", "one_layer"])
+@pytest.mark.parametrize("shape", ["three_layers", "one_layer", "deep_att"])
 def test_steps_are_teacher_forcing(shape, settings):
     model = make(shape)
     result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)

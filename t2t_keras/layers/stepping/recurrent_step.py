@@ -12,14 +12,17 @@ Tensor = Any
 
 
 class LSTMStep:
-    """A built `LSTM` without dropout, its kernels joined and cast to `dtype` once per search."""
+    """A built `LSTM` without dropout, its kernels cast to `dtype` once per search."""
 
     def __init__(self, layer: LSTM, dtype: str) -> None:
         self._bias = layer.bias
-        kernel = ops.concatenate([layer.kernel, layer.recurrent_kernel], axis=0)
-        self._kernel = ops.cast(kernel, dtype)  # [d_in + units, 4 units]
+        self._kernel = ops.cast(layer.kernel, dtype)  # [d_in, 4 units]
+        self._recurrent_kernel = ops.cast(layer.recurrent_kernel, dtype)  # [units, 4 units]
 
-    def __call__(self, inputs: Tensor, state: LSTMState) -> LSTMState:
-        """The state after one position: inputs float [..., d_in], states float [..., units]."""
-        gates = kernels.linear(ops.concatenate([inputs, state.hidden], axis=-1), self._kernel, self._bias)
-        return LSTMState(*lstm_step(gates, state.cell))
+    def gates(self, inputs: Tensor) -> Tensor:
+        """`LSTM.gates` of one position: float [..., d_in] --> [..., 4 units]."""
+        return kernels.linear(inputs, self._kernel, self._bias)
+
+    def __call__(self, gates: Tensor, state: LSTMState) -> LSTMState:
+        """The state after one position, from `gates` and the state before it, float [..., units] each."""
+        return LSTMState(*lstm_step(gates + kernels.linear(state.hidden, self._recurrent_kernel, None), state.cell))
