@@ -3,6 +3,7 @@
 from t2t_keras.layers.attention.masks import causal_mask, padding_mask, token_rows
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.attention.scores import scaled_dot_product_attention
+from t2t_keras.layers.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import TiedEmbedding
@@ -15,6 +16,7 @@ from t2t_keras.layers.settings import LayerSettings
 
 __all__ = [
     "LSTM",
+    "Convolution",
     "Decoder",
     "DecoderLayer",
     "Dropout",
@@ -28,6 +30,7 @@ __all__ = [
     "SinusoidalPositions",
     "TiedEmbedding",
     "causal_mask",
+    "gated_linear_unit",
     "padding_mask",
     "scaled_dot_product_attention",
     "token_rows",

@@ -46,6 +46,12 @@ CASES = {
         (2, *X),
         "attention_mask",
     ),
+    "convolution": Case(
+        layers.Convolution,
+        {"filters": 5, "kernel_size": 3, "dilation_rate": 2, "causal": True, "weight_normalization": True},
+        [X],
+        (2, 4, 5),
+    ),
     "decoder": Case(layers.Decoder, {"num_layers": 2, "layer": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "decoder_layer": Case(layers.DecoderLayer, {"settings": LAYER}, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "decoder_layer_pre": Case(layers.DecoderLayer, {"settings": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),

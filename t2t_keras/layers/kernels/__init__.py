@@ -7,6 +7,7 @@ from t2t_keras.layers.kernels import plain
 if keras.backend.backend() == "tensorflow":
     from t2t_keras.layers.kernels.tensorflow import (
         add,
+        convolution,
         dropout,
         embedding_lookup,
         layer_normalization,
@@ -21,6 +22,7 @@ if keras.backend.backend() == "tensorflow":
     )
 else:
     add = plain.add
+    convolution = plain.convolution
     dropout = plain.dropout
     embedding_lookup = plain.embedding_lookup
     layer_normalization = plain.layer_normalization
@@ -35,6 +37,7 @@ else:
 
 __all__ = [
     "add",
+    "convolution",
     "dropout",
     "embedding_lookup",
     "layer_normalization",

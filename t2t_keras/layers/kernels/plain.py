@@ -103,8 +103,31 @@ def _mixed(x: Tensor) -> Tensor:
     return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, 16), 0xFFFF))
 
 
+def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_rate: int, before: int) -> Tensor:
+    """A convolution over time; see `layers.Convolution`.
+
+    Args:
+        inputs: float [batch, length, d_in].
+        kernel: float [kernel_size, d_in, d_out], cast to the inputs' dtype.
+        bias: float [d_out], likewise, or None.
+        dilation_rate: distance between two positions that an output reads.
+        before: distance of the first of them from the output's own; all of them lie within kernel_size positions.
+
+    Returns:
+        float [batch, length, d_out].
+    """
+    kernel_size, d_in, d_out = kernel.shape
+    length = ops.shape(inputs)[1]
+    padded = ops.pad(inputs, ((0, 0), (before, (kernel_size - 1) * dilation_rate - before), (0, 0)))
+    starts = [i * dilation_rate for i in range(kernel_size)]
+    windows = ops.concatenate([padded[:, start : start + length] for start in starts], axis=-1)
+    matrix = ops.reshape(ops.cast(kernel, inputs.dtype), (kernel_size * d_in, d_out))
+    return linear(windows, matrix, bias)  # --> [batch, length, d_out]
+
+
 __all__ = [
     "add",
+    "convolution",
     "dropout",
     "embedding_lookup",
     "layer_normalization",

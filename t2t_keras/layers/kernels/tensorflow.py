@@ -26,6 +26,48 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     return tf.reshape(outputs, [*shape(inputs)[:-1], kernel.shape[1]])  # --> [..., d_out]
 
 
+def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_rate: int, before: int) -> Tensor:
+    """`plain.convolution` with a hand-written gradient, whose parts are added and not padded to the whole first."""
+    inputs = tf.convert_to_tensor(inputs)
+    kernel_size, d_in, d_out = kernel.shape
+    if kernel_size == 1:
+        return linear(inputs, tf.reshape(kernel, [d_in, d_out]), bias)
+
+    @tf.custom_gradient
+    def convolve(x: Tensor, matrices: Tensor) -> tuple[Tensor, Callable]:
+        dimensions = shape(x)
+        positions = tf.range(dimensions[1])[:, tf.newaxis] + dilation_rate * tf.range(kernel_size)[tf.newaxis]
+        padded = tf.pad(x, [[0, 0], [before, (kernel_size - 1) * dilation_rate - before], [0, 0]])
+        windows = tf.gather(padded, positions, axis=1)  # --> [batch, length, kernel_size, d_in]
+        windows = tf.reshape(windows, [-1, kernel_size * d_in])  # --> [batch * length, kernel_size * d_in]
+
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+            parts = []
+            for i in range(kernel_size):
+                part = tf.matmul(upstream, matrices[i], transpose_b=True)  # --> [batch * length, d_in]
+                parts.append(_moved(tf.reshape(part, dimensions), i * dilation_rate - before))
+            d_matrices = tf.matmul(windows, upstream, transpose_a=True)
+            return tf.add_n(parts), tf.reshape(d_matrices, [kernel_size, d_in, d_out])
+
+        return tf.matmul(windows, tf.reshape(matrices, [kernel_size * d_in, d_out])), gradient
+
+    outputs = convolve(inputs, tf.cast(kernel, inputs.dtype))  # --> [batch * length, d_out]
+    if bias is not None:
+        outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
+    return tf.reshape(outputs, [*shape(inputs)[:-1], d_out])  # --> [batch, length, d_out]
+
+
+def _moved(x: Tensor, places: int) -> Tensor:
+    """Moves rows to later positions, or to earlier ones if `places` is negative: [batch, length, width]."""
+    if not places:
+        return x
+    length = shape(x)[1]
+    count = tf.minimum(abs(places), length)
+    if places > 0:
+        return tf.pad(x[:, : length - count], [[0, 0], [count, 0], [0, 0]])
+    return tf.pad(x[:, count:], [[0, 0], [0, count], [0, 0]])
+
+
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
     """`plain.layer_normalization` with a hand-written gradient (Ba et al., 2016)."""
 

@@ -210,3 +210,25 @@ def test_lstm(rng, dtype, reverse):
     pair = [values_and_gradients(tf.function(joined(module)), inputs, kernel, hidden, cell) for module in (fast, plain)]
     assert_same(*pair, 5 * tolerance(dtype))
     assert float(tf.reduce_max(tf.abs(pair[0][2]))) > 0.1
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("kernel_size", "dilation_rate", "before"), [(1, 1, 0), (3, 1, 2), (3, 1, 1), (2, 3, 3), (3, 4, 4), (5, 1, 0)]
+)
+def test_convolution(rng, dtype, kernel_size, dilation_rate, before):
+    """Also where a kernel reaches beyond both ends of a short sequence."""
+    kernel, bias = (tf.constant(rng.standard_normal(shape), tf.float32) for shape in ((kernel_size, 5, 7), (7,)))
+    signature = [tf.TensorSpec(shape, kind) for shape, kind in (((None, None, 5), dtype), ((7,), tf.float32))]
+    signature.insert(1, tf.TensorSpec(kernel.shape, tf.float32))
+
+    def results(module, x):
+        run = tf.function(lambda *parts: module.convolution(*parts, dilation_rate, before), input_signature=signature)
+        assert run.get_concrete_function().output_shapes.as_list() == [None, None, 7]
+        return values_and_gradients(run, x, kernel, bias)
+
+    for length in (1, 3, 9):
+        x = tf.cast(rng.standard_normal((2, length, 5)), dtype)
+        assert_same(results(fast, x), results(plain, x), 5 * tolerance(dtype))
+    without = [module.convolution(x, kernel, None, dilation_rate, before) for module in (fast, plain)]
+    assert_same(without[:1], without[1:], tolerance(dtype))

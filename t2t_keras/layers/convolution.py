@@ -1,0 +1,124 @@
+"""Convolutions over time, and the gate between two halves of their outputs."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class Convolution(keras.layers.Layer):
+    """A convolution over time: y_t = b + sum_i x_(t + i * dilation_rate - before) W_i. Beyond its ends a sequence is 0.
+
+    With a `kernel_size` of 1 it is a linear layer. Weight normalisation takes W = g V / |V|, where |V| is a norm for
+    each output, and begins with g = |V|.
+
+    Args:
+        filters: width of the outputs.
+        kernel_size: number of positions that one output reads.
+        dilation_rate: distance between two of these positions.
+        causal: whether an output reads its own position and earlier ones. Otherwise its own is the middle one, and
+            `kernel_size` must be odd.
+        use_bias: whether there is a b.
+        weight_normalization: whether the kernel is a direction and a length.
+        kernel_initializer: of W, or of V.
+
+    Call arguments:
+        inputs: float [batch, length, d_in].
+        token_mask: bool [batch, length], True = token; other positions are read as 0. None means tokens only.
+
+    Returns:
+        float [batch, length, filters].
+
+    Reference:
+        van den Oord et al., "WaveNet", 2016; Salimans and Kingma, "Weight Normalization", 2016.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int,
+        dilation_rate: int = 1,
+        causal: bool = False,
+        use_bias: bool = True,
+        weight_normalization: bool = False,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("filters", filters), ("kernel_size", kernel_size), ("dilation_rate", dilation_rate)):
+            if value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        if not causal and kernel_size % 2 == 0:
+            raise ValueError(f"`kernel_size` must be odd for a convolution that is not causal, got {kernel_size}")
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.dilation_rate = dilation_rate
+        self.causal = causal
+        self.use_bias = use_bias
+        self.weight_normalization = weight_normalization
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.scale = self.bias = None
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.kernel = self.add_weight(
+            shape=(self.kernel_size, inputs_shape[-1], self.filters),
+            initializer=self.kernel_initializer,
+            name="kernel",
+            autocast=False,  # a norm is taken of it
+        )
+        if self.weight_normalization:
+            self.scale = self.add_weight(
+                shape=(self.filters,),
+                initializer=lambda shape, dtype=None: ops.cast(_norms(self.kernel), dtype),
+                name="scale",
+                autocast=False,
+            )
+        if self.use_bias:
+            self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
+
+    def weight(self) -> Tensor:
+        """W, float32 [kernel_size, d_in, filters]."""
+        if self.scale is None:
+            return ops.convert_to_tensor(self.kernel)
+        return self.kernel * (self.scale / _norms(self.kernel))
+
+    def call(self, inputs: Tensor, token_mask: Tensor | None = None) -> Tensor:
+        if token_mask is not None:
+            inputs = inputs * ops.cast(token_mask, inputs.dtype)[..., None]
+        reach = (self.kernel_size - 1) * self.dilation_rate
+        before = reach if self.causal else reach // 2
+        return kernels.convolution(inputs, self.weight(), self.bias, self.dilation_rate, before)
+
+    def compute_output_shape(self, inputs_shape: tuple, token_mask_shape: tuple | None = None) -> tuple:
+        return (*inputs_shape[:-1], self.filters)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "filters": self.filters,
+            "kernel_size": self.kernel_size,
+            "dilation_rate": self.dilation_rate,
+            "causal": self.causal,
+            "use_bias": self.use_bias,
+            "weight_normalization": self.weight_normalization,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+def _norms(kernel: Tensor) -> Tensor:
+    """The norm of what leads to each output: [kernel_size, d_in, filters] --> [filters]."""
+    return ops.sqrt(ops.sum(ops.square(kernel), axis=(0, 1)))
+
+
+def gated_linear_unit(inputs: Tensor) -> Tensor:
+    """a * sigmoid(b) of the halves a and b of the last axis: float [..., 2 width] --> [..., width].
+
+    Reference: Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2017.
+    """
+    values, gates = ops.split(inputs, 2, axis=-1)
+    return values * ops.sigmoid(gates)

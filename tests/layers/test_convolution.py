@@ -1,0 +1,118 @@
+"""Convolutions over time against Keras's own, with padding, with weight normalisation, and as steps."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from numpy_oracle import numbers, randomise
+
+from t2t_keras.layers import Convolution, gated_linear_unit
+from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
+
+SHAPES = {"centred": (3, 1, False), "causal": (3, 1, True), "dilated": (3, 4, True), "wide": (5, 2, False)}
+every_shape = pytest.mark.parametrize(("kernel_size", "dilation_rate", "causal"), SHAPES.values(), ids=SHAPES)
+
+
+@every_shape
+def test_equals_keras(rng, kernel_size, dilation_rate, causal):
+    inputs = rng.standard_normal((2, 7, 4)).astype("float32")
+    layer = Convolution(6, kernel_size, dilation_rate, causal)
+    padding = "causal" if causal else "same"
+    other = keras.layers.Conv1D(6, kernel_size, padding=padding, dilation_rate=dilation_rate)
+    layer(inputs), other(inputs)
+    randomise(layer, rng)
+    other.set_weights([layer.kernel, layer.bias])
+    np.testing.assert_allclose(layer(inputs), other(inputs), atol=1e-5)
+
+
+def test_a_kernel_of_one_position_is_linear(rng):
+    inputs = rng.standard_normal((2, 3, 4)).astype("float32")
+    layer = Convolution(5, 1, use_bias=False)
+    outputs = layer(inputs)
+    assert len(layer.trainable_variables) == 1
+    np.testing.assert_allclose(outputs, inputs @ numbers(layer.kernel)[0], atol=1e-5)
+
+
+@every_shape
+def test_padding_is_read_as_what_lies_beyond_the_end(rng, kernel_size, dilation_rate, causal):
+    inputs = rng.standard_normal((2, 6, 4)).astype("float32")
+    layer = Convolution(3, kernel_size, dilation_rate, causal)
+    mask = np.arange(6) < np.array([[6], [4]])
+    outputs = np.array(layer(inputs, mask))
+    np.testing.assert_allclose(outputs[0], layer(inputs)[0], atol=1e-6)
+    np.testing.assert_allclose(outputs[1, :4], layer(inputs[1:, :4])[0], atol=1e-6)
+
+
+def test_a_causal_convolution_reads_nothing_later(rng):
+    inputs = rng.standard_normal((1, 9, 4)).astype("float32")
+    layer = Convolution(3, 3, 2, causal=True)
+    outputs = np.array(layer(inputs))
+    inputs[:, 5] += 1
+    changed = np.abs(np.array(layer(inputs)) - outputs).max(axis=(0, 2)) > 1e-6
+    np.testing.assert_array_equal(changed, [t in (5, 7) for t in range(9)])
+
+
+def test_weight_normalisation_is_direction_and_length(rng):
+    layer = Convolution(5, 3, weight_normalization=True, kernel_initializer=keras.initializers.RandomNormal(stddev=2))
+    layer.build((None, None, 4))
+    np.testing.assert_allclose(layer.weight(), layer.kernel, rtol=1e-5)  # it begins as what was drawn
+    randomise(layer, rng)
+    kernel, scale = numbers(layer.kernel), numbers(layer.scale)
+    weight = np.array(layer.weight())
+    for output in range(5):
+        expected = scale[output] * kernel[..., output] / np.linalg.norm(kernel[..., output])
+        np.testing.assert_allclose(weight[..., output], expected, rtol=1e-5, atol=1e-6)
+    plain = Convolution(5, 3)
+    plain.build((None, None, 4))
+    plain.set_weights([weight, layer.bias])
+    inputs = rng.standard_normal((2, 6, 4)).astype("float32")
+    np.testing.assert_allclose(layer(inputs), plain(inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize(("kernel_size", "dilation_rate"), [(1, 1), (3, 1), (2, 3)])
+def test_steps_are_the_call(rng, kernel_size, dilation_rate):
+    layer = Convolution(5, kernel_size, dilation_rate, causal=True, weight_normalization=True)
+    inputs = rng.standard_normal((2, 3, 8, 4)).astype("float32")  # of 2 sentences with 3 hypotheses each
+    expected = np.reshape(layer(inputs.reshape((6, 8, 4))), (2, 3, 8, 5))
+    step = ConvolutionStep(layer, "float32")
+    past = step.begin(2, 3, "float32")
+    assert past.shape == (2, 3, (kernel_size - 1) * dilation_rate, 4)
+    for position in range(8):
+        outputs, past = step(ops.convert_to_tensor(inputs[:, :, position]), past)
+        np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
+
+
+def test_a_step_in_bfloat16_is_close(rng):
+    layer = Convolution(5, 3, causal=True)
+    layer.build((None, None, 4))
+    inputs, past = (ops.convert_to_tensor(rng.standard_normal(shape), "float32") for shape in ((1, 1, 4), (1, 1, 2, 4)))
+    exact, rounded = (np.array(ConvolutionStep(layer, dtype)(inputs, past)[0]) for dtype in ("float32", "bfloat16"))
+    assert 0 < np.abs(exact - rounded).max() < 0.05
+
+
+def test_the_gate(rng):
+    x = rng.standard_normal((2, 3, 8)).astype("float32")
+    np.testing.assert_allclose(
+        gated_linear_unit(ops.convert_to_tensor(x)), x[..., :4] / (1 + np.exp(-x[..., 4:])), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"filters": 0}, "`filters` must be at least 1, got 0"),
+        ({"kernel_size": 0}, "`kernel_size` must be at least 1, got 0"),
+        ({"dilation_rate": 0}, "`dilation_rate` must be at least 1, got 0"),
+        ({"kernel_size": 2}, "`kernel_size` must be odd for a convolution that is not causal, got 2"),
+    ],
+)
+def test_bad_arguments_are_named(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Convolution(**{"filters": 2, "kernel_size": 3, **change})
+
+
+def test_a_step_of_what_reads_later_positions_is_refused():
+    layer = Convolution(2, 3, name="centred")
+    layer.build((None, None, 4))
+    with pytest.raises(ValueError, match="`layer` must be causal, but centred reads later positions"):
+        ConvolutionStep(layer, "float32")
