@@ -45,8 +45,8 @@ _GNMT_TRAIN = {
     "label_smoothing": 0.0,
     "clip_norm": 5.0,
 }
-_DEEP_ATT = {"encoder": "alternating_columns", "connections": "fast_forward"}
-_RNN_TINY = {"d_model": 256, "num_units": 256, "d_attention": 256, "dropout_rate": 0.3, "tie_embeddings": True}
+_DEEP_ATT: dict[str, Any] = {"encoder": "alternating_columns", "connections": "fast_forward"}
+_RNN_TINY: dict[str, Any] = {"d_model": 256, "num_units": 256, "d_attention": 256, "dropout_rate": 0.3, "tie_embeddings": True}
 # The rate rises to 0.001 in 1,000 updates: 0.506 * (256 * 1000)^-0.5.
 _RNN_TINY_TRAIN = {
     "tokens_per_batch": 2048,

@@ -216,7 +216,7 @@ class RNNAttention(EncoderDecoder):
 
     def _outputs(self, number: int, below: LayerOutputs, hidden: Tensor, gates: Tensor | None) -> LayerOutputs:
         """What the layer of that number hands on: its hidden states, and what `connections` adds or takes along."""
-        if self.config.connections == "fast_forward":
+        if gates is not None and self.config.connections == "fast_forward":
             return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
         return LayerOutputs(below.hidden + hidden if number >= self.config.first_residual else hidden)
 
