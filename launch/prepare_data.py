@@ -4,16 +4,20 @@ Examples:
   python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
   python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
   python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
+  python -m launch.prepare_data --corpus=multi30k --vocab_type=char --data_dir=data/multi30k_characters
 
 Training text is prepared in shards, several in parallel. After an interruption, the same command prepares only the
 missing shards. The result is the same, bit for bit, for any number of processes.
 """
 
+import dataclasses
 import os
+from typing import get_args
 
 from absl import flags
 
 from t2t_keras.config import DataConfig
+from t2t_keras.config.data_config import VocabType
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
 from t2t_keras.data.sources import corpora
@@ -34,8 +38,24 @@ def define_flags() -> None:
     flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files hold both sides, separated by a tab.")
     flags.DEFINE_string("source_language", _DEFAULTS.source_language, "Language code of the source side.")
     flags.DEFINE_string("target_language", _DEFAULTS.target_language, "Language code of the target side.")
-    flags.DEFINE_integer("vocab_size", _DEFAULTS.vocab_size, "Entries of the shared vocabulary.")
-    flags.DEFINE_integer("max_length", _DEFAULTS.max_length, "Longest side of a training pair, in tokens.")
+    flags.DEFINE_enum(
+        "vocab_type",
+        _DEFAULTS.vocab_type,
+        get_args(VocabType),
+        "Entries of the shared vocabulary: bpe and unigram: pieces of words; char: characters; byte: bytes of UTF-8.",
+    )
+    flags.DEFINE_integer(
+        "vocab_size",
+        _DEFAULTS.vocab_size,
+        "Entries of the shared vocabulary. With char: at most as many, and bytes spell the rarest characters. With "
+        "byte there are always 260, and less is refused.",
+    )
+    flags.DEFINE_integer(
+        "max_length",
+        None,
+        f"Longest side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
+        f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
+    )
     flags.DEFINE_float("max_length_ratio", _DEFAULTS.max_length_ratio, "Largest ratio of a training pair's lengths.")
     flags.DEFINE_bool("lowercase", _DEFAULTS.lowercase, "Lowercase all text.")
     flags.DEFINE_integer("seed", _DEFAULTS.seed, "Of what is drawn at random.")
@@ -53,10 +73,19 @@ def define_flags() -> None:
 def main(argv: list[str]) -> None:
     """Prepares the data and prints what was kept."""
     del argv  # every setting is a flag
-    config = DataConfig(**{name: FLAGS[name].value for name in vars(_DEFAULTS)})
+    config = _config()
     corpus = corpora.of_config(config, FLAGS.download_dir, _paths(), _report)
     prepared = prepare(corpus, config, FLAGS.data_dir, _report, FLAGS.processes, FLAGS.shard_pairs)
     print(_table(prepared))
+
+
+def _config() -> DataConfig:
+    """The settings of the flags."""
+    values = {name: FLAGS[name].value for name in vars(_DEFAULTS)}
+    if values["max_length"] is not None:
+        return DataConfig(**values)
+    config = DataConfig(**{**values, "max_length": _DEFAULTS.max_length})
+    return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
 
 
 def _report(line: str) -> None:

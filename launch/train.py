@@ -91,9 +91,11 @@ def _data_dir(run: Run) -> str:
 
 
 def _config(run: Run, data: PreparedData) -> Config:
-    """The settings of the preset, or of the run if it exists, overridden by the flags."""
+    """The settings of the preset, fitted to the data, or of the run if it exists, overridden by the flags."""
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
+        longer = config.decode.max_length_offset * data.config.tokens_of_a_piece
+        config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, max_length_offset=longer))
     elif run.exists:
         config = run.config
     else:

@@ -1,9 +1,15 @@
 """The settings of prepared data."""
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 from t2t_keras.config.checks import check_positive, check_seed
+from t2t_keras.errors import InputError
+
+VocabType = Literal["bpe", "unigram", "char", "byte"]
+
+# The length of a text in characters or bytes, where its length in the pieces of a "bpe" or "unigram" vocabulary is 1.
+_TOKENS_OF_A_PIECE = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +20,8 @@ class DataConfig:
         corpus: where the text came from ("files", "multi30k", "tatoeba", "gettext", "tfds:NAME").
         source_language: language code of the source side.
         target_language: language code of the target side.
-        vocab_size: entries of the shared SentencePiece vocabulary.
+        vocab_type: entries of the shared vocabulary: "bpe" and "unigram" (pieces of words), "char" or "byte".
+        vocab_size: number of entries; at most that many with "char", of which rare ones are left out, and "byte".
         max_length: training pairs with more tokens than this on a side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
         lowercase: whether all text was lowercased before anything else.
@@ -26,6 +33,7 @@ class DataConfig:
     corpus: str = "files"
     source_language: str = "en"
     target_language: str = "de"
+    vocab_type: VocabType = "bpe"
     vocab_size: int = 37000
     max_length: int = 256
     max_length_ratio: float = 4.0
@@ -35,3 +43,11 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_positive(self, "vocab_size", "max_length", "max_length_ratio")
         check_seed(self)
+        if self.vocab_type not in get_args(VocabType):
+            valid = ", ".join(get_args(VocabType))
+            raise InputError(f"data.vocab_type must be one of {valid}; got {self.vocab_type!r}")
+
+    @property
+    def tokens_of_a_piece(self) -> int:
+        """About how many tokens take the place of one token of a "bpe" vocabulary; what counts tokens grows by it."""
+        return _TOKENS_OF_A_PIECE if self.vocab_type in ("char", "byte") else 1

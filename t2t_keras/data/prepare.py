@@ -40,7 +40,12 @@ _OUTPUT = re.compile(
 )
 
 # Changing one of these settings repeats only the steps that depend on it.
-_DEPENDENTS = {"vocab_size": ("vocabulary", "encoding"), "max_length_ratio": ("encoding",)}
+_VOCABULARY_STEPS = ("vocabulary", "encoding")
+_DEPENDENTS = {
+    "vocab_type": _VOCABULARY_STEPS,
+    "vocab_size": _VOCABULARY_STEPS,
+    "max_length_ratio": ("encoding",),
+}
 
 
 class PreparedData:
@@ -159,10 +164,11 @@ def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
 def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
     """Opens the existing data after checking that its text and settings are the same."""
     prepared_before = read_json(data_dir / _COMPLETE)
-    old = {**prepared_before["config"], **prepared_before["identity"]}
+    prepared = PreparedData(data_dir, prepared_before)
+    old = {**dataclasses.asdict(prepared.config), **prepared_before["identity"]}
     _check_same_settings(data_dir, old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)})
     report(f"{data_dir}: already prepared")
-    return PreparedData(data_dir, prepared_before)
+    return prepared
 
 
 def _prepared(
@@ -187,7 +193,7 @@ def _prepared(
     if "valid" not in counts:
         size = counts["train"]["validation"]
         counts["valid"] = {"read": size, "kept": size, "repaired": 0}
-    report(f"training a vocabulary of {config.vocab_size} entries")
+    report(f"training a {config.vocab_type} vocabulary of {_size(config)} entries")
     journal.step("vocabulary", lambda: _train_vocabulary(training, config, data_dir, counts["train"]["kept"]))
     for split in (name for name in SPLITS if name in counts and name != "train"):
         report(f"encoding {split}")
@@ -243,8 +249,14 @@ def _clean_training(training: TrainingSplit, corpus: Corpus, held_out: tuple[str
 def _train_vocabulary(training: TrainingSplit, config: DataConfig, data_dir: Path, pairs: int) -> int:
     """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
-    train_tokenizer(training.sentences(step), config.vocab_size, data_dir / VOCABULARY, config.lowercase)
+    settings = (config.vocab_size, data_dir / VOCABULARY, config.lowercase, config.vocab_type)
+    train_tokenizer(training.sentences(step), *settings)
     return step
+
+
+def _size(config: DataConfig) -> str:
+    """The number of entries, as far as it is known before training."""
+    return f"at most {config.vocab_size}" if config.vocab_type in ("char", "byte") else str(config.vocab_size)
 
 
 def _encode(encoding: Encoding) -> Counts:

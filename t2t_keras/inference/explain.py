@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from t2t_keras.inference.forced import target_log_probs
 from t2t_keras.models.contract import SearchedModel, attention_views
+from t2t_keras.text.tokenizer import BLANK
 
-_WORD_START = "▁"
 _END = "</s>"  # as an entry of the vocabulary; the same characters in a text become other tokens
 
 
@@ -118,7 +118,7 @@ def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
 
 def word_starts(pieces: Sequence[str]) -> list[int]:
     """The positions of the tokens that begin a word, in a sentence without end symbol."""
-    return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(_WORD_START)]
+    return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(BLANK)]
 
 
 def explanation_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, tf.Tensor]]:

@@ -1,7 +1,6 @@
 """Requests: lines with restrictions of their translations, and their encoding as token ids."""
 
 import dataclasses
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,10 +11,8 @@ from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import output_limits, padded_phrases
 from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.splitting import split_text
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tokenizer import BLANK, Tokenizer
 
-_WORD_START = "▁"
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown token
 
 # Barred spellings of an excluded phrase, those with the fewest tokens. A word of a dozen letters can have
@@ -37,8 +34,8 @@ class Request:
             a word, and may get an ending. Case counts.
         excluded: words or phrases that the translation must not contain. One that begins with a letter or a digit is
             barred at the beginning of a word ("hund" bars "hunde" if that is written with the tokens of "hund" and one
-            more, but not "Hund" or "Schäferhund"), any other everywhere. All spellings with tokens of more than a byte
-            are barred, up to the 64 shortest.
+            more, but not "Hund" or "Schäferhund"), any other everywhere. All spellings are barred, up to the 64
+            shortest, but those in which bytes spell a character that has a token.
     """
 
     text: str
@@ -87,6 +84,7 @@ class RequestEncoder:
         self._lowercase = lowercase
         self._max_source_length = max_source_length
         self._ids_by_piece: dict[str, int] = {}
+        self._ids_by_byte: dict[int, int] = {}
         self.excluded = self._spellings_of(excluded)
 
     def repaired(self, line: str) -> str:
@@ -136,8 +134,8 @@ class RequestEncoder:
             spellings[self._phrase("excluded", phrase)] = None
             text = self.repaired(phrase)
             anywhere = not text[:1].isalnum()
-            text = text.replace(" ", _WORD_START)
-            for start in (_WORD_START, "") if anywhere else (_WORD_START,):
+            text = text.replace(" ", BLANK)
+            for start in (BLANK, "") if anywhere else (BLANK,):
                 spellings.update(dict.fromkeys(self._spellings(start + text)))
         return tuple(spellings)
 
@@ -145,15 +143,24 @@ class RequestEncoder:
         """The ways to write a text with the vocabulary's entries, those with the fewest tokens first."""
         if not self._ids_by_piece:
             ids = range(_FIRST_ORDINARY_ID, self._tokenizer.vocab_size)
-            pieces = zip(self._tokenizer.pieces(ids), ids, strict=True)
-            self._ids_by_piece.update({piece: id for piece, id in pieces if not _BYTE.fullmatch(piece)})
+            self._ids_by_piece.update(zip(self._tokenizer.pieces(ids), ids, strict=True))
+            byte_ids = {byte: self._ids_by_piece.pop(f"<0x{byte:02X}>", None) for byte in range(256)}
+            self._ids_by_byte.update({byte: id for byte, id in byte_ids.items() if id is not None})
         longest = max(map(len, self._ids_by_piece))
         spellings: list[list[Ids]] = [[()]]  # spellings of the first 0, 1, 2, ... characters
         for end in range(1, len(text) + 1):
-            last = ((start, self._ids_by_piece.get(text[start:end])) for start in range(max(0, end - longest), end))
-            ways = [(*way, piece) for start, piece in last if piece is not None for way in spellings[start]]
+            last = ((start, self._ids_of(text[start:end])) for start in range(max(0, end - longest), end))
+            ways = [(*way, *ids) for start, ids in last if ids for way in spellings[start]]
             spellings.append(sorted(ways, key=len)[:_MAX_SPELLINGS])
         return spellings[-1]
+
+    def _ids_of(self, text: str) -> Ids:
+        """The token of a text, or those of the bytes of a character that has none, else nothing."""
+        if text in self._ids_by_piece:
+            return (self._ids_by_piece[text],)
+        if len(text) > 1 or not self._ids_by_byte:
+            return ()
+        return tuple(self._ids_by_byte[byte] for byte in text.encode())
 
     def _check(self, request: Request, encoded: EncodedRequest) -> None:
         """Refuses restrictions that cannot be satisfied."""

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
@@ -25,6 +25,10 @@ MAX_PIECE_CHARACTERS = 16
 _CHARACTER_COVERAGE = 0.9999
 
 _SURROGATES = (0xD800, 0xDFFF)  # not characters
+
+VocabType = Literal["bpe", "unigram", "char", "byte"]
+
+BLANK = "▁"  # how entries write a blank, of which one more begins each text
 
 _TOO_MANY_ENTRIES = re.compile(r"value <= (\d+)")
 _TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")
@@ -94,7 +98,8 @@ class Tokenizer:
     def graph_tokenizer(self) -> Any:
         """The model as a `tensorflow_text.SentencepieceTokenizer`, without end symbols.
 
-        `tokenize` maps strings [batch] to a RaggedTensor int32 [batch, None]; `detokenize` is its inverse.
+        `tokenize` maps strings [batch] to a RaggedTensor int32 [batch, None]; `detokenize` is its inverse,
+        but for blanks at the beginning of a text.
 
         Reference: https://www.tensorflow.org/text/api_docs/python/text/SentencepieceTokenizer
         """
@@ -117,45 +122,58 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    sentences: Iterable[str], vocab_size: int, output_path: str | Path, lowercase: bool = False
+    sentences: Iterable[str],
+    vocab_size: int,
+    output_path: str | Path,
+    lowercase: bool = False,
+    vocab_type: VocabType = "bpe",
 ) -> Tokenizer:
-    """Trains a byte-pair vocabulary, writes its model file and returns the tokenizer (section 5.1 of the paper).
+    """Trains a vocabulary, writes its model file and returns the tokenizer (section 5.1 of the paper).
 
     Text is not normalised (SentencePiece's default would rewrite characters such as "½"), and characters without an
-    entry are spelled in bytes, so that decoding restores everything but runs of blanks. The same sentences give the
-    same file.
+    entry are spelled in bytes, so that decoding restores everything, but runs of blanks in "bpe" and "unigram". The
+    same sentences give the same file.
 
     Args:
         sentences: text of both languages, without line breaks.
-        vocab_size: number of vocabulary entries, special symbols included.
+        vocab_size: number of vocabulary entries, special symbols included; at most this many for "char" and "byte".
         output_path: where the model file is written.
         lowercase: whether the model lowercases what it encodes, in Python and in the graph, character by character.
+        vocab_type: "bpe", pieces made by byte-pair encoding; "unigram", pieces of a unigram language model; "char",
+            characters; "byte", the bytes of UTF-8, but for the blank, which has an entry of its own.
 
     Raises:
         InputError: there is no text, or `vocab_size` is too large or too small for it; the message names the limit.
+        ValueError: an unknown `vocab_type`.
 
     Reference: https://github.com/google/sentencepiece
     """
-    model = io.BytesIO()
+    if vocab_type not in get_args(VocabType):
+        raise ValueError(f"vocab_type must be one of {', '.join(get_args(VocabType))}; got {vocab_type!r}")
     try:
         with _normalization(lowercase) as normalization:
-            _train(sentences, vocab_size, model, normalization)
+            if vocab_type in ("bpe", "unigram"):
+                serialized = _trained(sentences, vocab_size=vocab_size, model_type=vocab_type, **normalization)
+            else:
+                # Nothing but blanks has no other character, so that bytes spell them all.
+                text = sentences if vocab_type == "char" else [" "]
+                settings = {"model_type": "char", "use_all_vocab": True, "remove_extra_whitespaces": False}
+                serialized = _commonest(_trained(text, **settings, **normalization), vocab_size)
     except RuntimeError as error:
         raise _training_error(str(error), vocab_size) from error
-    serialized = _without_paths(model.getvalue())
+    serialized = _without_paths(serialized)
     with replacing(output_path, "wb") as file:
         file.write(serialized)
     return Tokenizer(serialized)
 
 
-def _train(sentences: Iterable[str], vocab_size: int, model: io.BytesIO, normalization: dict[str, str]) -> None:
+def _trained(sentences: Iterable[str], **settings: Any) -> bytes:
+    """A model of what all vocabularies share, and of SentencePiece's own settings."""
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
         model_writer=model,
-        vocab_size=vocab_size,
-        model_type="bpe",
         byte_fallback=True,
-        **normalization,
         character_coverage=_CHARACTER_COVERAGE,
         max_sentencepiece_length=MAX_PIECE_CHARACTERS,
         pad_id=PAD_ID,
@@ -163,7 +181,20 @@ def _train(sentences: Iterable[str], vocab_size: int, model: io.BytesIO, normali
         unk_id=UNK_ID,
         bos_id=-1,
         minloglevel=2,
+        **settings,
     )
+    return model.getvalue()
+
+
+def _commonest(serialized: bytes, vocab_size: int) -> bytes:
+    """Removes the rarest characters beyond `vocab_size` entries from a model of characters; the blank must stay."""
+    model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
+    smallest = [entry.piece for entry in model.pieces].index(BLANK) + 1  # common characters come first
+    if vocab_size < smallest:
+        raise InputError(f"vocab_size={vocab_size} is too small; the smallest that works is {smallest}")
+    del model.pieces[vocab_size:]
+    model.trainer_spec.vocab_size = len(model.pieces)
+    return model.SerializeToString(deterministic=True)
 
 
 @contextlib.contextmanager

@@ -78,6 +78,36 @@ def test_neither_processes_nor_shards_change_the_data(tmp_path, monkeypatch):
         np.testing.assert_array_equal(getattr(many.split("train"), f"{side}_ids")(rows), expected)
 
 
+@pytest.mark.parametrize(("vocab_type", "vocab_size"), [("unigram", 300), ("char", 37000), ("byte", 37000)])
+def test_other_types_of_vocabulary(corpus, tmp_path, vocab_type, vocab_size):
+    config = dataclasses.replace(CONFIG, vocab_type=vocab_type, vocab_size=vocab_size)
+    prepared, lines = prepare(corpus, config, tmp_path, print), []
+    assert prepared.config == PreparedData.open(tmp_path).config == config
+    assert prepared.tokenizer.vocab_size <= 300
+    sources, targets = prepared.text("test")
+    encoded, rows = prepared.split("test"), np.arange(10)
+    assert prepared.tokenizer.decode_batch(encoded.source_ids(rows)) == sources
+    assert prepared.tokenizer.decode_batch(encoded.target_ids(rows)) == targets
+    if vocab_type != "unigram":
+        size = len if vocab_type == "char" else lambda text: len(text.encode())
+        assert encoded.target_lengths.tolist() == [2 + size(target) for target in targets]  # a blank and the end
+    prepare(corpus, config, tmp_path, lines.append)
+    assert lines == [f"{tmp_path}: already prepared"]
+    other = dataclasses.replace(config, vocab_type="bpe")
+    with pytest.raises(InputError, match=rf"other settings \(vocab_type: '{vocab_type}' -> 'bpe'\)"):
+        prepare(corpus, other, tmp_path, print)
+
+
+def test_data_from_before_there_were_types_are_those_of_today(corpus, tmp_path):
+    prepare(corpus, CONFIG, tmp_path, print)
+    record = json.loads((tmp_path / "data.json").read_text())
+    assert record["config"].pop("vocab_type") == "bpe"
+    (tmp_path / "data.json").write_text(json.dumps(record))
+    lines = []
+    assert prepare(corpus, CONFIG, tmp_path, lines.append).config == CONFIG
+    assert lines == [f"{tmp_path}: already prepared"]
+
+
 def test_a_shard_of_which_nothing_is_kept(tmp_path):
     pairs = some_pairs(300, 1)
     prepared = prepare(

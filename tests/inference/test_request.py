@@ -63,6 +63,18 @@ def test_excluded_punctuation_is_barred_wherever_it_stands():
     assert all(tiny.tokenizer().pieces(ids)[0].startswith("▁") for ids in found)
 
 
+@pytest.mark.parametrize("vocab_type", ["bpe", "char", "byte"])
+def test_what_bytes_spell_is_barred_wherever_it_stands(vocab_type):
+    tokenizer = tiny.tokenizer(vocab_type)
+    encoded = RequestEncoder(tokenizer, DecodeConfig(), False, 256, ("😀", "dogs"))
+    found = {tuple(tokenizer.pieces(ids)) for ids in encoded.excluded}
+    smile = ("<0xF0>", "<0x9F>", "<0x98>", "<0x80>")
+    assert found >= {smile, ("▁", *smile)}
+    assert all(spelling[0].startswith("▁") for spelling in found - {smile})
+    if vocab_type == "byte":
+        assert found == {smile, ("▁", *smile), ("▁", "<0x64>", "<0x6F>", "<0x67>", "<0x73>")}
+
+
 LONG = "A man in a blue shirt. " * 4
 
 

@@ -12,7 +12,7 @@ from t2t_keras.models.contract import Cache, Search, first_coverage
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints, run
-from t2t_keras.text.tokenizer import Tokenizer, train_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, VocabType, train_tokenizer
 
 SENTENCES = [
     "The quick brown fox jumps over the lazy dog.",
@@ -25,9 +25,9 @@ MODEL = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff"
 
 
 @functools.cache
-def tokenizer() -> Tokenizer:
+def tokenizer(vocab_type: VocabType = "bpe") -> Tokenizer:
     with tempfile.TemporaryDirectory() as directory:
-        return train_tokenizer(SENTENCES, 350, pathlib.Path(directory) / "vocab.model")
+        return train_tokenizer(SENTENCES, 350, pathlib.Path(directory) / "vocab.model", vocab_type=vocab_type)
 
 
 @functools.cache

@@ -85,8 +85,29 @@ def test_tab_separated_files_and_a_flagfile(files):
 
 
 @pytest.mark.parametrize(
+    ("given", "max_length", "entries"),
+    [
+        ({"vocab_type": "char"}, 1024, 259 + len(set("".join(ENGLISH + GERMAN)))),
+        ({"vocab_type": "byte", "vocab_size": 260, "max_length": 99}, 99, 260),
+    ],
+)
+def test_characters_and_bytes(files, given, max_length, entries):
+    changes = {"vocab_size": 37000, **given}
+    status, output, errors = run(*flags_for(files, **changes))
+    assert (status, errors) == (0, "")
+    kind = f"training a {given['vocab_type']} vocabulary of at most {changes['vocab_size']} entries"
+    assert kind in output.splitlines()
+    prepared = PreparedData.open(files / "data")
+    assert (prepared.config.max_length, prepared.tokenizer.vocab_size) == (max_length, entries)
+    assert len(prepared.split("train")) > 150
+    assert "already prepared" in run(*flags_for(files, **changes))[1]
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"vocab_type": "byte", "vocab_size": 200}, "vocab_size=200 is too small; the smallest that works is 260"),
+        ({"vocab_type": "char", "vocab_size": 259}, r"vocab_size=259 is too small; the smallest that works is \d+"),
         ({"vocab_size": 9000}, r"vocab_size=9000 is more than the text allows; the largest that works is \d+"),
         ({"vocab_size": -1}, "data.vocab_size must be positive, got -1"),
         ({"train_target": "{}/short"}, r"unequal numbers of lines: .*a\.en has 200, .*short has 1;"),
@@ -135,6 +156,7 @@ def test_help_names_every_flag():
         "test_target",
         "tsv",
         "vocab_size",
+        "vocab_type",
         "max_length_ratio",
         "processes",
         "shard_pairs",

@@ -83,6 +83,8 @@ def results(folder, stopped):
     (folder / "interrupted").mkdir()
     (folder / "interrupted" / "preparing.json").write_text("{}", encoding="utf-8")
     (folder / "a_file").write_text("", encoding="utf-8")
+    (folder / "text").mkdir()
+    characters = tiny_training.make_data(folder / "text", vocab_type="char")
     export = folder / "export" / "1"
     (export / "assets.extra").mkdir(parents=True)
     (export / "saved_model.pb").write_bytes(b"a graph")
@@ -92,6 +94,8 @@ def results(folder, stopped):
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
         # By itself a run knows its data and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
+        "characters": [flagfile, new, f"--data_dir={characters.directory}", "--set=train.max_steps=1"],
+        "characters again": [f"--model_dir={folder / 'characters'}"],
         "differs": [f"--model_dir={folder / 'uninterrupted'}", "--set=train.warmup_steps=7", "--set=train.seed=3"],
         "diverges": [flagfile, new, "--set=train.learning_rate_scale=1e30"],
         "preset": [new, data_dir, "--preset=huge"],
@@ -155,6 +159,14 @@ def test_plain_lines_where_there_is_no_terminal(results):
 
 def test_a_run_knows_its_data_and_settings(results):
     assert results["again"] == (0, "", f"step {STEPS}: had reached train.max_steps before\n")
+
+
+def test_translations_may_be_longer_where_tokens_are_characters(folder, results):
+    assert results["characters"][0] == 0, results["characters"][2]
+    assert results["characters again"] == (0, "", "step 1: had reached train.max_steps before\n")
+    runs = [Run(folder / name).config for name in ("uninterrupted", "characters")]
+    assert [config.data.vocab_type for config in runs] == ["bpe", "char"]
+    assert [config.decode.max_length_offset for config in runs] == [50, 200]
 
 
 @pytest.mark.parametrize(

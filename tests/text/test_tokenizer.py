@@ -1,9 +1,13 @@
 import random
+from typing import get_args
 
 import hypothesis
+import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import strategies
 
+from t2t_keras.config.data_config import VocabType
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID, PAD_ID
 from t2t_keras.text.repair import lowercased
@@ -18,9 +22,25 @@ def some_sentences(count=300):
     return [" ".join(generator.choices(WORDS.split(), k=generator.randint(2, 12))) for _ in range(count)]
 
 
+SIZES = {"bpe": 360, "unigram": 305, "char": 295, "byte": 260}
+every_type = pytest.mark.parametrize("vocab_type", SIZES)
+
+
+def train(vocab_type, path, sentences=None, vocab_size=37000, **settings):
+    """A vocabulary of one type; those of characters and bytes are smaller than they may be."""
+    size = SIZES[vocab_type] if vocab_type in ("bpe", "unigram") else vocab_size
+    return train_tokenizer(sentences or some_sentences(), size, path, vocab_type=vocab_type, **settings)
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def tokenizer(request, tmp_path_factory):
+    return train(request.param, tmp_path_factory.mktemp("tokenizer") / "vocab.model")
+
+
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return train_tokenizer(some_sentences(), 360, tmp_path_factory.mktemp("tokenizer") / "vocab.model")
+def is_exact(tokenizer):
+    """Whether runs of blanks come back."""
+    return tokenizer.vocab_size in (SIZES["char"], SIZES["byte"])
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +48,12 @@ def graph_tokenizer(tokenizer):
     return tokenizer.graph_tokenizer()
 
 
+def test_the_types_are_those_of_the_settings():
+    assert set(SIZES) == set(get_args(VocabType))
+
+
 def test_special_symbols_and_size(tokenizer):
-    assert tokenizer.vocab_size == 360
+    assert tokenizer.vocab_size in SIZES.values()
     assert tokenizer.pieces([0, 1, 2]) == ["<pad>", "</s>", "<unk>"]
     assert EOS_ID not in tokenizer.encode("the cat </s>")
 
@@ -42,8 +66,10 @@ def test_every_sentence_comes_back(tokenizer):
 
 @hypothesis.settings(deadline=None)
 @hypothesis.given(TEXT)
-def test_any_characters_come_back_but_for_runs_of_blanks(tokenizer, text):
-    expected = " ".join(part for part in text.replace("▁", " ").split(" ") if part)
+def test_any_characters_come_back_but_for_runs_of_blanks(tokenizer, is_exact, text):
+    expected = text.replace("▁", " ")
+    if not is_exact:
+        expected = " ".join(part for part in expected.split(" ") if part)
     assert tokenizer.decode(tokenizer.encode(text)) == expected
 
 
@@ -53,12 +79,24 @@ def test_the_graph_gives_the_same_ids_for_any_text(tokenizer, graph_tokenizer, t
     assert graph_tokenizer.tokenize(texts).to_list() == tokenizer.encode_batch(texts)
 
 
+@hypothesis.settings(deadline=None)
+@hypothesis.given(strategies.lists(strategies.lists(strategies.integers(3, 259), max_size=20), min_size=1, max_size=8))
+def test_the_graph_makes_the_same_text_of_any_ids(tokenizer, graph_tokenizer, rows):
+    """Of bytes too that are no UTF-8, of which a model can write any."""
+    ragged = tf.RaggedTensor.from_row_splits(
+        tf.constant([id for row in rows for id in row], tf.int32), np.cumsum([0, *map(len, rows)])
+    )
+    texts = [text.decode() for text in graph_tokenizer.detokenize(ragged).numpy()]
+    # TensorFlow Text drops all blanks at the beginning. Repaired text has none there.
+    assert texts == [text.lstrip(" ") for text in tokenizer.decode_batch(rows)]
+
+
 def test_the_graph_gives_the_same_ids_and_text_for_sentences(tokenizer, graph_tokenizer):
-    sentences = [*some_sentences(), "", " ", "\t", "日本語 and 😀", "x" * 5000]
+    sentences = [*some_sentences(), "", " ", "\t", "日本語 and 😀", "  a  b ", "a\u00a0b\u3000c", "👩‍🔬 é", "x" * 5000]
     tokens = graph_tokenizer.tokenize(sentences)
     assert tokens.to_list() == tokenizer.encode_batch(sentences)
     texts = [text.decode() for text in graph_tokenizer.detokenize(tokens).numpy()]
-    assert texts == tokenizer.decode_batch(tokenizer.encode_batch(sentences))
+    assert texts == [text.lstrip(" ") for text in tokenizer.decode_batch(tokenizer.encode_batch(sentences))]
 
 
 def test_decoding_stops_at_the_end_symbol_and_skips_padding(tokenizer):
@@ -67,50 +105,80 @@ def test_decoding_stops_at_the_end_symbol_and_skips_padding(tokenizer):
     assert tokenizer.decode([]) == tokenizer.decode([EOS_ID, *ids]) == ""
 
 
-@pytest.mark.parametrize("token", [-1, 360])
-def test_ids_outside_the_vocabulary_are_named(tokenizer, token):
-    with pytest.raises(ValueError, match=rf"ids must be in \[0, 360\), got {token}"):
-        tokenizer.decode([5, token])
+def test_ids_outside_the_vocabulary_are_named(tokenizer):
+    size = tokenizer.vocab_size
+    for token in (-1, size):
+        with pytest.raises(ValueError, match=rf"ids must be in \[0, {size}\), got {token}"):
+            tokenizer.decode([5, token])
 
 
 def test_no_piece_is_longer_than_the_bound_that_cleaning_uses(tokenizer):
-    assert max(map(len, tokenizer.pieces(range(3 + 256, 360)))) <= MAX_PIECE_CHARACTERS
+    assert max(map(len, tokenizer.pieces(range(3 + 256, tokenizer.vocab_size)))) <= MAX_PIECE_CHARACTERS
 
 
+@every_type
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_the_same_text_gives_the_same_file(tmp_path, lowercase):
+def test_the_same_text_gives_the_same_file(tmp_path, vocab_type, lowercase):
     for name in ("one", "two"):
-        train_tokenizer(some_sentences(), 340, tmp_path / name, lowercase)
+        train(vocab_type, tmp_path / name, lowercase=lowercase)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_lowercasing_happens_in_the_model_and_in_the_graph(tmp_path):
+@every_type
+def test_lowercasing_happens_in_the_model_and_in_the_graph(tmp_path, vocab_type):
     lowered = [sentence.lower() for sentence in some_sentences()]
-    tokenizer = train_tokenizer(lowered, 340, tmp_path / "vocab.model", lowercase=True)
+    tokenizer = train(vocab_type, tmp_path / "vocab.model", lowered, lowercase=True)
     sentences = [*some_sentences(), "ÄÖÜ ẞ İstanbul ½ DŽ", "ΟΔΟΣ ΣΑΣ."]
     assert tokenizer.decode_batch(tokenizer.encode_batch(sentences)) == [lowercased(text) for text in sentences]
     assert tokenizer.graph_tokenizer().tokenize(sentences).to_list() == tokenizer.encode_batch(sentences)
 
 
-def test_a_vocabulary_too_large_names_the_largest_that_works(tmp_path):
+@pytest.mark.parametrize("vocab_type", ["bpe", "unigram"])
+def test_a_vocabulary_too_large_names_the_largest_that_works(tmp_path, vocab_type):
+    arguments = {"output_path": tmp_path / "vocab.model", "vocab_type": vocab_type}
     with pytest.raises(InputError, match="vocab_size=5000 is more than the text allows") as raised:
-        train_tokenizer(some_sentences(), 5000, tmp_path / "vocab.model")
+        train_tokenizer(some_sentences(), 5000, **arguments)
     largest = int(str(raised.value).split()[-1])
-    assert train_tokenizer(some_sentences(), largest, tmp_path / "vocab.model").vocab_size == largest
+    assert train_tokenizer(some_sentences(), largest, **arguments).vocab_size == largest
     with pytest.raises(InputError, match=f"the largest that works is {largest}"):
-        train_tokenizer(some_sentences(), largest + 1, tmp_path / "vocab.model")
+        train_tokenizer(some_sentences(), largest + 1, **arguments)
 
 
-def test_a_vocabulary_too_small_names_the_smallest_that_works(tmp_path):
+@every_type
+def test_a_vocabulary_too_small_names_the_smallest_that_works(tmp_path, vocab_type):
+    arguments = {"output_path": tmp_path / "vocab.model", "vocab_type": vocab_type}
     with pytest.raises(InputError, match="vocab_size=100 is too small") as raised:
-        train_tokenizer(some_sentences(), 100, tmp_path / "vocab.model")
+        train_tokenizer(some_sentences(), 100, **arguments)
     smallest = int(str(raised.value).split()[-1])
-    assert train_tokenizer(some_sentences(), smallest, tmp_path / "vocab.model").vocab_size == smallest
+    tokenizer = train_tokenizer(some_sentences(), smallest, **arguments)
+    assert tokenizer.vocab_size == smallest and tokenizer.decode(tokenizer.encode("big Öl")) == "big Öl"
 
 
-def test_no_text_is_bad_input(tmp_path):
+def test_characters_are_single_ones_the_commonest_and_bytes_spell_the_others(tmp_path):
+    text = ["aaaa bbb", "cc d", ""]
+    whole, cut = (train("char", tmp_path / "vocab.model", text, size) for size in (37000, 262))
+    assert sorted(whole.pieces(range(259, whole.vocab_size))) == ["a", "b", "c", "d", "▁"]
+    assert sorted(cut.pieces(range(259, 262))) == ["a", "b", "▁"]
+    assert cut.pieces(cut.encode("ad€")) == ["▁", "a", "<0x64>", "<0xE2>", "<0x82>", "<0xAC>"]
+    assert cut.decode(cut.encode("ad€")) == "ad€"
+
+
+def test_bytes_depend_on_no_text(tmp_path):
+    one, other = (train("byte", tmp_path / "vocab.model", text) for text in (["日本"], ["aaa"]))
+    assert one.serialized == other.serialized
+    assert one.pieces(range(3, 260)) == [*(f"<0x{byte:02X}>" for byte in range(256)), "▁"]
+    assert one.pieces(one.encode("a ä")) == ["▁", "<0x61>", "▁", "<0xC3>", "<0xA4>"]
+
+
+def test_an_unknown_type_is_named(tmp_path):
+    with pytest.raises(ValueError, match="vocab_type must be one of bpe, unigram, char, byte; got 'word'"):
+        train_tokenizer(some_sentences(), 300, tmp_path / "vocab.model", vocab_type="word")
+
+
+@pytest.mark.parametrize("vocab_type", ["bpe", "unigram", "char"])
+def test_no_text_is_bad_input(tmp_path, vocab_type):
     with pytest.raises(InputError, match="no vocabulary of 300 entries could be trained"):
-        train_tokenizer([], 300, tmp_path / "vocab.model")
+        train_tokenizer([], 300, tmp_path / "vocab.model", vocab_type=vocab_type)
     assert not list(tmp_path.iterdir())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TrainConfig, TransformerConfig
+from t2t_keras.config.data_config import VocabType
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.runs import checkpoints
@@ -55,7 +56,12 @@ def copy(sentence: str) -> str:
 
 
 def make_data(
-    folder: pathlib.Path, task: Any = reverse, train_pairs: int = 150, valid_pairs: int = 20, longest: int = 6
+    folder: pathlib.Path,
+    task: Any = reverse,
+    train_pairs: int = 150,
+    valid_pairs: int = 20,
+    longest: int = 6,
+    vocab_type: VocabType = "bpe",
 ) -> PreparedData:
     """Text files, and the prepared data made of them in `folder`/data."""
     texts = sentences(train_pairs + valid_pairs, longest)
@@ -64,7 +70,8 @@ def make_data(
         paths[split] = (folder / f"{split}.source", folder / f"{split}.target")
         paths[split][0].write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
         paths[split][1].write_text("".join(f"{task(line)}\n" for line in part), encoding="utf-8")
-    return prepare(corpora.files(paths), DataConfig(vocab_size=VOCAB_SIZE), folder / "data", report=lambda line: None)
+    config = DataConfig(vocab_type=vocab_type, vocab_size=VOCAB_SIZE)
+    return prepare(corpora.files(paths), config, folder / "data", report=lambda line: None)
 
 
 def make_config(data: PreparedData, model: dict[str, Any] | None = None, **train: Any) -> Config:
