@@ -14,12 +14,14 @@ Tensor = Any
 class TiedEmbedding(keras.layers.Layer):
     """One matrix that embeds tokens and, transposed, turns hidden states into logits (section 3.4).
 
-    Embeddings are multiplied by sqrt(d_model). Id 0, padding and start symbol, embeds to zeros, as in T2T.
+    Id 0, padding and start symbol, embeds to zeros, as in T2T.
 
     Args:
         vocab_size: rows of the matrix.
         d_model: width.
         use_bias: whether logits have a bias.
+        scale: factor on embeddings; None means sqrt(d_model), the paper's.
+        initial_stddev: of the normal distribution that the matrix begins as; None means 1 / sqrt(d_model), T2T's.
 
     Call arguments:
         token_ids: int [...], each in [0, vocab_size).
@@ -31,7 +33,15 @@ class TiedEmbedding(keras.layers.Layer):
         Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
     """
 
-    def __init__(self, vocab_size: int, d_model: int, use_bias: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        use_bias: bool = False,
+        scale: float | None = None,
+        initial_stddev: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         for name, value in (("vocab_size", vocab_size), ("d_model", d_model)):
             if value < 1:
@@ -39,12 +49,15 @@ class TiedEmbedding(keras.layers.Layer):
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.use_bias = use_bias
+        self.scale = scale
+        self.initial_stddev = initial_stddev
         self.bias = None  # of the logits
 
     def build(self, input_shape: tuple | None = None) -> None:
+        stddev = self.d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
         self.table = self.add_weight(
             shape=(self.vocab_size, self.d_model),
-            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            initializer=keras.initializers.RandomNormal(stddev=stddev),
             name="table",
             autocast=False,  # rows are cast, not the whole matrix
         )
@@ -53,7 +66,8 @@ class TiedEmbedding(keras.layers.Layer):
 
     def call(self, token_ids: Tensor) -> Tensor:
         vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
-        scale = ops.where(ops.equal(token_ids, 0), 0.0, self.d_model**0.5)
+        scale = self.d_model**0.5 if self.scale is None else self.scale
+        scale = ops.where(ops.equal(token_ids, 0), 0.0, scale)
         return vectors * ops.cast(scale, vectors.dtype)[..., None]
 
     def logits(self, states: Tensor) -> Tensor:
@@ -75,4 +89,6 @@ class TiedEmbedding(keras.layers.Layer):
             "vocab_size": self.vocab_size,
             "d_model": self.d_model,
             "use_bias": self.use_bias,
+            "scale": self.scale,
+            "initial_stddev": self.initial_stddev,
         }

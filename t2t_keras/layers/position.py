@@ -69,6 +69,7 @@ class LearnedPositions(keras.layers.Layer):
 
     Args:
         max_positions: rows of the table; positions beyond it use the last row.
+        initial_stddev: of the normal distribution that the table begins as; None means 1 / sqrt(d_model).
 
     Call arguments:
         inputs: float [batch, length, d_model].
@@ -78,18 +79,20 @@ class LearnedPositions(keras.layers.Layer):
         float [batch, length, d_model].
     """
 
-    def __init__(self, max_positions: int, **kwargs: Any) -> None:
+    def __init__(self, max_positions: int, initial_stddev: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if max_positions < 1:
             raise ValueError(f"`max_positions` must be at least 1, got {max_positions}")
         self.max_positions = max_positions
+        self.initial_stddev = initial_stddev
         self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
         d_model = input_shape[-1]
+        stddev = d_model**-0.5 if self.initial_stddev is None else self.initial_stddev
         self.table = self.add_weight(
             shape=(self.max_positions, d_model),
-            initializer=keras.initializers.RandomNormal(stddev=d_model**-0.5),
+            initializer=keras.initializers.RandomNormal(stddev=stddev),
             name="table",
         )
 
@@ -101,4 +104,4 @@ class LearnedPositions(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_positions": self.max_positions}
+        return {**super().get_config(), "max_positions": self.max_positions, "initial_stddev": self.initial_stddev}

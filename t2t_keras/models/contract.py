@@ -96,7 +96,8 @@ class States(NamedTuple):
     """What a model computes for whole targets, before the projection to the vocabulary.
 
     Attributes:
-        hidden: float [batch, target_len, d_model]; an ensemble has one such tensor per member.
+        hidden: float [batch, target_len, width], as wide as the output head's table; an ensemble has one such tensor
+            per member.
         auxiliary_loss: scalar that training adds to the sum of the token losses; itself a sum over the call's target
             tokens (0 without any), so that it does not depend on how a batch is divided. 0 for most models.
     """
@@ -109,7 +110,7 @@ class OutputHead(Protocol):
     """The projection to the vocabulary.
 
     Attributes:
-        table: a trainable variable, float32 [vocab, d_model], which a fused loss reads.
+        table: a trainable variable, float32 [vocab, width], which a fused loss reads.
         bias: likewise, float32 [vocab], or None.
     """
 
@@ -117,7 +118,7 @@ class OutputHead(Protocol):
     bias: Any | None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """hidden @ table^T + bias: float [..., d_model] --> float32 [..., vocab]."""
+        """hidden @ table^T + bias: float [..., width] --> float32 [..., vocab]."""
         ...
 
 
@@ -143,7 +144,7 @@ class ScoringModel(Protocol):
         ...
 
     def logits(self, hidden: Nest) -> Tensor:
-        """Logits, float32 [..., vocab], of some positions of `States.hidden`, [..., d_model]."""
+        """Logits, float32 [..., vocab], of some positions of `States.hidden`, [..., width]."""
         ...
 
 

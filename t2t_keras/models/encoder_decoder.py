@@ -42,15 +42,17 @@ class EncoderDecoder(keras.Model):
     def __init__(self, config: Any, *, output_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = config
-        sizes, dtype = (config.vocab_size, config.d_model), self.dtype_policy
         tied = config.tie_embeddings
-        self.target_embedding = TiedEmbedding(
-            *sizes, use_bias=tied and output_bias, name="target_embedding", dtype=dtype
-        )
+        self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and output_bias)
         self.source_embedding = self.output_embedding = self.target_embedding
         if not tied:
-            self.source_embedding = TiedEmbedding(*sizes, name="source_embedding", dtype=dtype)
-            self.output_embedding = TiedEmbedding(*sizes, use_bias=output_bias, name="output_embedding", dtype=dtype)
+            self.source_embedding = self.make_embedding("source_embedding")
+            self.output_embedding = self.make_embedding("output_embedding", use_bias=output_bias)
+
+    def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
+        """Makes the layer of one matrix: "target_embedding", "source_embedding" or "output_embedding"."""
+        sizes = (self.config.vocab_size, self.config.d_model)
+        return TiedEmbedding(*sizes, use_bias=use_bias, name=name, dtype=self.dtype_policy)
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
@@ -78,7 +80,7 @@ class EncoderDecoder(keras.Model):
         return self.output_embedding
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""
+        """Logits of hidden states: float [..., width] --> float32 [..., vocab]."""
         return self.output_head.logits(hidden)
 
     def embedded_targets(self, target: Tensor) -> Tensor:

@@ -1,0 +1,216 @@
+"""The blocks of a convolutional model: a gated convolution with a residual connection, alone and with attention."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+
+from t2t_keras.layers.attention.scores import scaled_dot_product_attention
+from t2t_keras.layers.convolution import Convolution, gated_linear_unit
+from t2t_keras.layers.dropout import Dropout
+
+Tensor = Any
+
+ROOT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
+
+
+class ConvolutionalMemory(NamedTuple):
+    """What a decoder's blocks attend to.
+
+    Attributes:
+        keys: z, the encoder's outputs, float [batch, source_len, d_model].
+        values: (z + e) * sqrt(0.5) * sqrt(m), with e the embedded source and m its number of tokens, float
+            [batch, source_len, d_model]. Gehring et al. multiply what is attended to by m * sqrt(1 / m) instead, which
+            is the same.
+        bias: a `mask_bias`, [batch, 1, source_len].
+    """
+
+    keys: Tensor
+    values: Tensor
+    bias: Tensor
+
+
+def normalised_linear(width: int, *, dropout_rate: float = 0.0, **kwargs: Any) -> Convolution:
+    """A weight-normalised linear layer. Its kernel begins as N(0, (1 - dropout_rate) / d_in), where `dropout_rate` is
+    of the dropout on its inputs (Gehring et al., 2017, section 3.5).
+    """
+    initializer = _normal(1 - dropout_rate)
+    return Convolution(width, 1, weight_normalization=True, kernel_initializer=initializer, **kwargs)
+
+
+def _convolution(width: int, kernel_size: int, causal: bool, dropout_rate: float, dtype: Any) -> Convolution:
+    """The convolution before a gate of `width` outputs."""
+    return Convolution(
+        2 * width,
+        kernel_size,
+        causal=causal,
+        weight_normalization=True,
+        kernel_initializer=_normal(4 * (1 - dropout_rate)),
+        name="convolution",
+        dtype=dtype,
+    )
+
+
+def _normal(scale: float) -> keras.initializers.Initializer:
+    """N(0, scale / inputs of one output)."""
+    return keras.initializers.VarianceScaling(scale, mode="fan_in", distribution="untruncated_normal")
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class ConvolutionBlock(keras.layers.Layer):
+    """(GLU(convolution(dropout(x))) + x) * sqrt(0.5), with x projected in the sum where its width is another.
+
+    Args:
+        width: width of the outputs.
+        kernel_size: of the convolution.
+        causal: as in `Convolution`.
+        dropout_rate: dropout on the convolution's inputs.
+
+    Call arguments:
+        inputs: float [batch, length, d_in].
+        token_mask: as in `Convolution`.
+        seed: int32 [2], for dropout; None draws a seed.
+
+    Returns:
+        float [batch, length, width].
+
+    Reference:
+        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.2.
+    """
+
+    def __init__(
+        self, width: int, kernel_size: int, causal: bool = False, dropout_rate: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.width = width
+        self.kernel_size = kernel_size
+        self.causal = causal
+        self.dropout_rate = dropout_rate
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.convolution = _convolution(width, kernel_size, causal, dropout_rate, self.dtype_policy)
+        self.projection: Convolution | None = None
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.convolution.build(inputs_shape)
+        self.projection = _built_projection(self.width, inputs_shape, self.dtype_policy)
+
+    def call(self, inputs: Tensor, token_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
+        convolved = self.convolution(self.dropout(inputs, seed=seed), token_mask)
+        return (gated_linear_unit(convolved) + _projected(inputs, self.projection)) * ROOT_HALF
+
+    def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
+        return (*inputs_shape[:-1], self.width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "width": self.width,
+            "kernel_size": self.kernel_size,
+            "causal": self.causal,
+            "dropout_rate": self.dropout_rate,
+        }
+
+
+class BlockLinears(NamedTuple):
+    """The linear maps of an `AttentiveConvolutionBlock`: its layers, or what computes them in the steps of a search.
+
+    Attributes:
+        projection: of the block's inputs in the residual sum; None where they have the width of its outputs.
+        query: from the gate to the width of the embeddings.
+        output: from what is attended to back to the width of the gate.
+    """
+
+    projection: Callable[[Tensor], Tensor] | None
+    query: Callable[[Tensor], Tensor]
+    output: Callable[[Tensor], Tensor]
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class AttentiveConvolutionBlock(keras.layers.Layer):
+    """A causal `ConvolutionBlock` with attention to a memory between the gate and the residual sum.
+
+    Args:
+        width: width of the outputs.
+        kernel_size: of the convolution.
+        d_model: width of the embeddings and of the memory.
+        dropout_rate: dropout on the convolution's inputs.
+
+    Call arguments:
+        inputs: float [batch, length, d_in].
+        embedded: the embedded target, float [batch, length, d_model].
+        memory: a `ConvolutionalMemory`.
+        seed: int32 [2], for dropout; None draws a seed.
+
+    Returns:
+        float [batch, length, width], and the attention's weights, float [batch, length, source_len].
+
+    Reference:
+        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.3.
+    """
+
+    def __init__(self, width: int, kernel_size: int, d_model: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.width = width
+        self.kernel_size = kernel_size
+        self.d_model = d_model
+        self.dropout_rate = dropout_rate
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.convolution = _convolution(width, kernel_size, True, dropout_rate, self.dtype_policy)
+        self.projection: Convolution | None = None
+        self.query = normalised_linear(d_model, name="query", dtype=self.dtype_policy)
+        self.output_linear = normalised_linear(width, name="output", dtype=self.dtype_policy)
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.convolution.build(inputs_shape)
+        self.projection = _built_projection(self.width, inputs_shape, self.dtype_policy)
+        self.query.build((*inputs_shape[:-1], self.width))
+        self.output_linear.build((*inputs_shape[:-1], self.d_model))
+
+    def call(
+        self, inputs: Tensor, embedded: Tensor, memory: ConvolutionalMemory, seed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        convolved = self.convolution(self.dropout(inputs, seed=seed))
+        linears = BlockLinears(self.projection, self.query, self.output_linear)
+        return self.connected(inputs, convolved, embedded, memory, linears)
+
+    @staticmethod
+    def connected(
+        inputs: Tensor, convolved: Tensor, embedded: Tensor, memory: ConvolutionalMemory, linears: BlockLinears
+    ) -> tuple[Tensor, Tensor]:
+        """The block's results from its inputs and its convolution's outputs, float [batch, length, 2 width]; in the
+        steps of a search the beam takes the place of the length.
+        """
+        hidden = gated_linear_unit(convolved)  # --> [batch, length, width]
+        queries = (linears.query(hidden) + embedded) * ROOT_HALF  # --> [batch, length, d_model]
+        context, weights = scaled_dot_product_attention(
+            queries, memory.keys, memory.values, bias=memory.bias, scale=1
+        )  # --> [batch, length, d_model], [batch, length, source_len]
+        hidden = (linears.output(context) + hidden) * ROOT_HALF
+        return (hidden + _projected(inputs, linears.projection)) * ROOT_HALF, weights
+
+    def compute_output_shape(self, inputs_shape: tuple, embedded_shape: tuple, memory_shape: Any) -> tuple:
+        return (*inputs_shape[:-1], self.width), (*inputs_shape[:-1], memory_shape[0][-2])
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "width": self.width,
+            "kernel_size": self.kernel_size,
+            "d_model": self.d_model,
+            "dropout_rate": self.dropout_rate,
+        }
+
+
+def _built_projection(width: int, inputs_shape: tuple, dtype: Any) -> Convolution | None:
+    """What brings a block's inputs to the width of its outputs; None if they have it."""
+    if inputs_shape[-1] == width:
+        return None
+    projection = normalised_linear(width, name="projection", dtype=dtype)
+    projection.build(inputs_shape)
+    return projection
+
+
+def _projected(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """A block's inputs in the width of its outputs."""
+    return inputs if projection is None else projection(inputs)

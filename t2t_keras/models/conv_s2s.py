@@ -1,0 +1,174 @@
+"""A convolutional model with attention: the system that the paper's Table 2 calls ConvS2S."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.config import ConvS2SConfig
+from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding, kernels
+from t2t_keras.layers.attention.scores import mask_bias
+from t2t_keras.layers.convolution_block import (
+    ROOT_HALF,
+    AttentiveConvolutionBlock,
+    ConvolutionalMemory,
+    ConvolutionBlock,
+    normalised_linear,
+)
+from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.stepping.convolution_step import AttentiveConvolutionStep, LinearStep
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, States, first_coverage
+from t2t_keras.models.encoder_decoder import EncoderDecoder
+
+Tensor = Any
+
+_EMBEDDING_STDDEV = 0.1
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class ConvS2S(EncoderDecoder):
+    """Stacks of gated convolutions, of which each of the decoder's attends to the encoder's outputs.
+
+    All weights but embeddings, positions and the output matrix are weight-normalised. See `EncoderDecoder` for the
+    call.
+
+    Args:
+        config: sizes and choices.
+
+    Reference:
+        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017.
+    """
+
+    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
+
+    config_class = ConvS2SConfig
+
+    def __init__(self, config: ConvS2SConfig, **kwargs: Any) -> None:
+        super().__init__(config, output_bias=True, **kwargs)
+        dtype, rate = self.dtype_policy, config.dropout_rate
+        self.source_positions, self.target_positions = (
+            LearnedPositions(config.max_positions, _EMBEDDING_STDDEV, name=name, dtype=dtype)
+            for name in ("source_positions", "target_positions")
+        )
+        encoder, decoder = config.encoder_blocks(), config.decoder_blocks()
+        self.encoder_inputs = normalised_linear(encoder[0].d_in, dropout_rate=rate, name="encoder_inputs", dtype=dtype)
+        self.encoder_layers = [
+            ConvolutionBlock(block.width, block.kernel_size, dropout_rate=rate, name=f"encoder_{number}", dtype=dtype)
+            for number, block in enumerate(encoder, start=1)
+        ]
+        self.encoder_outputs = normalised_linear(config.d_model, name="encoder_outputs", dtype=dtype)
+        self.decoder_inputs = normalised_linear(decoder[0].d_in, dropout_rate=rate, name="decoder_inputs", dtype=dtype)
+        self.decoder_layers = [
+            AttentiveConvolutionBlock(
+                block.width, block.kernel_size, config.d_model, rate, name=f"decoder_{number}", dtype=dtype
+            )
+            for number, block in enumerate(decoder, start=1)
+        ]
+        self.decoder_outputs = normalised_linear(config.output_width(), name="decoder_outputs", dtype=dtype)
+        self.dropout = Dropout(rate, name="dropout", dtype=dtype)
+
+    def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
+        """One matrix, begun as in section 3.5; embeddings are not multiplied by anything."""
+        config, width, stddev = self.config, self.config.d_model, _EMBEDDING_STDDEV
+        if name == "output_embedding":
+            width = config.output_width()
+            stddev = math.sqrt((1 - config.dropout_rate) / width)
+        return TiedEmbedding(config.vocab_size, width, use_bias, 1.0, stddev, name=name, dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any = None) -> None:
+        super().build(input_shape)
+        config = self.config
+        embedded = (None, None, config.d_model)
+        for layer in (self.source_positions, self.target_positions, self.encoder_inputs, self.decoder_inputs):
+            layer.build(embedded)
+        encoder, decoder = config.encoder_blocks(), config.decoder_blocks()
+        for layer, block in zip(self.encoder_layers + self.decoder_layers, encoder + decoder, strict=True):
+            layer.build((None, None, block.d_in))
+        self.encoder_outputs.build((None, None, encoder[-1].width))
+        self.decoder_outputs.build((None, None, decoder[-1].width))
+
+    def states(
+        self,
+        inputs: dict[str, Tensor],
+        *,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> States:
+        """The decoder's outputs before the projection to the vocabulary; see `ScoringModel`."""
+        memory = self.encode(inputs["source"], fold_in(seed, 0), training)
+        hidden, _ = self._decoded(inputs["target"], memory, fold_in(seed, 1), training)
+        return States(hidden, ops.zeros(()))
+
+    def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> ConvolutionalMemory:
+        """The memory of a source, int [batch, source_len]."""
+        is_token = ops.not_equal(source, 0)
+        embedded = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
+        embedded = self.dropout(embedded, seed=fold_in(seed, 0), training=training)
+        x = self.encoder_inputs(embedded)
+        for number, layer in enumerate(self.encoder_layers, start=1):
+            x = layer(x, is_token, seed=fold_in(seed, number), training=training)
+        # Every attention adds two gradients to that of the encoder, one through keys and one through values (3.4).
+        z = _with_scaled_gradient(self.encoder_outputs(x), 1 / (2 * len(self.decoder_layers)))
+        num_tokens = ops.cast(ops.count_nonzero(source, axis=1), z.dtype)[:, None, None]
+        values = (z + embedded) * (ROOT_HALF * ops.sqrt(num_tokens))  # --> [batch, source_len, d_model]
+        return ConvolutionalMemory(z, values, mask_bias(is_token[:, None], self.compute_dtype))
+
+    def _decoded(
+        self, target: Tensor, memory: ConvolutionalMemory, seed: Tensor | None, training: bool | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The hidden states, float [batch, target_len, output width], and each layer's attention."""
+        embedded = self.target_positions(self.embedded_targets(target))  # --> [batch, target_len, d_model]
+        embedded = self.dropout(embedded, seed=fold_in(seed, 0), training=training)
+        x, attention = self.decoder_inputs(embedded), []
+        for number, layer in enumerate(self.decoder_layers, start=1):
+            x, weights = layer(x, embedded, memory, seed=fold_in(seed, number), training=training)
+            attention.append(weights)
+        hidden = self.decoder_outputs(x)
+        return self.dropout(hidden, seed=fold_in(seed, number + 1), training=training), attention
+
+    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The call's result without dropout, and attention to the source; see `AttentionViews`."""
+        hidden, attention = self._decoded(inputs["target"], self.encode(inputs["source"]), None, False)
+        attention = ops.cast(ops.stack(attention, axis=1), "float32")  # --> [batch, layers, target_len, source_len]
+        return self.logits(hidden), attention[:, :, None]  # --> [batch, layers, heads = 1, target_len, source_len]
+
+    def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
+        """The attention of all layers, averaged: float32 [batch, target_len, source_len]."""
+        return ops.mean(self.logits_and_cross_attention(inputs)[1][:, :, 0], axis=1)
+
+    def begin(
+        self, source: Tensor, memory: ConvolutionalMemory, beam_size: int, *, wanted: frozenset[str] = frozenset()
+    ) -> Search:
+        """Prepares a search; see `StepModel`. `COVERAGE` sums the attention of all layers, averaged."""
+        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        first, last = LinearStep(self.decoder_inputs, dtype), LinearStep(self.decoder_outputs, dtype)
+        steps = [AttentiveConvolutionStep(layer, dtype) for layer in self.decoder_layers]
+        output_matrix = self.output_head.output_matrix(dtype)  # --> [output width, vocab]
+
+        def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            embedded = self.target_positions(self.target_embedding(token_ids[:, None]), start=cache.position)
+            embedded = ops.reshape(embedded, (-1, beam_size, self.config.d_model))  # --> [batch, beam, d_model]
+            x, pasts, attention = first(embedded), [], []
+            for block, past in zip(steps, cache.per_hypothesis, strict=True):
+                x, weights, past = block(x, embedded, cache.source, past)
+                pasts.append(past)
+                attention.append(weights)
+            hidden = ops.reshape(last(x), (-1, self.config.output_width()))  # --> [batch * beam, output width]
+            logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
+            coverage = cache.coverage
+            if COVERAGE in wanted:
+                coverage += ops.cast(sum(attention) / len(attention), "float32")  # --> [batch, beam, source_len]
+            return logits, Cache(cache.position + 1, tuple(pasts), cache.per_sentence, cache.source, coverage)
+
+        batch = ops.shape(source)[0]
+        pasts = tuple(block.convolution.begin(batch, beam_size, self.compute_dtype) for block in steps)
+        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))
+
+
+def _with_scaled_gradient(x: Tensor, scale: float) -> Tensor:
+    """x itself, whose gradient is multiplied by `scale`."""
+    constant = ops.stop_gradient(x)
+    return constant + (x - constant) * scale

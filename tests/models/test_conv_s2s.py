@@ -1,0 +1,272 @@
+"""The convolutional model with attention: against NumPy, position by position, and as its own steps."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_oracle import numbers
+
+from t2t_keras.config import ConvS2SConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.models import families
+from t2t_keras.models.contract import BFLOAT16, COVERAGE, States
+from t2t_keras.search.searches import Searches
+
+VOCAB = 40
+SIZES = {"d_model": 8, "d_output": None, "max_positions": 30}
+SHAPES = {
+    "widths": {"d_output": 7, "encoder_layers": "2x6x3, 1x10x1", "decoder_layers": "1x6x3,1x5x1"},
+    "tied": {"encoder_layers": "1x8x5", "decoder_layers": "2x8x3", "tie_embeddings": True},
+    "few_positions": {"encoder_layers": "1x6x3", "decoder_layers": "1x6x3", "max_positions": 3},
+}
+SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
+TARGET = np.array([[3, 4, 5, 1, 0, 0], [8, 1, 0, 0, 0, 0], [11, 12, 13, 14, 15, 1]], np.int32)
+BATCH = {"source": SOURCE, "target": TARGET}
+
+
+@functools.cache
+def make(shape: str = "widths", **changes):
+    """Untrained, but every weight matters."""
+    keras.utils.set_random_seed(1)
+    model = families.make_model(ConvS2SConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
+    random = np.random.default_rng(2)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+# ---- NumPy, one sentence at a time, without padding ----
+
+
+def convolved_in_numpy(layer, x: np.ndarray) -> np.ndarray:
+    """[length, d_in] --> [length, filters]; its kernels, lengths and biases are those of the layer."""
+    kernel = numbers(layer.kernel)
+    kernel = kernel / np.sqrt((kernel**2).sum(axis=(0, 1))) * numbers(layer.scale)
+    size = len(kernel)
+    before = size - 1 if layer.causal else (size - 1) // 2
+    padded = np.pad(x, ((before, size - 1 - before), (0, 0)))
+    return np.array([np.einsum("kd,kdf->f", padded[t : t + size], kernel) for t in range(len(x))]) + numbers(layer.bias)
+
+
+def gated_in_numpy(block, x: np.ndarray) -> np.ndarray:
+    values, gates = np.split(convolved_in_numpy(block.convolution, x), 2, axis=1)
+    return values / (1 + np.exp(-gates))
+
+
+def added_in_numpy(block, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    residual = x if block.projection is None else convolved_in_numpy(block.projection, x)
+    return (hidden + residual) * np.sqrt(0.5)
+
+
+def embedded_in_numpy(embedding, positions, ids: list[int]) -> np.ndarray:
+    places = np.minimum(np.arange(len(ids)), len(numbers(positions.table)) - 1)
+    return numbers(embedding.table)[ids] * (np.array(ids) != 0)[:, None] + numbers(positions.table)[places]
+
+
+def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Logits [target_len, vocab] and attention [layers, target_len, source_len]."""
+    e = embedded_in_numpy(model.source_embedding, model.source_positions, source)
+    x = convolved_in_numpy(model.encoder_inputs, e)
+    for block in model.encoder_layers:
+        x = added_in_numpy(block, x, gated_in_numpy(block, x))
+    z, m = convolved_in_numpy(model.encoder_outputs, x), len(source)
+
+    g = embedded_in_numpy(model.target_embedding, model.target_positions, [0, *target[:-1]])
+    x, attention = convolved_in_numpy(model.decoder_inputs, g), []
+    for block in model.decoder_layers:
+        h = gated_in_numpy(block, x)
+        d = (convolved_in_numpy(block.query, h) + g) * np.sqrt(0.5)
+        a = np.exp(d @ z.T - (d @ z.T).max(axis=1, keepdims=True))
+        a /= a.sum(axis=1, keepdims=True)
+        c = a @ ((z + e) * np.sqrt(0.5)) * m * np.sqrt(1 / m)
+        h = (convolved_in_numpy(block.output_linear, c) + h) * np.sqrt(0.5)
+        x = added_in_numpy(block, x, h)
+        attention.append(a)
+    head = model.output_head
+    hidden = convolved_in_numpy(model.decoder_outputs, x)
+    return hidden @ numbers(head.table).T + numbers(head.bias), np.array(attention)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_numpy(shape):
+    """In a batch with padding too; so neither padding nor other sentences matter."""
+    model = make(shape)
+    logits, attention = model.logits_and_cross_attention(BATCH)
+    assert attention.shape == (3, len(model.decoder_layers), 1, 6, 5)
+    np.testing.assert_allclose(model(BATCH), logits, atol=1e-5)
+    for row in range(3):
+        source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
+        expected, weights = logits_in_numpy(model, source, target)
+        np.testing.assert_allclose(logits[row, : len(target)], expected, rtol=1e-4, atol=2e-5)
+        found = attention[row, :, 0, : len(target)]
+        np.testing.assert_allclose(found[..., : len(source)], weights, rtol=1e-4, atol=1e-6)
+        assert not np.any(found[..., len(source) :] > 1e-7)
+
+
+def test_padding_changes_nothing():
+    """However much of it: the encoder's convolutions look beyond a sentence's end."""
+    model = make()
+    wider = {name: np.pad(ids, ((0, 0), (0, 3))) for name, ids in BATCH.items()}
+    logits, expected = np.array(model(wider))[:, :6], np.array(model(BATCH))
+    np.testing.assert_allclose(logits, expected, atol=2e-5)
+
+
+def test_a_target_depends_on_earlier_ones_alone():
+    model = make()
+    for changed in range(6):
+        target = TARGET.copy()
+        target[:, changed] = 17
+        logits, others = (np.array(model({"source": SOURCE, "target": ids})) for ids in (TARGET, target))
+        np.testing.assert_allclose(logits[:, : changed + 1], others[:, : changed + 1], atol=1e-6)
+        if changed < 5:
+            assert np.abs(logits[:, changed + 1] - others[:, changed + 1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_its_settings_count_its_weights(shape):
+    model = make(shape)
+    assert model.count_params() == sum(model.config.parameter_counts().values())
+    assert len({weight.path for weight in model.trainable_variables}) == len(model.trainable_variables)
+    matrices = [weight for weight in model.trainable_variables if weight.path.endswith("/kernel")]
+    matrices = sum(int(np.prod(weight.shape)) for weight in matrices) + VOCAB * model.config.output_width()
+    assert model.config.training_flops(20)["matrices"] == 6 * matrices
+
+
+def test_it_begins_as_the_paper_says():
+    """Section 3.5, of a model that is large enough to see it."""
+    keras.utils.set_random_seed(3)
+    layers = {"encoder_layers": "1x90x3", "decoder_layers": "1x90x3"}
+    sizes = {"vocab_size": 400, "d_model": 60, "d_output": 50}
+    model = families.make_model(ConvS2SConfig(dropout_rate=0.2, max_positions=100, **sizes, **layers))
+    block = model.decoder_layers[0]
+    for weight, stddev in (
+        (model.source_embedding.table, 0.1),
+        (model.target_positions.table, 0.1),
+        (model.output_head.table, np.sqrt(0.8 / 50)),
+        (model.encoder_inputs.weight(), np.sqrt(0.8 / 60)),
+        (block.convolution.weight(), np.sqrt(4 * 0.8 / (3 * 90))),
+        (block.query.weight(), np.sqrt(1 / 90)),
+        (block.output_linear.weight(), np.sqrt(1 / 60)),
+    ):
+        assert np.std(weight) == pytest.approx(stddev, rel=0.05)
+    assert not np.any(block.convolution.bias) and not np.any(model.output_head.bias)
+
+
+def test_gradients_of_the_encoder_are_scaled():
+    """Those through the memory, by 1 / (2 * attentions) (section 3.5)."""
+    model = make("tied")
+    layers = 2 * len(model.decoder_layers)
+    outputs = model.encoder_outputs
+    moved = outputs.bias.numpy() + 1e-2 * np.eye(8, dtype="float32")[3]
+
+    def loss() -> tf.Tensor:
+        return tf.reduce_sum(tf.sin(model(BATCH)))
+
+    with tf.GradientTape() as tape:
+        before = loss()
+    bias = outputs.bias.numpy()
+    gradient = tape.gradient(before, outputs.bias.value).numpy()
+    differences = []
+    for sign in (1, -1):
+        outputs.bias.assign(bias + sign * (moved - bias))
+        differences.append(float(loss()))
+    outputs.bias.assign(bias)
+    slope = (differences[0] - differences[1]) / 2e-2
+    assert gradient[3] == pytest.approx(slope / layers, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_size": 1},
+        {"beam_size": 4},
+        {"beam_size": 3, "sampling": True},
+        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
+        {"beam_size": 3, "coverage_penalty": 0.4, "length_normalization": "average"},
+    ],
+    ids=lambda settings: ",".join(settings),
+)
+def test_steps_are_teacher_forcing(settings, shape="widths"):
+    model, forced = make(shape), forced_log_probs(shape)
+    result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)
+    for slot in range(settings["beam_size"]):
+        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
+        log_probs = np.array(result.log_probs[:, slot])
+        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
+        assert slot or given.all()
+        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
+
+
+def test_steps_beyond_the_last_position():
+    """They take the last row of positions, as the call does."""
+    test_steps_are_teacher_forcing({"beam_size": 2}, "few_positions")
+
+
+@functools.cache
+def forced_log_probs(shape: str):
+    return token_log_probs_function(make(shape))
+
+
+def test_steps_give_the_calls_logits():
+    """And what a step keeps does not grow with what was written."""
+    model = make()
+    search = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
+    cache, found = search.cache, []
+    kept = [past.shape for past in cache.per_hypothesis]
+    assert kept == [(3, 1, 2, 6), (3, 1, 0, 6)]
+    for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
+        logits, cache = search.step(tf.constant(token_ids), cache)
+        found.append(logits)
+        assert [past.shape for past in cache.per_hypothesis] == kept
+    expected, attention = model.logits_and_cross_attention(BATCH)
+    np.testing.assert_allclose(np.stack(found, axis=1), expected, rtol=1e-5, atol=2e-5)
+    attention = np.mean(attention[:, :, 0], axis=1)
+    np.testing.assert_allclose(model.alignment_attention(BATCH), attention, atol=1e-6)
+    np.testing.assert_allclose(cache.coverage[:, 0], np.sum(attention, axis=1) + (SOURCE == 0), atol=1e-5)
+
+
+def test_bfloat16_is_close():
+    model = make()
+    memory, token_ids = model.encode(SOURCE), tf.constant([3, 8, 11])
+    searches = [model.begin(SOURCE, memory, 1, wanted=wanted) for wanted in (frozenset(), frozenset({BFLOAT16}))]
+    exact, rounded = (np.array(search.step(token_ids, search.cache)[0]) for search in searches)
+    assert 0 < np.abs(exact - rounded).max() < 0.03 * np.abs(exact).max()
+
+
+def test_dropout_is_a_function_of_its_seed():
+    model = make(dropout_rate=0.5)
+
+    def hidden(seed: int, training: bool = True) -> np.ndarray:
+        states = model.states(BATCH, seed=tf.constant([seed, 0]), training=training)
+        assert isinstance(states, States) and float(states.auxiliary_loss) == 0
+        return np.array(states.hidden)
+
+    np.testing.assert_array_equal(hidden(1), hidden(1))
+    assert np.abs(hidden(1) - hidden(2)).max() > 0.01
+    np.testing.assert_array_equal(hidden(1, training=False), hidden(2, training=False))
+
+
+def test_keras_saves_it(tmp_path):
+    model = make()
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(BATCH), model(BATCH))
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"encoder_layers": "4*256x3"}, r"model\.encoder_layers must list blocks as number x width .* got '4\*256x3'"),
+        ({"decoder_layers": "4x256"}, r"model\.decoder_layers must list blocks .*, for example 4x256x3,2x512x1, got"),
+        ({"decoder_layers": "0x256x3"}, r"model\.decoder_layers must list blocks"),
+        ({"encoder_layers": "4x256x2"}, r"model\.encoder_layers must have odd kernel sizes, got 2"),
+        ({"tie_embeddings": True}, r"model\.tie_embeddings needs model\.d_output to be model\.d_model=768, got 512"),
+        ({"d_output": 0}, r"model\.d_output must be positive, got 0"),
+    ],
+)
+def test_bad_settings_are_named(settings, complaint):
+    with pytest.raises(InputError, match=complaint):
+        ConvS2SConfig(**settings)
