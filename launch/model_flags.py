@@ -8,9 +8,10 @@ import tensorflow as tf
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.inference.loading import EngineName, Member
+from t2t_keras.inference.loading import EngineName
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.streams import share_out_cores
+from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 
 from . import extensions, setting_flags
@@ -40,5 +41,5 @@ def load_translator(
     )
     if not ENSEMBLE.value:
         return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine)
-    members = [Member(MODEL_DIR.value, CHECKPOINT.value), *map(Member.parse, ENSEMBLE.value)]
+    members = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
     return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded, engine)

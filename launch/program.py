@@ -23,7 +23,7 @@ from t2t_keras.errors import InputError
 PATHS = (
     *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir"),
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
-    *("source", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
+    *("source", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble", "init_from"),
 )
 
 

@@ -17,6 +17,7 @@ from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
+from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
@@ -30,6 +31,12 @@ from . import extensions
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)
 _PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
+_INIT_FROM = flags.DEFINE_string(
+    "init_from",
+    None,
+    "A run on data with the same vocabulary whose weights a new run begins with, MODEL_DIR or MODEL_DIR@CHECKPOINT; "
+    "also its settings and data, if none are given.",
+)
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value, any number of times; sections: model, train, decode.")
 _STRATEGY = flags.DEFINE_enum("strategy", "auto", NAMES, "The devices to train on.")
 _CLUSTER = flags.DEFINE_enum(
@@ -69,7 +76,10 @@ def _train(run: Run) -> Outcome:
     config = _config(run, data)
     if finding:
         config = fit_to_memory(run, config, finding, Workers(strategy))
-    return Trainer(run, config, data, strategy).train()
+    trainer = Trainer(run, config, data, strategy, _init_from(run))
+    if trainer.workers.is_chief:
+        print(*trainer.account, sep="\n", end="\n" * bool(trainer.account), file=sys.stderr, flush=True)
+    return trainer.train()
 
 
 def _find_micro_batch(run: Run) -> Finding:
@@ -83,21 +93,42 @@ def _find_micro_batch(run: Run) -> Finding:
 
 
 def _data_dir(run: Run) -> str:
+    """The directory of the data that is given, or what the run, or the one it begins from, was trained on."""
     if _DATA_DIR.value:
         return _DATA_DIR.value
-    if not run.exists:
+    trained = _remembered(run)
+    if trained is None:
         raise InputError(f"--data_dir must be given to begin a run in {run.path}")
-    return str(run.data_dir)
+    return str(trained.data_dir)
+
+
+def _remembered(run: Run) -> Run | None:
+    """The run that knows what the flags do not say: the run itself if it exists, else the one that it begins from."""
+    if run.exists:
+        return run
+    return Run(RunCheckpoint.parse(_INIT_FROM.value).model_dir) if _INIT_FROM.value else None
+
+
+def _init_from(run: Run) -> RunCheckpoint | None:
+    """The run to begin from; without flags, the one that an existing run is noted to have begun from."""
+    if _INIT_FROM.value:
+        return RunCheckpoint.parse(_INIT_FROM.value)
+    noted = run.init_from if run.exists and not _PRESET.value else {}
+    return RunCheckpoint(noted["model_dir"], noted["checkpoint"]) if noted else None
 
 
 def _config(run: Run, data: PreparedData) -> Config:
-    """The settings of the preset, fitted to the data, or of the run if it exists, overridden by the flags."""
+    """The settings of the preset, fitted to the data, or of the run if it exists, or of the one it begins from.
+
+    The flags override them.
+    """
+    trained = _remembered(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
         longer = config.decode.max_length_offset * data.config.tokens_of_a_piece
         config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, max_length_offset=longer))
-    elif run.exists:
-        config = run.config
+    elif trained is not None:
+        config = trained.config
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
     for setting in _SET.value:

@@ -1,4 +1,4 @@
-"""The paper's learning rate."""
+"""The paper's learning rate, and a constant one."""
 
 from typing import Any
 
@@ -16,6 +16,11 @@ def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 
     """
     step = ops.cast(step, "float32")
     return scale * d_model**-0.5 * ops.minimum(ops.rsqrt(step), step * warmup_steps**-1.5)
+
+
+def constant_rate(step: Tensor, warmup_steps: int, rate: float) -> Tensor:
+    """rate * min(1, step / warmup_steps), float32 scalar; `step` is the update, counted from 1."""
+    return rate * ops.minimum(1.0, ops.cast(step, "float32") / warmup_steps)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from t2t_keras.schedules import PaperSchedule, learning_rate
+from t2t_keras.schedules import PaperSchedule, constant_rate, learning_rate
 
 
 @pytest.mark.parametrize(("step", "rate"), [(1, 1.746928e-7), (4000, 6.987712e-4), (100_000, 1.397542e-4)])
@@ -19,6 +19,11 @@ def test_it_rises_linearly_then_falls_with_the_root():
 
 def test_scale_is_a_factor():
     assert float(learning_rate(7, 512, 100, 2.0)) == pytest.approx(2 * float(learning_rate(7, 512, 100)), rel=1e-6)
+
+
+def test_a_constant_rate_rises_first():
+    rates = [float(constant_rate(keras.ops.convert_to_tensor(step, "int64"), 4, 0.02)) for step in (1, 3, 4, 5, 900)]
+    assert rates == pytest.approx([0.005, 0.015, 0.02, 0.02, 0.02], rel=1e-6)
 
 
 def test_a_step_may_be_an_integer_tensor():

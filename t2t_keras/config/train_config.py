@@ -16,7 +16,8 @@ class TrainConfig:
         max_steps: optimizer updates.
         max_minutes: stop after this many minutes of training in this process; 0 means no limit.
         seed: random seed of initial weights, batches and dropout.
-        learning_rate_scale: factor on the schedule of 5.3 (T2T uses 2).
+        schedule: "paper" is that of 5.3; "constant" stays at learning_rate_scale after warmup_steps.
+        learning_rate_scale: factor on the schedule of 5.3 (T2T uses 2); the rate itself if it is constant.
         warmup_steps: steps in which the learning rate rises linearly (5.3).
         adam_beta1: decay of the first moment.
         adam_beta2: decay of the second moment.
@@ -46,6 +47,7 @@ class TrainConfig:
     max_steps: int = 100000
     max_minutes: float = 0.0
     seed: int = 1
+    schedule: Literal["paper", "constant"] = "paper"
     learning_rate_scale: float = 1.0
     warmup_steps: int = 4000
     adam_beta1: float = 0.9

@@ -3,47 +3,20 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.lite import LiteEngine, LiteModel
 from t2t_keras.machine.streams import threads_per_stream
 from t2t_keras.models.contract import LITE, AttentionStacks, SearchedModel
-from t2t_keras.runs.load import load_model
+from t2t_keras.runs.load import RunCheckpoint, load_model
 from t2t_keras.runs.run import Run
 from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination, Ensemble
 from t2t_keras.text.tokenizer import Tokenizer
 
 EngineName = Literal["tensorflow", "lite", "lite_int8"]
-
-
-class Member(NamedTuple):
-    """One model of an ensemble.
-
-    Attributes:
-        model_dir: the run's directory.
-        checkpoint: which weights; see `t2t_keras.runs.load.load_model`.
-    """
-
-    model_dir: str | os.PathLike[str]
-    checkpoint: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "Member":
-        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence.
-
-        Raises:
-            InputError: a part is empty.
-        """
-        if "@" not in text or os.path.isdir(text):
-            model_dir, checkpoint = text, None
-        else:
-            model_dir, _, checkpoint = text.rpartition("@")
-        if not model_dir or checkpoint == "":
-            raise InputError(f"{text!r} is no member of an ensemble: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
-        return cls(model_dir, checkpoint)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +63,7 @@ def load_run(
 
 
 def load_ensemble(
-    members: Sequence[Member], combination: Combination = "probabilities", engine: EngineName = "tensorflow"
+    members: Sequence[RunCheckpoint], combination: Combination = "probabilities", engine: EngineName = "tensorflow"
 ) -> Loaded:
     """Loads the models of several runs or checkpoints as one `Ensemble`; see `Translator.load_ensemble`.
 

@@ -31,6 +31,7 @@ from t2t_keras.inference.request import (
 from t2t_keras.inference.translation import Translation, found_translations, joined_lists
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import SearchedModel, attention_views
+from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.engines import Engine
@@ -123,7 +124,7 @@ class Translator:
     @classmethod
     def load_ensemble(
         cls,
-        members: Sequence[loading.Member],
+        members: Sequence[RunCheckpoint],
         combination: Combination = "probabilities",
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
@@ -131,7 +132,7 @@ class Translator:
     ) -> "Translator":
         """Loads the translator of several runs or checkpoints, whose predictions are averaged.
 
-        `members` are pairs of a run's directory and a checkpoint, such as `loading.Member`; `combination` names what is
+        `members` are pairs of a run's directory and a checkpoint, such as `RunCheckpoint`; `combination` names what is
         averaged, "probabilities" or "log_probabilities". Without `config` the settings are the first run's. For
         `excluded` and `engine` see `load`.
 

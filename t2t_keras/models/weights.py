@@ -1,7 +1,13 @@
 """A model's weights by name."""
 
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
+
+_LISTED = 20  # names of weights in an account
 
 
 def weight_names(model: SequenceModel) -> list[str]:
@@ -17,6 +23,60 @@ def assign_weights(model: SequenceModel, weights: dict) -> None:
     check_weights(model, weights)
     for name, variable in zip(weight_names(model), model.trainable_variables, strict=True):
         variable.assign(weights[name])
+
+
+class WeightAccount(NamedTuple):
+    """What became of another model's weights: how many numbers each weight has, by name.
+
+    Attributes:
+        taken: weights of both models.
+        new: weights that only this model has.
+        left_out: weights that only the other one has.
+    """
+
+    taken: dict[str, int]
+    new: dict[str, int]
+    left_out: dict[str, int]
+
+    def lines(self) -> list[str]:
+        """A line for each kind, with the names of those that are not shared."""
+        names = {"new": self.new, "left out": self.left_out}
+        lines = [f"taken: {_amount(self.taken)}"]
+        return lines + [f"{kind}: {_amount(sizes)}{': ' * bool(sizes)}{_list(sizes)}" for kind, sizes in names.items()]
+
+
+def assign_known_weights(model: SequenceModel, weights: dict) -> WeightAccount:
+    """Sets those of a built model's weights that are among float32 arrays by name; the others stay as they are.
+
+    Raises:
+        InputError: no name is the same, or a shape differs; names each weight of another shape. Nothing is set then.
+    """
+    variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
+    shared = [name for name in variables if name in weights]
+    shapes = {name: (tuple(weights[name].shape), tuple(variables[name].shape)) for name in shared}
+    if odd := [f"{name} {theirs} -> {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]:
+        raise InputError(f"weights of other shapes cannot be taken: {', '.join(odd)}")
+    if not shared:
+        raise InputError("no weight can be taken: none has the name of one of the model's")
+    for name in shared:
+        variables[name].assign(weights[name])
+    return WeightAccount(
+        taken={name: weights[name].size for name in shared},
+        new={name: math.prod(variable.shape) for name, variable in variables.items() if name not in weights},
+        left_out={name: array.size for name, array in weights.items() if name not in variables},
+    )
+
+
+def _amount(sizes: dict[str, int]) -> str:
+    plural = "s" * (len(sizes) != 1)
+    return f"{len(sizes):,} weight{plural} ({sum(sizes.values()):,} numbers)" if sizes else "none"
+
+
+def _list(names: Iterable[str]) -> str:
+    """The names, or the first of many."""
+    names = list(names)
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> None:

@@ -1,6 +1,6 @@
 """A run's directory: configuration, vocabulary, checkpoints and logs.
 
-    config.json       resolved configuration and the directory of the data
+    config.json       resolved configuration, the directory of the data, and whose weights it began with
     vocab.model       SentencePiece model
     checkpoints/      step_00001000/ ..., best.json, averaged_...
     tensorboard/      scalars
@@ -45,6 +45,7 @@ RESUMABLE = {
 
 # Keys of config.json besides the configuration: of a run, and of an export.
 _DATA_DIR = "data_dir"
+_INIT_FROM = "init_from"
 _EXPORT = "export"
 
 
@@ -80,7 +81,8 @@ class Run:
     @property
     def config(self) -> Config:
         """The run's configuration; raises an InputError if it is missing or invalid."""
-        values = {name: value for name, value in self._read().items() if name not in (_DATA_DIR, _EXPORT)}
+        others = (_DATA_DIR, _INIT_FROM, _EXPORT)
+        values = {name: value for name, value in self._read().items() if name not in others}
         try:
             return Config.from_dict(values)
         except InputError as error:
@@ -98,6 +100,11 @@ class Run:
         if _DATA_DIR not in values:
             raise InputError(f"{self.config_path} does not say where the data was")
         return pathlib.Path(values[_DATA_DIR])
+
+    @property
+    def init_from(self) -> dict[str, Any]:
+        """What `start` noted of the run that this one began from; empty if it began with fresh weights."""
+        return self._read().get(_INIT_FROM, {})
 
     def check_trainable(self) -> None:
         """Checks that the directory is free for a run or holds one; changes nothing in it.
@@ -123,13 +130,20 @@ class Run:
             self.vocab_path.unlink(missing_ok=True)
             self.config_path.unlink()  # last: it marks the vocabulary as the run's
 
-    def start(self, config: Config, data_dir: str | os.PathLike[str], vocab_path: str | os.PathLike[str]) -> None:
+    def start(
+        self,
+        config: Config,
+        data_dir: str | os.PathLike[str],
+        vocab_path: str | os.PathLike[str],
+        init_from: Mapping[str, Any] | None = None,
+    ) -> None:
         """Writes the configuration and copies the vocabulary, or checks that they are those the run began with.
 
         Args:
             config: resolved configuration.
             data_dir: directory of the prepared data.
             vocab_path: SentencePiece model to copy.
+            init_from: whose weights a new run begins with, as JSON values; of an existing run the note is kept.
 
         Raises:
             InputError: as `check_trainable`, or the run's configuration (names the differences) or vocabulary differs.
@@ -137,6 +151,7 @@ class Run:
         self.check_trainable()
         vocab = pathlib.Path(vocab_path).read_bytes()
         if self.exists:
+            init_from = self.init_from
             if changed := lasting_differences(self.config, config):
                 raise InputError(
                     f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
@@ -149,6 +164,8 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first: it marks the directory as a run's.
         values = {**config.to_dict(), _DATA_DIR: os.path.abspath(data_dir)}
+        if init_from:
+            values[_INIT_FROM] = dict(init_from)
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
         _write(self.vocab_path, vocab)
 

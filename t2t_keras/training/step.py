@@ -159,14 +159,19 @@ class TrainingStep:
         if self.config.clip_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
         step = self.step + 1
-        rate = schedules.learning_rate(
-            step, self.model.config.d_model, self.config.warmup_steps, self.config.learning_rate_scale
-        )
+        rate = self._learning_rate(step)
         self.adam.apply(gradients, rate, step)
         for average, matrix in zip(self.averages, self.weights, strict=False):
             average.assign_add((1.0 - self.config.ema_decay) * (matrix - average))
         self.step.assign_add(1)
         return loss, all_tokens, rate, norm
+
+    def _learning_rate(self, step: Tensor) -> Tensor:
+        """The rate of an update, counted from 1."""
+        warmup_steps, scale = self.config.warmup_steps, self.config.learning_rate_scale
+        if self.config.schedule == "constant":
+            return schedules.constant_rate(step, warmup_steps, scale)
+        return schedules.learning_rate(step, self.model.config.d_model, warmup_steps, scale)
 
     def _rewrites(self) -> contextlib.AbstractContextManager[None]:
         """Disables graph rewrites on the CPU, the only device on which they were measured."""

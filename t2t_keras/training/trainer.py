@@ -21,7 +21,9 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
+from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
+from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
@@ -47,14 +49,32 @@ class Outcome(NamedTuple):
 
 
 class Trainer:
-    """Trains a run from its newest checkpoint, or from the beginning. `config` has the vocabulary size of the data.
+    """Trains a run from its newest checkpoint, or from the beginning.
+
+    Args:
+        run: the run.
+        config: all settings; its vocabulary size is that of the data.
+        data: the prepared data.
+        strategy: the devices; see `make_strategy`.
+        init_from: the run whose weights a new run begins with, by name and as far as they are the same; a resumed run
+            does not read it again. None begins with fresh weights.
+
+    Attributes:
+        account: lines about what was taken from `init_from`; empty if nothing was.
 
     Raises:
-        InputError: settings that do not go together, the run was begun with others, another process trains it, or the
-            workers have different settings or data.
+        InputError: settings that do not go together, the run was begun with others or from another run, another process
+            trains it, the workers have different settings or data, or the weights of `init_from` cannot be taken.
     """
 
-    def __init__(self, run: Run, config: Config, data: PreparedData, strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self,
+        run: Run,
+        config: Config,
+        data: PreparedData,
+        strategy: tf.distribute.Strategy,
+        init_from: RunCheckpoint | None = None,
+    ) -> None:
         if config.train.jit_compile and not config.train.static_shapes:
             raise InputError("train.jit_compile=true needs train.static_shapes=true: XLA compiles every shape anew")
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
@@ -65,8 +85,7 @@ class Trainer:
             with self.workers.alike():
                 self._check_settings(first)
             self.workers.check_same("data", _checksum(self.corpus))
-            with self.workers.alike():
-                self._begin()
+            beginning = begin(run, config, data, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
         self.plans = EpochPlans(
             self.corpus.source_lengths,
@@ -81,6 +100,7 @@ class Trainer:
         keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
         with self.workers.watched():
             model = make_model(config.model)
+            self.account = [] if beginning is None else take_weights(model, beginning, self.workers)
             self.training = TrainingStep(model, config.train, strategy)
         self.validator = Validator(
             self.training,
@@ -112,17 +132,6 @@ class Trainer:
         """Compares this worker's settings with those of the first."""
         if changed := differences(Config.from_dict(json.loads(first)), self.config):
             raise InputError(f"worker {self.workers.index} has other settings than worker 0: {'; '.join(changed)}")
-
-    def _begin(self) -> None:
-        """Prepares the run's directory, if this worker is the chief."""
-        if not self.workers.is_chief:
-            return
-        self.run.check_trainable()
-        with self.run.lock():
-            self.run.remove_leftovers()
-            if not checkpoints.exist(self.run.checkpoints_path):
-                self.run.forget()  # nothing was trained yet, so settings may still change
-            self.run.start(self.config, self.data.directory, self.data.vocab_path)
 
     def _train(self) -> Outcome:
         self._restore()

@@ -11,6 +11,8 @@ import pytest
 import tiny_training
 from drive import run_cases
 
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.data.prepare import PreparedData
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
@@ -118,7 +120,17 @@ def results(folder, stopped):
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
         "no model_dir": [data_dir, tiny],
         "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
+        # Settings and data are those of the other run.
+        "begins": [new, f"--init_from={folder / 'uninterrupted'}@{STEPS}", "--set=train.max_steps=2"],
+        "begins again": [f"--model_dir={folder / 'begun'}", "--set=train.max_steps=1"],
+        "nowhere": [new, f"--init_from={folder / 'nowhere'}"],
     }
+    unfinished = Run(folder / "begun")  # and stopped before its first checkpoint
+    data = PreparedData.open(folder / "data")
+    noted = {"model_dir": str(folder / "uninterrupted"), "checkpoint": "best", "path": "?"}
+    model = TransformerConfig(**{**tiny_training.MODEL, "vocab_size": data.tokenizer.vocab_size})
+    config = Config(model=model, data=data.config, train=TrainConfig(**tiny_training.TRAIN))
+    unfinished.start(config, data.directory, data.vocab_path, noted)
     for name, case in cases.items():
         # The run of a call that is refused, which no other call has begun.
         cases[name] = [flag.replace("NEW", str(folder / name.replace(" ", "_"))) for flag in case]
@@ -169,9 +181,24 @@ def test_translations_may_be_longer_where_tokens_are_characters(folder, results)
     assert [config.decode.max_length_offset for config in runs] == [50, 200]
 
 
+@pytest.mark.parametrize("name, checkpoint", [("begins", str(STEPS)), ("begins again", "best")])
+def test_a_run_begins_with_another_ones_weights(folder, results, name, checkpoint):
+    status, _, stderr = results[name]
+    assert status == 0, stderr
+    path = checkpoints.resolve(Run(folder / "uninterrupted").checkpoints_path, checkpoint)
+    lines = stderr.splitlines()
+    assert lines[0] == f"began with the weights of {path}"
+    assert lines[1].startswith("taken: ") and lines[2].startswith("new: none")
+    run = Run(folder / ("begins" if name == "begins" else "begun"))
+    assert run.init_from["path"] == str(path)
+    before = tiny_training.records(folder / "uninterrupted", "train")
+    assert tiny_training.records(run.path, "train")[0]["loss"] < 0.8 * before[0]["loss"]
+
+
 @pytest.mark.parametrize(
     "name, words",
     [
+        ("nowhere", ["nowhere is not a run's directory"]),
         ("differs", ["another configuration", "train.warmup_steps: 20 -> 7", "train.seed: 1 -> 3", "--model_dir"]),
         ("preset", ["unknown preset 'huge'", "tiny, base, big", "table3_e_learned"]),
         ("no preset", ["--preset must be given", "tiny, base, big"]),

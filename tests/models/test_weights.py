@@ -2,9 +2,11 @@
 
 import types
 
+import numpy as np
 import pytest
 
-from t2t_keras.models.weights import weight_names
+from t2t_keras.errors import InputError
+from t2t_keras.models.weights import assign_known_weights, weight_names
 
 
 def model_of(*paths: str):
@@ -18,3 +20,42 @@ def test_names_are_paths_below_the_model():
 def test_two_weights_of_one_name_would_lose_one():
     with pytest.raises(ValueError, match="different paths, got several expert/kernel: name the layers"):
         weight_names(model_of("m/expert/kernel", "m/gate", "m/expert/kernel"))
+
+
+class Weight:
+    """A variable, as far as it matters here."""
+
+    def __init__(self, path: str, *shape: int) -> None:
+        self.path, self.shape, self.value = path, shape, np.zeros(shape)
+
+    def assign(self, value):
+        self.value = value
+
+
+def arrays(**shapes: tuple) -> dict:
+    return {name.replace("_", "/"): np.ones(shape) for name, shape in shapes.items()}
+
+
+def test_known_weights_are_taken_and_the_rest_is_listed():
+    ours = Weight("mine/a", 2, 3), Weight("mine/b", 4), *(Weight(f"mine/new{i}", 1) for i in range(22))
+    account = assign_known_weights(types.SimpleNamespace(trainable_variables=ours), arrays(a=(2, 3), old_b=(5,)))
+    assert ours[0].value.all() and not any(weight.value.any() for weight in ours[1:])
+    taken, new, left_out = account.lines()
+    assert taken == "taken: 1 weight (6 numbers)"
+    names = ", ".join(["b", *(f"new{i}" for i in range(19))])
+    assert new == f"new: 23 weights (26 numbers): {names} and 3 more"
+    assert left_out == "left out: 1 weight (5 numbers): old/b"
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (arrays(a=(3, 2), b=(4,), c=(1,)), r"cannot be taken: a \(3, 2\) -> \(2, 3\), c \(1,\) -> \(\)$"),
+        (arrays(d=(2, 3)), "no weight can be taken"),
+    ],
+)
+def test_weights_that_do_not_fit_leave_all_as_it_was(weights, message):
+    ours = Weight("mine/a", 2, 3), Weight("mine/b", 4), Weight("mine/c")
+    with pytest.raises(InputError, match=message):
+        assign_known_weights(types.SimpleNamespace(trainable_variables=ours), weights)
+    assert not any(weight.value.any() for weight in ours)

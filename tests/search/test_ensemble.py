@@ -11,12 +11,12 @@ from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
-from t2t_keras.inference.loading import Member
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import COVERAGE
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints, run
+from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import beam_search
 from t2t_keras.search.ensemble import Ensemble, combined_logits
@@ -215,7 +215,7 @@ def add_checkpoint(model_dir: pathlib.Path, step: int, model: Transformer) -> No
 
 
 def test_checkpoints_of_one_run(model_dir):
-    loaded = Translator.load_ensemble([(model_dir, "1"), Member(model_dir)], "log_probabilities")
+    loaded = Translator.load_ensemble([(model_dir, "1"), RunCheckpoint(model_dir)], "log_probabilities")
     direct = Ensemble([tiny.transformer(), make_model(2)], "log_probabilities")
     inputs = {"source": SOURCE, "target": SOURCE}
     found, expected = (logits_of(model, inputs) for model in (loaded.model, direct))
@@ -245,14 +245,3 @@ def test_other_vocabularies_are_refused_by_name(model_dir, tmp_path):
 def test_no_member_is_refused():
     with pytest.raises(ValueError, match="models"):
         Translator.load_ensemble([])
-
-
-def test_members_in_words(tmp_path):
-    assert Member.parse("runs/a") == Member("runs/a", None)
-    assert Member.parse("runs/a@best") == Member("runs/a", "best")
-    assert Member.parse("me@home/a@5000") == Member("me@home/a", "5000")
-    (tmp_path / "a@b").mkdir()
-    assert Member.parse(str(tmp_path / "a@b")) == Member(str(tmp_path / "a@b"), None)
-    for wrong in ("", "@best", "runs/a@"):
-        with pytest.raises(InputError, match="MODEL_DIR@CHECKPOINT"):
-            Member.parse(wrong)

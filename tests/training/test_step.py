@@ -173,6 +173,11 @@ def test_equals_the_formulas(changes):
         assert "ema" not in state
 
 
+def test_a_constant_rate():
+    train = {"schedule": "constant", "learning_rate_scale": 0.01, "warmup_steps": 2}
+    np.testing.assert_allclose(trajectory(steps=3, train=train)["learning_rate"], [0.005, 0.01, 0.01], rtol=1e-6)
+
+
 def test_reading_and_writing_go_on_bit_for_bit():
     train = {"ema_decay": 0.9}
     model = {"dropout_rate": 0.3}

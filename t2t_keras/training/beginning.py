@@ -1,0 +1,114 @@
+"""How a run begins: its directory, and weights that it takes from another run."""
+
+import json
+import os
+import pathlib
+import zlib
+from typing import Any, NamedTuple
+
+from t2t_keras.config import Config
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.models.contract import SequenceModel
+from t2t_keras.models.weights import assign_known_weights
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.array_files import sha256
+from t2t_keras.runs.load import RunCheckpoint, load_weights, weights_path
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.workers import Workers
+
+
+class Beginning(NamedTuple):
+    """The first weights of a run; noted in its `config.json`.
+
+    Attributes:
+        model_dir: directory of the run or the export that they come from.
+        checkpoint: the name by which its checkpoint was chosen; None for the default.
+        path: what that was: the directory of a checkpoint, or of an export's version.
+    """
+
+    model_dir: str
+    checkpoint: str | None
+    path: str
+
+
+def begin(
+    run: Run, config: Config, data: PreparedData, init_from: RunCheckpoint | None, workers: Workers
+) -> Beginning | None:
+    """Prepares the directory of a run.
+
+    Args:
+        run: the run, which may have been trained before.
+        config: resolved configuration.
+        data: the prepared data.
+        init_from: the run to take the first weights from; of one that was trained before, only its name is compared.
+        workers: all of them call this, and the chief writes.
+
+    Returns:
+        Where all workers have to take the first weights from, or None if the run is resumed or has fresh ones.
+
+    Raises:
+        InputError: settings or vocabulary are not the run's, it began from another run, or `init_from` does not exist
+            or has another vocabulary.
+    """
+    beginning = None
+    with workers.alike():
+        if workers.is_chief:
+            beginning = _begin(run, config, data, init_from)
+    first, *_ = workers.gather(json.dumps(beginning).encode())
+    values = json.loads(first)
+    return None if values is None else Beginning(*values)
+
+
+def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -> list[str]:
+    """Sets a built model's weights to those of a beginning, as far as it has them; returns an account of it in lines.
+
+    Raises:
+        InputError: weights of one name have different shapes, no name is the same, or workers read different weights.
+    """
+    with workers.alike():
+        weights = load_weights(pathlib.Path(beginning.path))
+        account = assign_known_weights(model, weights)
+    checksum = 0
+    for name in sorted(weights):
+        checksum = zlib.crc32(weights[name].tobytes(), zlib.crc32(name.encode(), checksum))
+    workers.check_same(f"weights in {beginning.path}", f"{checksum:08x}")
+    return [f"began with the weights of {beginning.path}", *account.lines()]
+
+
+def _begin(run: Run, config: Config, data: PreparedData, init_from: RunCheckpoint | None) -> Beginning | None:
+    run.check_trainable()
+    with run.lock():
+        run.remove_leftovers()
+        is_trained = checkpoints.exist(run.checkpoints_path)
+        if is_trained:
+            _check_same_beginning(run, init_from)
+        else:
+            run.forget()  # nothing was trained yet, so settings may still change
+        beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
+        run.start(config, data.directory, data.vocab_path, beginning._asdict() if beginning else None)
+    return beginning
+
+
+def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
+    """The weights that a name stands for, of a run with the same vocabulary."""
+    run = Run(init_from.model_dir)
+    path = weights_path(run, init_from.checkpoint)
+    ours, theirs = sha256(vocab_path), sha256(run.vocab_path)
+    if ours != theirs:
+        raise InputError(
+            f"{run.vocab_path} (SHA-256 {theirs[:12]}...) is another vocabulary than {vocab_path} ({ours[:12]}...): "
+            "weights can only be taken from a run on data with the same"
+        )
+    return Beginning(os.path.abspath(init_from.model_dir), init_from.checkpoint, os.path.abspath(path))
+
+
+def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
+    """Refuses another beginning than that of a run which was trained before; without any, it just goes on."""
+    if init_from is None:
+        return
+    noted: dict[str, Any] = run.init_from
+    chosen = {"model_dir": os.path.abspath(init_from.model_dir), "checkpoint": init_from.checkpoint}
+    if chosen != {name: noted.get(name) for name in chosen}:
+        origin = f"from {noted['path']}" if noted else "with fresh weights"
+        raise InputError(f"{run.path} began {origin}; leave out --init_from, or use another --model_dir")

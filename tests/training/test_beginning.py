@@ -1,0 +1,131 @@
+"""A run that begins with the weights of another: what it takes, what it notes, and that it goes on by itself."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tiny_training
+from tiny_training import make_config, make_data, make_trainer, train
+
+from t2t_keras.data.batching import Position
+from t2t_keras.errors import InputError
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.load import RunCheckpoint
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory, data):
+    """A run with two checkpoints, of which the second is the better."""
+    model_dir = tmp_path_factory.mktemp("other") / "run"
+    train(model_dir, data, max_steps=8)
+    assert checkpoints.best(Run(model_dir).checkpoints_path).step == 8
+    return model_dir
+
+
+def begun(folder, data, init_from, model=None, **settings) -> Trainer:
+    """A trainer that was not started."""
+    return Trainer(Run(folder), make_config(data, model, **settings), data, make_strategy("cpu"), init_from)
+
+
+def saved_weights(model_dir, name) -> dict[str, np.ndarray]:
+    return checkpoints.load(checkpoints.resolve(Run(model_dir).checkpoints_path, name)).weights
+
+
+def assert_same_weights(trainer, weights):
+    found = trainer.training.read()["weights"]
+    assert found.keys() == weights.keys()
+    for name, array in weights.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("chosen, step", [("4", 4), ("best", 8), (None, 8)])
+def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data, other, chosen, step):
+    trainer = begun(tmp_path / "run", data, RunCheckpoint(other, chosen), seed=5, ema_decay=0.9)
+    weights = saved_weights(other, str(step))
+    assert_same_weights(trainer, weights)
+    state = trainer.training.read()
+    assert not any(array.any() for part in ("first_moments", "second_moments") for array in state[part].values())
+    for name, array in weights.items():
+        np.testing.assert_array_equal(state["ema"][name], array)
+    assert (trainer.step, trainer.position) == (0, Position())
+    path = Run(other).checkpoints_path / checkpoints.step_name(step)
+    numbers = sum(array.size for array in weights.values())
+    assert trainer.account == [
+        f"began with the weights of {path}",
+        f"taken: {len(weights)} weights ({numbers:,} numbers)",
+        "new: none",
+        "left out: none",
+    ]
+    assert Run(tmp_path / "run").init_from == {"model_dir": str(other), "checkpoint": chosen, "path": str(path)}
+
+
+def test_the_newest_average_is_the_default_and_moving_averages_are_taken(tmp_path, data, other):
+    source = tmp_path / "source"
+    shutil.copytree(other, source)
+    folder = Run(source).checkpoints_path
+    average = {name: array + 1 for name, array in saved_weights(other, "8").items()}
+    checkpoints.save_weights(folder, "averaged_last2", 8, average, {})
+    assert_same_weights(begun(tmp_path / "run", data, RunCheckpoint(source)), average)
+    moving = {name: array + 2 for name, array in average.items()}
+    checkpoints.save(folder, 9, average, {}, {}, moving)
+    assert_same_weights(begun(tmp_path / "moving", data, RunCheckpoint(source)), moving)
+
+
+def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other):
+    model = {"num_decoder_layers": 2, "use_attention_bias": False}
+    fresh = make_trainer(tmp_path / "fresh", data, model).training.read()["weights"]
+    trainer = begun(tmp_path / "run", data, RunCheckpoint(other, "8"), model)
+    weights, found = saved_weights(other, "8"), trainer.training.read()["weights"]
+    assert any(name.startswith("decoder/layer_1/") for name in found.keys() - weights.keys())
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, weights.get(name, fresh[name]), err_msg=name)
+    _, taken, new, left_out = trainer.account
+    assert taken.startswith(f"taken: {len(found.keys() & weights.keys())} weights (")
+    names = [name for name in found if name not in weights]
+    assert new.startswith(f"new: {len(names)} weights (") and new.endswith(f": {', '.join(names)}")
+    names = [name for name in weights if name not in found]
+    assert left_out.startswith(f"left out: {len(names)} weights (") and left_out.endswith(f": {', '.join(names)}")
+
+
+def test_other_shapes_are_refused_by_name(tmp_path, data, other):
+    with pytest.raises(InputError, match=r"other shapes cannot be taken: .*/inner_kernel \(16, 32\) -> \(16, 8\)"):
+        begun(tmp_path / "run", data, RunCheckpoint(other, "8"), {"d_ff": 8})
+
+
+def test_another_vocabulary_is_refused(tmp_path, data, other):
+    odd = make_data(tmp_path, tiny_training.copy)
+    with pytest.raises(InputError, match=r"vocab.model \(SHA-256 \w{12}\.\.\.\) is another vocabulary than .*data"):
+        begun(tmp_path / "run", odd, RunCheckpoint(other))
+    assert not Run(tmp_path / "run").exists
+
+
+def test_no_such_checkpoint_is_refused(tmp_path, data, other):
+    with pytest.raises(InputError, match=r"no checkpoint '5' in .*steps there: 4, 8"):
+        begun(tmp_path / "run", data, RunCheckpoint(other, "5"))
+
+
+def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other):
+    source = tmp_path / "source"
+    shutil.copytree(other, source)
+    init_from = RunCheckpoint(source, "4")
+    begun(tmp_path / "run", data, init_from, max_steps=3).train()
+    noted = Run(tmp_path / "run").init_from
+    source.rename(tmp_path / "gone")
+    for again in (init_from, None):
+        trainer = begun(tmp_path / "run", data, again, max_steps=3)
+        assert trainer.account == []
+        assert trainer.train() == (3, "had reached train.max_steps before", 0)
+        assert_same_weights(trainer, saved_weights(tmp_path / "run", "3"))
+        assert Run(tmp_path / "run").init_from == noted
+    with pytest.raises(InputError, match=r"run began from .*step_00000004; leave out --init_from, or use another"):
+        begun(tmp_path / "run", data, RunCheckpoint(source), max_steps=3)
+    with pytest.raises(InputError, match="run began with fresh weights; leave out --init_from"):
+        begun(other, data, RunCheckpoint(tmp_path / "gone"), max_steps=8)
