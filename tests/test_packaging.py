@@ -301,7 +301,7 @@ def test_code_about_decoding_runs_on_the_readmes_run(readers_folder: tuple[Path,
     result = """
 print("=====")
 print(explained.word_alignment(), str(words), sep="\\n")
-print(explained.attention.shape, len(explained.token_log_probs), explanation.attention.shape)
+print(explained.attention.cross.shape, len(explained.token_log_probs), explanation.attention.cross.shape)
 """
     code = "\n".join([translated, explained, "explained = explanation", in_parts, result])
     printed, facts = run_python(code, cwd=readers_folder[0]).split("=====\n")

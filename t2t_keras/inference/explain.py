@@ -1,16 +1,31 @@
-"""Explanations of translations: each target token's attention, and the word alignment derived from it."""
+"""Explanations of translations: the attention behind each token, and the word alignment derived from it."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.inference.forced import target_log_probs
-from t2t_keras.models.contract import SearchedModel, attention_views
-from t2t_keras.text.tokenizer import BLANK
+from t2t_keras.models.contract import Attentions, SearchedModel, attention_views
+from t2t_keras.text.pieces import END, START, word_starts
 
-_END = "</s>"  # as an entry of the vocabulary; the same characters in a text become other tokens
+Kind = Literal["encoder", "decoder", "cross"]  # the fields of `Attentions`
+
+
+class View(NamedTuple):
+    """One kind of attention with its tokens.
+
+    Attributes:
+        weights: float32 [layers, heads, queries, keys]; each row adds up to 1.
+        queries: the token of each row; in the target, the one that is predicted there.
+        keys: the token of each column.
+    """
+
+    weights: np.ndarray
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,24 +36,46 @@ class Explanation:
         source_pieces: source tokens, the end symbol last.
         target_pieces: target tokens, the end symbol last, unless a search was cut off before it.
         token_log_probs: log-probability of each target token, given those before it.
-        attention: float32 [layers, heads, target_len, source_len], attention to the source; each row adds up to 1.
+        attention: `Attentions` of this translation alone: float32 [layers, heads, query_len, key_len].
     """
 
     source_pieces: tuple[str, ...]
     target_pieces: tuple[str, ...]
     token_log_probs: tuple[float, ...]
-    attention: np.ndarray
+    attention: Attentions
 
     @classmethod
     def of(
-        cls, source_pieces: Sequence[str], target_pieces: Sequence[str], log_probs: np.ndarray, attention: np.ndarray
+        cls, source_pieces: Sequence[str], target_pieces: Sequence[str], log_probs: np.ndarray, attention: Attentions
     ) -> "Explanation":
         """Cuts one translation out of a batch: removes the padding of log_probs, float32 [target_len], and
         attention.
         """
         source_len, target_len = len(source_pieces), len(target_pieces)
-        unpadded = attention[:, :, :target_len, :source_len].copy()  # a view would keep the whole batch in memory
-        return cls(tuple(source_pieces), tuple(target_pieces), tuple(map(float, log_probs[:target_len])), unpadded)
+        sizes = Attentions((source_len, source_len), (target_len, target_len), (target_len, source_len))
+        # Copied, because a view would keep the whole batch in memory.
+        cut = [kind[:, :, :rows, :columns].copy() for kind, (rows, columns) in zip(attention, sizes, strict=True)]
+        token_log_probs = tuple(map(float, log_probs[:target_len]))
+        return cls(tuple(source_pieces), tuple(target_pieces), token_log_probs, Attentions(*cut))
+
+    def view(self, kind: Kind) -> View:
+        """One kind of attention with the tokens of its rows and columns; "encoder" and "decoder" are self-attention.
+
+        Row t of "decoder" and "cross" is of the pass that predicts target token t; the decoder's columns are what it
+        has read by then, the start symbol first. A kind that the model does not have has 0 layers.
+
+        Raises:
+            ValueError: no such kind.
+        """
+        if kind not in Attentions._fields:
+            raise ValueError(f"kind must be one of {', '.join(Attentions._fields)}; got {kind!r}")
+        inputs = (START, *self.target_pieces[:-1])
+        tokens = Attentions(
+            encoder=(self.source_pieces, self.source_pieces),
+            decoder=(self.target_pieces, inputs),
+            cross=(self.target_pieces, self.source_pieces),
+        )
+        return View(getattr(self.attention, kind), *getattr(tokens, kind))
 
     def alignment(self, layer: int | None = None) -> list[tuple[int, int]]:
         """Pairs each target token with the source token that has the most attention, averaged over heads.
@@ -70,11 +107,12 @@ class Explanation:
 
     def _weights(self, layer: int | None) -> np.ndarray:
         """A layer's attention averaged over heads, without end symbols: [target tokens, source tokens]."""
-        num_layers = len(self.attention)
+        attention = self.attention.cross
+        num_layers = len(attention)
         layer = max(num_layers - 2, 0) if layer is None else layer
         if not -num_layers <= layer < num_layers:
             raise ValueError(f"layer must be in [{-num_layers}, {num_layers}), got {layer}")
-        return _inside(self.attention[layer].mean(axis=0), self.target_pieces, self.source_pieces)
+        return _inside(attention[layer].mean(axis=0), self.target_pieces, self.source_pieces)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,20 +154,14 @@ def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
     return WordAlignment(source_words, target_words, tuple(links))
 
 
-def word_starts(pieces: Sequence[str]) -> list[int]:
-    """The positions of the tokens that begin a word, in a sentence without end symbol."""
-    return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(BLANK)]
-
-
-def explanation_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, tf.Tensor]]:
-    """Compiles a function of source and target ids, int32 [batch, length], padded with 0.
-
-    Returns `target_log_probs`, and the attention, float32 [batch, layers, heads, target_len, source_len].
+def explanation_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, Attentions]]:
+    """Compiles a function of source and target ids, int32 [batch, length], padded with 0, that returns
+    `target_log_probs` and the attention.
     """
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
-    def explained(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        logits, attention = attention_views(model).logits_and_cross_attention({"source": source, "target": target})
+    def explained(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, Attentions]:
+        logits, attention = attention_views(model).logits_and_attention({"source": source, "target": target})
         return target_log_probs(logits, target), attention
 
     return explained
@@ -147,7 +179,7 @@ def alignment_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray
 
 def _inside(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Sequence[str]) -> np.ndarray:
     """Attention without padding and end symbols: float [target tokens, source tokens]."""
-    target_len, source_len = (len(pieces) - (pieces[-1:] == (_END,)) for pieces in (target_pieces, source_pieces))
+    target_len, source_len = (len(pieces) - (pieces[-1:] == (END,)) for pieces in (target_pieces, source_pieces))
     return weights[:target_len, :source_len]
 
 

@@ -9,9 +9,10 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import output_limits, padded_phrases
+from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.splitting import split_text
-from t2t_keras.text.tokenizer import BLANK, Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
 
 _FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown token
 

@@ -30,7 +30,7 @@ from t2t_keras.inference.request import (
 )
 from t2t_keras.inference.translation import Translation, found_translations, joined_lists
 from t2t_keras.machine.streams import side_by_side
-from t2t_keras.models.contract import SearchedModel, attention_views
+from t2t_keras.models.contract import Attentions, SearchedModel, attention_views
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
@@ -236,7 +236,7 @@ class Translator:
     ) -> list[Explanation]:
         """Explains given translations, one per line: attention, word alignment, and the probabilities of `score`.
 
-        The result takes layers * heads * source tokens * target tokens * 4 bytes per line.
+        The result takes 4 bytes a layer, head and pair of tokens: in the source, in the target and between them.
 
         Raises:
             InputError: as for `score`; the model does not offer its attention; or an ensemble's layers or heads differ.
@@ -251,9 +251,10 @@ class Translator:
         check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            for row, *arrays in zip(rows, *(values.numpy() for values in self._explained(*batch)), strict=True):
+            log_probs, attention = tf.nest.map_structure(lambda values: values.numpy(), self._explained(*batch))
+            for row, log_prob, *weights in zip(rows, log_probs, *attention, strict=True):
                 source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
-                explanations[row] = Explanation.of(source_pieces, target_pieces, *arrays)
+                explanations[row] = Explanation.of(source_pieces, target_pieces, log_prob, Attentions(*weights))
         return [explanations[row] for row in range(len(sources))]
 
     def align_tokens(

@@ -92,28 +92,32 @@ class DecoderLayer(keras.layers.Layer):
         x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2), **mode)
         return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4), **mode)
 
-    def outputs_and_cross_attention(
+    def outputs_and_attention(
         self,
         inputs: Tensor,
         memory: Tensor,
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and attention to the memory: [batch, heads, target_len, source_len]."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The call's result without dropout, its self-attention, [batch, heads, target_len, target_len], and its
+        attention to the memory, [batch, heads, target_len, source_len].
+        """
         seen: list[Tensor] = []
 
-        def cross_attention(x: Tensor) -> Tensor:
-            attended, weights = self.cross_attention.attend(x, memory, cross_attention_mask)
-            seen.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, target_len, source_len]
-            return attended
+        def attended(attention: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+            outputs, weights = attention.attend(x, memory, mask)
+            seen.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, target_len, key_len]
+            return outputs
 
-        def self_attention(x: Tensor) -> Tensor:
-            return self.self_attention(x, x, self_attention_mask, training=False)
-
-        def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward(x, training=False)
-
-        return self.connected(inputs, self_attention, cross_attention, feed_forward, training=False), seen[0]
+        outputs = self.connected(
+            inputs,
+            lambda x: attended(self.self_attention, x, x, self_attention_mask),
+            lambda x: attended(self.cross_attention, x, memory, cross_attention_mask),
+            lambda x: self.feed_forward(x, training=False),
+            training=False,
+        )
+        self_weights, cross_weights = seen
+        return outputs, self_weights, cross_weights
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return inputs_shape
@@ -175,19 +179,22 @@ class Decoder(keras.layers.Layer):
         """Applies the final normalisation, if there is one, to the last layer's output, float [..., d_model]."""
         return x if self.final_norm is None else self.final_norm(x)
 
-    def states_and_cross_attention(
+    def outputs_and_attention(
         self,
         inputs: Tensor,
         memory: Tensor,
         self_attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and the attention, [batch, layers, heads, target_len, source_len]."""
-        x, weights = inputs, []
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The call's result without dropout, the self-attention, [batch, layers, heads, target_len, target_len], and
+        the attention to the memory, [batch, layers, heads, target_len, source_len].
+        """
+        x, seen = inputs, []
         for layer in self.layers:
-            x, seen = layer.outputs_and_cross_attention(x, memory, self_attention_mask, cross_attention_mask)
-            weights.append(seen)
-        return self.normalised(x), ops.stack(weights, axis=1)
+            x, *weights = layer.outputs_and_attention(x, memory, self_attention_mask, cross_attention_mask)
+            seen.append(weights)
+        self_weights, cross_weights = (ops.stack(weights, axis=1) for weights in zip(*seen, strict=True))
+        return self.normalised(x), self_weights, cross_weights
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return inputs_shape

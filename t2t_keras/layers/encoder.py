@@ -1,10 +1,11 @@
 """The encoder (left half of Figure 1)."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+from keras import ops
 
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
@@ -14,6 +15,7 @@ from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
 
 Tensor = Any
+Sublayer = Callable[[Tensor], Tensor]
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -55,14 +57,43 @@ class EncoderLayer(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
+        return self.connected(
+            inputs,
+            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1)),
+            lambda x: self.feed_forward(x, seed=fold_in(seed, 3), token_rows=token_rows),
+            seed=seed,
+        )
+
+    def connected(
+        self,
+        inputs: Tensor,
+        self_attention: Sublayer,
+        feed_forward: Sublayer,
+        *,
+        seed: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        """Chains the two sub-layers as in Figure 1; each is a function from float [batch, source_len, d_model] to the
+        same. `seed`, int32 [2], is for the dropout of the residual connections.
+        """
+        # Not handed on where it is None, which Keras would take for False.
+        mode = {} if training is None else {"training": training}
+        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0), **mode)
+        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 2), **mode)
+
+    def outputs_and_attention(self, inputs: Tensor, self_attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The call's result without dropout, and its attention, [batch, heads, source_len, source_len]."""
+        seen: list[Tensor] = []
+
         def self_attention(x: Tensor) -> Tensor:
-            return self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1))
+            outputs, weights = self.self_attention.attend(x, x, self_attention_mask)
+            seen.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, source_len, source_len]
+            return outputs
 
         def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward(x, seed=fold_in(seed, 3), token_rows=token_rows)
+            return self.feed_forward(x, training=False)
 
-        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
-        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 2))
+        return self.connected(inputs, self_attention, feed_forward, training=False), seen[0]
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
@@ -115,6 +146,18 @@ class Encoder(keras.layers.Layer):
         x = inputs
         for index, layer in enumerate(self.layers):
             x = layer(x, self_attention_mask, seed=fold_in(seed, index), token_rows=token_rows)
+        return self._normalised(x)
+
+    def outputs_and_attention(self, inputs: Tensor, self_attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The call's result without dropout, and the attention, [batch, layers, heads, source_len, source_len]."""
+        x, seen = inputs, []
+        for layer in self.layers:
+            x, weights = layer.outputs_and_attention(x, self_attention_mask)
+            seen.append(weights)
+        return self._normalised(x), ops.stack(seen, axis=1)
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        """Applies the final normalisation, if there is one."""
         return x if self.final_norm is None else self.final_norm(x)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

@@ -14,6 +14,7 @@ from t2t_keras.lite.sessions import Kind, Sessions
 from t2t_keras.models.contract import (
     ATTENTION,
     COVERAGE,
+    Attentions,
     AttentionStacks,
     Cache,
     Search,
@@ -64,8 +65,8 @@ class LiteModel:
         """The embedded source, float32 [batch, source_len, d_model]; the encoder itself runs when a search starts."""
         return self.model.source_positions(self.model.source_embedding(source))
 
-    def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        return attention_views(self.model).logits_and_cross_attention(inputs)
+    def logits_and_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Attentions]:
+        return attention_views(self.model).logits_and_attention(inputs)
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return attention_views(self.model).alignment_attention(inputs)

@@ -152,11 +152,36 @@ class SearchedModel(StepModel, ScoringModel, Protocol):
     """What a translator needs of a model. An ensemble implements it too, and needs it of its members."""
 
 
+class Attentions(NamedTuple):
+    """The attention weights of whole targets, float32; self-attention that a model does not have has 0 layers.
+
+    A row is a query and adds up to 1. Row t of a target is of the pass that predicts target t, whose newest input is
+    target t - 1.
+
+    Attributes:
+        encoder: the source to itself, [batch, layers, heads, source_len, source_len].
+        decoder: the target to itself, [batch, layers, heads, target_len, target_len]; its columns are the decoder's
+            inputs: the start symbol, target 0, target 1, ...
+        cross: the target to the source, [batch, layers, heads, target_len, source_len]; at least one layer.
+    """
+
+    encoder: Tensor
+    decoder: Tensor
+    cross: Tensor
+
+    @classmethod
+    def cross_only(cls, cross: Tensor) -> "Attentions":
+        """Those of a model without self-attention."""
+        batch, _, _, target_len, source_len = ops.shape(cross)
+        encoder, decoder = (ops.zeros((batch, 0, 0, length, length)) for length in (source_len, target_len))
+        return cls(encoder, decoder, cross)
+
+
 class AttentionViews(Protocol):
     """What a model that offers `ATTENTION` can do; the inputs are those of `ScoringModel.states`."""
 
-    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits [batch, target_len, vocab] and attention [batch, layers, heads, target_len, source_len], float32."""
+    def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
+        """Logits without dropout, float32 [batch, target_len, vocab], and the attention weights behind them."""
         ...
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:

@@ -18,7 +18,7 @@ from t2t_keras.layers.convolution_block import (
 )
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.stepping.convolution_step import AttentiveConvolutionStep, LinearStep
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 
 Tensor = Any
@@ -128,15 +128,16 @@ class ConvS2S(EncoderDecoder):
         hidden = self.decoder_outputs(x)
         return self.dropout(hidden, seed=fold_in(seed, number + 1), training=training), attention
 
-    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and attention to the source; see `AttentionViews`."""
+    def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
+        """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         hidden, attention = self._decoded(inputs["target"], self.encode(inputs["source"]), None, False)
         attention = ops.cast(ops.stack(attention, axis=1), "float32")  # --> [batch, layers, target_len, source_len]
-        return self.logits(hidden), attention[:, :, None]  # --> [batch, layers, heads = 1, target_len, source_len]
+        cross = attention[:, :, None]  # --> [batch, layers, 1 head, target_len, source_len]
+        return self.logits(hidden), Attentions.cross_only(cross)
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         """The attention of all layers, averaged: float32 [batch, target_len, source_len]."""
-        return ops.mean(self.logits_and_cross_attention(inputs)[1][:, :, 0], axis=1)
+        return ops.mean(self.logits_and_attention(inputs)[1].cross[:, :, 0], axis=1)
 
     def begin(
         self, source: Tensor, memory: ConvolutionalMemory, beam_size: int, *, wanted: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState
 from t2t_keras.layers.stepping.recurrent_step import LSTMStep
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 
 Tensor = Any
@@ -162,15 +162,16 @@ class RNNAttention(EncoderDecoder):
         _, weights = attention(queries, memory, attention.keys(memory), self._bias(inputs["source"]))
         return ops.cast(weights, "float32")
 
-    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and attention to the source; see `AttentionViews`."""
+    def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
+        """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         memory = self.encode(inputs["source"])
         hidden, bottom = self._decoded(inputs, memory)
-        weights = self._cross_attention(inputs, memory, bottom)
-        return self.logits(hidden), weights[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
+        cross = self._cross_attention(inputs, memory, bottom)
+        cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
+        return self.logits(hidden), Attentions.cross_only(cross)
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
-        """The attention of `logits_and_cross_attention`, float32 [batch, target_len, source_len]."""
+        """The attention of `logits_and_attention`, float32 [batch, target_len, source_len]."""
         memory = self.encode(inputs["source"])
         bottom, _ = self._attended(inputs, memory, None, False)
         return self._cross_attention(inputs, memory, bottom.hidden)

@@ -11,7 +11,17 @@ from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Cache, Search, States, first_coverage
+from t2t_keras.models.contract import (
+    ATTENTION,
+    BFLOAT16,
+    COVERAGE,
+    LITE,
+    Attentions,
+    Cache,
+    Search,
+    States,
+    first_coverage,
+)
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 
 Tensor = Any
@@ -91,8 +101,7 @@ class Transformer(EncoderDecoder):
 
         The other arguments are those of `states`.
         """
-        x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
-        x = self.source_dropout(x, seed=fold_in(seed, 0), training=training)
+        x = self.source_dropout(self._embedded_sources(source), seed=fold_in(seed, 0), training=training)
         rows = token_rows(source) if skip_padding else None
         return self.encoder(x, padding_mask(source), seed=fold_in(seed, 1), token_rows=rows, training=training)
 
@@ -115,16 +124,16 @@ class Transformer(EncoderDecoder):
         rows = token_rows(target) if skip_padding else None
         return self.decoder(x, memory, *masks, seed=fold_in(seed, 1), token_rows=rows, training=training)
 
-    def logits_and_cross_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and the attention to the source (3.2.3).
+    def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
+        """The call's result without dropout, and the three kinds of attention of section 3.2.3; see `AttentionViews`.
 
-        The attention is float32 [batch, layers, heads, target_len, source_len], sums to 1 over the source and is 0 on
-        padding. Row t is of the pass that predicts target t, whose newest input is target t - 1.
+        No weight goes to padding, but rows of padding have weights too.
         """
         source, target = inputs["source"], inputs["target"]
+        memory, encoder = self.encoder.outputs_and_attention(self._embedded_sources(source), padding_mask(source))
         x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
-        states, weights = self.decoder.states_and_cross_attention(x, self.encode(source), *masks)
-        return self.logits(states), ops.cast(weights, "float32")
+        hidden, decoder, cross = self.decoder.outputs_and_attention(x, memory, *masks)
+        return self.logits(hidden), Attentions(*(ops.cast(weights, "float32") for weights in (encoder, decoder, cross)))
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         """Attention in the last decoder layer but one, mean over heads: float32 [batch, target_len, source_len].
@@ -138,8 +147,12 @@ class Transformer(EncoderDecoder):
         *below, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
         for lower in below:
             x = lower(x, memory, *masks, training=False)
-        _, weights = layer.outputs_and_cross_attention(x, memory, *masks)  # --> [..., heads, target_len, source_len]
+        _, _, weights = layer.outputs_and_attention(x, memory, *masks)  # --> [batch, heads, target_len, source_len]
         return ops.mean(ops.cast(weights, "float32"), axis=1)
+
+    def _embedded_sources(self, source: Tensor) -> Tensor:
+        """Sources, embedded, with positions: float [batch, source_len, d_model]."""
+        return self.source_positions(self.source_embedding(source))
 
     def _embedded_targets(self, target: Tensor) -> Tensor:
         """Targets, shifted right and embedded, with positions: float [batch, target_len, d_model]."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.models.contract import Cache, Search, SearchedModel, States, attention_views
+from t2t_keras.models.contract import Attentions, Cache, Search, SearchedModel, States, attention_views
 
 Combination = Literal["probabilities", "log_probabilities"]
 
@@ -97,27 +97,36 @@ class Ensemble:
 
         return Search(step, _joined([search.cache for search in searches]), end)
 
-    def logits_and_cross_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """The combined logits, float32 [batch, target_len, vocab], and the mean of the members' cross-attention,
-        float32 [batch, layers, heads, target_len, source_len].
+    def logits_and_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Attentions]:
+        """The combined logits, float32 [batch, target_len, vocab], and the means of the members' attention.
+
+        Self-attention of which the members differ in layers or heads is left out: it has 0 layers.
 
         Raises:
-            InputError: the members differ in decoder layers or heads.
+            InputError: the members differ in layers or heads of cross-attention.
         """
-        logits, weights = zip(
-            *(attention_views(model).logits_and_cross_attention(inputs) for model in self.models), strict=True
+        logits, attentions = zip(
+            *(attention_views(model).logits_and_attention(inputs) for model in self.models), strict=True
         )
-        shapes = [(member.shape[1], member.shape[2]) for member in weights]
+        kinds = Attentions(*zip(*attentions, strict=True))
+        shapes = [(member.shape[1], member.shape[2]) for member in kinds.cross]
         if len(set(shapes)) > 1:
             sizes = "; ".join(f"{layers} layers of {heads} heads" for layers, heads in shapes)
             raise InputError(f"the attention of an ensemble is that of models with equal layers and heads, not {sizes}")
-        return combined_logits(logits, self.combination), tf.add_n(weights) / len(weights)
+        return combined_logits(logits, self.combination), Attentions(*map(_mean_attention, kinds))
 
     def alignment_attention(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """The mean of the members' `Transformer.alignment_attention`, float32 [batch, target_len, source_len]."""
         return tf.add_n([attention_views(model).alignment_attention(inputs) for model in self.models]) / len(
             self.models
         )
+
+
+def _mean_attention(members: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The mean of float32 [batch, layers, heads, query_len, key_len]; 0 layers if the members' differ."""
+    if len({(member.shape[1], member.shape[2]) for member in members}) > 1:
+        return members[0][:, :0]
+    return tf.add_n(members) / len(members)
 
 
 def _joined(caches: Sequence[Cache]) -> Cache:

@@ -15,6 +15,7 @@ from sentencepiece import sentencepiece_model_pb2
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import replacing
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.text.pieces import BLANK
 
 # No piece is longer than this many characters, so a text of n characters has
 # at least n / 16 tokens: much too long text is recognised without encoding it.
@@ -27,8 +28,6 @@ _CHARACTER_COVERAGE = 0.9999
 _SURROGATES = (0xD800, 0xDFFF)  # not characters
 
 VocabType = Literal["bpe", "unigram", "char", "byte"]
-
-BLANK = "▁"  # how entries write a blank, of which one more begins each text
 
 _TOO_MANY_ENTRIES = re.compile(r"value <= (\d+)")
 _TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")

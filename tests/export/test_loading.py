@@ -34,7 +34,7 @@ def test_it_does_what_no_signature_does(loaded):
     assert found.text.startswith("Zwei")
     assert "Hunde" in found.text
     (explanation,) = loaded.explain([source], [found.text])
-    assert explanation.attention.shape[0] == 2
+    assert explanation.attention.cross.shape[0] == 2
     assert loaded.score([source], [found.text])[0].log_prob < 0
 
 

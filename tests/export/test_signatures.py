@@ -100,7 +100,7 @@ def test_alignments(translator, served, one_by_one):
             assert given == expected + [""] * (len(given) - len(expected))
         attention, begin = np.zeros_like(found["attention"][place]), [0, 0]
         for part in parts:
-            own = part.attention[0].mean(axis=0)  # the first layer of two
+            own = part.attention.cross[0].mean(axis=0)  # the first layer of two
             end = [start + size for start, size in zip(begin, own.shape, strict=True)]
             attention[begin[0] : end[0], begin[1] : end[1]] = own
             begin = end

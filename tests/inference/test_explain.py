@@ -2,23 +2,21 @@
 
 import functools
 
-import hypothesis
 import keras
 import numpy as np
 import pytest
 import tiny
-from hypothesis import strategies
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import forced
-from t2t_keras.inference.explain import Explanation, WordAlignment, joined_word_alignment, word_starts
+from t2t_keras.inference.explain import Explanation, WordAlignment, joined_word_alignment
 from t2t_keras.inference.translator import Translator
 from t2t_keras.losses import SmoothedCrossEntropy
+from t2t_keras.models.contract import Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.batches import padded
 from t2t_keras.symbols import EOS_ID
-from t2t_keras.text.repair import repair
 
 
 @functools.cache
@@ -48,11 +46,16 @@ def by_hand(source: list[str], target: list[str], *layers: list[list[float]]) ->
     attention = np.zeros((len(layers), 1, len(target) + 1, len(source) + 1), np.float32)
     attention[..., :-1, :-1] = np.array(layers)[:, None]
     attention[..., -1] = 1.0  # more than to any other: end symbols take no part
-    return Explanation((*source, "</s>"), (*target, "</s>"), (-1.0,) * (len(target) + 1), attention)
+    return Explanation((*source, "</s>"), (*target, "</s>"), (-1.0,) * (len(target) + 1), cross_only(attention))
+
+
+def cross_only(attention: np.ndarray) -> Attentions:
+    """Of a model without self-attention; `attention` is [layers, heads, target_len, source_len]."""
+    return Attentions(*(np.array(kind[0]) for kind in Attentions.cross_only(attention[np.newaxis])))
 
 
 def words_of(explanation: Explanation) -> WordAlignment:
-    (attention,) = explanation.attention
+    (attention,) = explanation.attention.cross
     return WordAlignment.of(explanation.source_pieces, explanation.target_pieces, attention.mean(axis=0))
 
 
@@ -66,7 +69,7 @@ def test_parts_of_a_line_make_one_alignment():
 
 def test_a_translation_that_was_cut_off_has_no_end_symbol():
     whole = by_hand(["▁a", "▁b"], ["▁x", "▁y"], [[0.4, 0.6], [0.9, 0.1]])
-    cut = Explanation(whole.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), whole.attention[:, :, :2])
+    cut = Explanation(whole.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), cross_only(whole.attention.cross[:, :, :2]))
     assert cut.alignment() == whole.alignment() and cut.word_alignment() == whole.word_alignment() == "1-0 0-1"
     assert str(joined_word_alignment([words_of(cut), words_of(whole)])) == "1-0 0-1 3-2 2-3"
 
@@ -87,7 +90,7 @@ def test_target_words_have_the_attention_of_their_tokens():
 def test_heads_are_averaged():
     attention = np.zeros((1, 2, 2, 3), np.float32)
     attention[0, :, 0] = [[0.6, 0.4, 0], [0.0, 0.5, 0.5]]
-    explanation = Explanation(("▁a", "▁b", "</s>"), ("▁x", "</s>"), (-1.0, -1.0), attention)
+    explanation = Explanation(("▁a", "▁b", "</s>"), ("▁x", "</s>"), (-1.0, -1.0), cross_only(attention))
     assert explanation.alignment() == [(1, 0)]
 
 
@@ -105,15 +108,6 @@ def test_nothing_to_align(source, target):
     explanation = by_hand(source, target, np.zeros((len(target), len(source))))
     assert explanation.alignment() == []
     assert explanation.word_alignment() == ""
-
-
-# U+2581 itself means a blank to the tokenizer.
-@hypothesis.given(strategies.text(strategies.characters(exclude_characters="▁", exclude_categories=["Cs"])))
-@hypothesis.settings(deadline=None)
-def test_words_are_what_blanks_separate(text):
-    text = repair(text)
-    pieces = tiny.tokenizer().pieces(tiny.tokenizer().encode(text))
-    assert len(word_starts(pieces)) == len([word for word in text.split(" ") if word])
 
 
 def test_a_copied_sentence_is_aligned_with_itself():
@@ -135,9 +129,15 @@ def test_its_numbers_are_those_of_the_score_and_its_attention_adds_up():
         assert explanation.target_pieces == score.pieces
         assert explanation.source_pieces == tuple(tiny.tokenizer().pieces([*tiny.tokenizer().encode(line), EOS_ID]))
         np.testing.assert_allclose(explanation.token_log_probs, score.token_log_probs, atol=1e-5)
-        assert explanation.attention.dtype == np.float32
-        assert explanation.attention.shape == (1, 2, len(score.pieces), len(explanation.source_pieces))
-        np.testing.assert_allclose(explanation.attention.sum(-1), 1.0, rtol=1e-5)
+        for kind in Attentions._fields:
+            weights, queries, keys = explanation.view(kind)
+            assert weights.dtype == np.float32
+            assert weights.shape == (1, 2, len(queries), len(keys))
+            np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
+        assert explanation.view("encoder")[1:] == (explanation.source_pieces, explanation.source_pieces)
+        assert explanation.view("decoder")[1:] == (score.pieces, ("<s>", *score.pieces[:-1]))
+        assert explanation.view("cross")[1:] == (score.pieces, explanation.source_pieces)
+        assert np.all(np.triu(explanation.attention.decoder, 1) == 0)
 
 
 def test_a_pair_is_explained_alike_in_every_batch():
@@ -145,7 +145,8 @@ def test_a_pair_is_explained_alike_in_every_batch():
     together = translator.explain(tiny.SENTENCES, tiny.SENTENCES[::-1])
     for source, target, expected in zip(tiny.SENTENCES, tiny.SENTENCES[::-1], together, strict=True):
         (alone,) = translator.explain([source], [target])
-        np.testing.assert_allclose(alone.attention, expected.attention, atol=1e-5)
+        for kind, others in zip(alone.attention, expected.attention, strict=True):
+            np.testing.assert_allclose(kind, others, atol=1e-5)
         np.testing.assert_allclose(alone.token_log_probs, expected.token_log_probs, atol=1e-4)
     assert translator._explained.experimental_get_tracing_count() == 1
 
@@ -155,7 +156,7 @@ def test_alignment_alone_is_that_of_the_explanation(layers):
     translator = Translator(tiny.tokenizer(), tiny.transformer(num_decoder_layers=layers))
     ids = [[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES]
     inputs = {"source": padded(ids), "target": padded(ids[::-1])}
-    attention = translator.model.logits_and_cross_attention(inputs)[1][:, max(layers - 2, 0)]
+    attention = translator.model.logits_and_attention(inputs)[1].cross[:, max(layers - 2, 0)]
     np.testing.assert_allclose(translator.model.alignment_attention(inputs), np.mean(attention, axis=1), atol=1e-6)
 
 
@@ -175,6 +176,8 @@ def test_nothing_to_explain():
 def test_bad_input_is_named(monkeypatch):
     with pytest.raises(InputError, match="2 lines, but 1 translations"):
         copier().explain(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="kind must be one of encoder, decoder, cross; got 'self'"):
+        by_hand(["▁a"], ["▁x"], [[1.0]]).view("self")
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 1: the source has .* tokens"):
         copier().explain(tiny.SENTENCES[:1], ["a"])

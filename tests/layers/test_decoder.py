@@ -49,20 +49,24 @@ def test_attention_out_is_that_of_the_call_and_changes_nothing(rng, norm_positio
     x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 8))
     mask = np.array([[True, True, False], [True, True, True]])
     inputs = (x.astype("float32"), memory.astype("float32"), causal_mask(4), mask[:, None, None])
-    states, weights = decoder.states_and_cross_attention(*inputs)
-    np.testing.assert_allclose(states, decoder(*inputs), atol=1e-6)
+    outputs, self_weights, cross_weights = decoder.outputs_and_attention(*inputs)
+    np.testing.assert_allclose(outputs, decoder(*inputs), atol=1e-6)
 
     causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 4, 4))
-    cross, expected = np.repeat(mask[:, None], 4, 1), []
+    cross, expected_self, expected_cross = np.repeat(mask[:, None], 4, 1), [], []
     for layer in decoder.layers:
+        query = x if norm_position == "post" else numpy_oracle.layer_norm(layer.self_attention_residual.norm, x)
+        expected_self.append(numpy_oracle.attention_weights(layer.self_attention, query, query, causal))
         query = numpy_oracle.self_attended(layer, x, causal)
         if norm_position == "pre":
             query = numpy_oracle.layer_norm(layer.cross_attention_residual.norm, query)
-        expected.append(numpy_oracle.attention_weights(layer.cross_attention, query, memory, cross))
+        expected_cross.append(numpy_oracle.attention_weights(layer.cross_attention, query, memory, cross))
         x = numpy_oracle.decoder_layer(layer, x, memory, causal, cross)
-    np.testing.assert_allclose(weights, np.stack(expected, 1), atol=1e-4)
-    np.testing.assert_allclose(np.array(weights).sum(-1), 1.0, rtol=1e-5)
-    assert np.all(np.array(weights)[0, ..., 2] == 0)
+    for weights, expected in ((self_weights, expected_self), (cross_weights, expected_cross)):
+        np.testing.assert_allclose(weights, np.stack(expected, 1), atol=1e-4)
+        np.testing.assert_allclose(np.array(weights).sum(-1), 1.0, rtol=1e-5)
+    assert np.all(np.array(cross_weights)[0, ..., 2] == 0)
+    assert np.all(np.triu(self_weights, 1) == 0)
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
@@ -109,7 +113,7 @@ def test_the_view_of_attention_has_no_dropout_inside_a_layer_in_training(rng):
             self.inner.build(x_shape, memory_shape)
 
         def call(self, x, memory):
-            return self.inner.outputs_and_cross_attention(x, memory)[0]
+            return self.inner.outputs_and_attention(x, memory)[0]
 
     outer, x, memory = Outer(), *rng.standard_normal((2, 2, 4, 8)).astype("float32")
     np.testing.assert_array_equal(outer(x, memory, training=True), outer(x, memory, training=False))

@@ -39,6 +39,28 @@ def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_pos
     np.testing.assert_allclose(encoder(x.astype("float32")), expected, atol=2e-4)
 
 
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+def test_attention_out_is_that_of_the_call_and_changes_nothing(rng, norm_position):
+    encoder = Encoder(2, {**SIZES, "norm_position": norm_position, "dropout_rate": 0.5, "attention_dropout_rate": 0.5})
+    encoder.build((None, None, 8))
+    numpy_oracle.randomise(encoder, rng)
+    x = rng.standard_normal((2, 4, 8))
+    mask = np.array([[True, True, True, False], [True, True, True, True]])
+    inputs = (x.astype("float32"), mask[:, None, None])
+    outputs, weights = encoder.outputs_and_attention(*inputs)
+    np.testing.assert_allclose(outputs, encoder(*inputs), atol=1e-6)
+    expected = []
+    for layer in encoder.layers:
+        query = x if norm_position == "post" else numpy_oracle.layer_norm(layer.self_attention_residual.norm, x)
+        expected.append(
+            numpy_oracle.attention_weights(layer.self_attention, query, query, np.repeat(mask[:, None], 4, 1))
+        )
+        x = numpy_oracle.encoder_layer(layer, x, np.repeat(mask[:, None], 4, 1))
+    np.testing.assert_allclose(weights, np.stack(expected, 1), atol=1e-4)
+    np.testing.assert_allclose(np.array(weights).sum(-1), 1.0, rtol=1e-5)
+    assert np.all(np.array(weights)[0, ..., 3] == 0)
+
+
 def test_padding_changes_no_real_position(rng):
     encoder = Encoder(2, SIZES)
     x = rng.standard_normal((2, 4, 8)).astype("float32")

@@ -85,8 +85,10 @@ def train_transformer(tokens: np.ndarray) -> dict[str, float]:
         logits, cache = search.step(ops.convert_to_tensor(previous), cache)
         error = max(error, float(np.abs(ops.convert_to_numpy(logits) - expected[:, position]).max()))
         previous = tokens[:3, position]
-    logits, attention = (ops.convert_to_numpy(values) for values in model.logits_and_cross_attention(few))
-    attention_error = max(np.abs(logits - expected).max(), np.abs(attention.sum(-1) - 1.0).max())
+    logits, attention = model.logits_and_attention(few)
+    attention_error = np.abs(ops.convert_to_numpy(logits) - expected).max()
+    for weights in map(ops.convert_to_numpy, attention):
+        attention_error = max(attention_error, np.abs(weights.sum(-1) - 1.0).max())
     return {"loss": losses, "cache_error": error, "attention_error": float(attention_error)}
 
 

@@ -217,7 +217,7 @@ def test_scores_and_explanations_are_the_models_own():
     translators = [Translator(tiny.tokenizer(), model) for model in (tiny.transformer(), LiteModel(tiny.transformer()))]
     lines = [tiny.SENTENCES[:2], tiny.SENTENCES[3:]]
     assert translators[0].score(*lines) == translators[1].score(*lines)
-    found = [translator.explain(*lines)[0].attention for translator in translators]
+    found = [translator.explain(*lines)[0].attention.decoder for translator in translators]
     np.testing.assert_array_equal(*found)
 
 

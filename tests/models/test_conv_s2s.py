@@ -94,7 +94,8 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
 def test_equals_numpy(shape):
     """In a batch with padding too; so neither padding nor other sentences matter."""
     model = make(shape)
-    logits, attention = model.logits_and_cross_attention(BATCH)
+    logits, (encoder, decoder, attention) = model.logits_and_attention(BATCH)
+    assert encoder.shape[1] == decoder.shape[1] == 0
     assert attention.shape == (3, len(model.decoder_layers), 1, 6, 5)
     np.testing.assert_allclose(model(BATCH), logits, atol=1e-5)
     for row in range(3):
@@ -221,9 +222,9 @@ def test_steps_give_the_calls_logits():
         logits, cache = search.step(tf.constant(token_ids), cache)
         found.append(logits)
         assert [past.shape for past in cache.per_hypothesis] == kept
-    expected, attention = model.logits_and_cross_attention(BATCH)
+    expected, attentions = model.logits_and_attention(BATCH)
     np.testing.assert_allclose(np.stack(found, axis=1), expected, rtol=1e-5, atol=2e-5)
-    attention = np.mean(attention[:, :, 0], axis=1)
+    attention = np.mean(attentions.cross[:, :, 0], axis=1)
     np.testing.assert_allclose(model.alignment_attention(BATCH), attention, atol=1e-6)
     np.testing.assert_allclose(cache.coverage[:, 0], np.sum(attention, axis=1) + (SOURCE == 0), atol=1e-5)
 

@@ -122,7 +122,8 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
 def test_equals_numpy(shape):
     """In a batch with padding too; so neither padding nor other sentences matter."""
     model = make(shape)
-    logits, attention = model.logits_and_cross_attention({"source": SOURCE, "target": TARGET})
+    logits, attentions = model.logits_and_attention({"source": SOURCE, "target": TARGET})
+    attention = attentions.cross
     assert attention.shape == (3, 1, 1, 4, 5)
     np.testing.assert_allclose(model({"source": SOURCE, "target": TARGET}), logits, atol=1e-5)
     for row in range(3):
@@ -185,7 +186,9 @@ def test_coverage_is_the_sum_of_attention():
     cache = search.cache
     for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
         _, cache = search.step(tf.constant(token_ids), cache)
-    attention = model.logits_and_cross_attention({"source": SOURCE, "target": TARGET})[1]
+    _, (encoder, decoder, attention) = model.logits_and_attention({"source": SOURCE, "target": TARGET})
+    assert encoder.shape[1:] == (0, 0, SOURCE.shape[1], SOURCE.shape[1])
+    assert decoder.shape[1:] == (0, 0, TARGET.shape[1], TARGET.shape[1])
     expected = np.sum(attention[:, 0, 0], axis=1) + (SOURCE == 0)
     np.testing.assert_allclose(cache.coverage[:, 0], expected, atol=1e-5)
     np.testing.assert_allclose(

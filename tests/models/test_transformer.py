@@ -13,7 +13,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers import kernels
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
 from t2t_keras.losses import SmoothedCrossEntropy
-from t2t_keras.models.contract import BFLOAT16, COVERAGE
+from t2t_keras.models.contract import BFLOAT16, COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.schedules import PaperSchedule
 
@@ -107,22 +107,26 @@ def test_skipping_padding_changes_no_token(changes):
 
 @every_option
 def test_attention_out_comes_with_the_logits_of_the_call(changes):
-    """Inside a graph too, with shapes unknown; it tells layers and heads apart, and hides padding."""
+    """Inside a graph too, with shapes unknown; it tells layers and heads apart, and hides padding and the future."""
     model = make(changes)
     compiled = tf.function(
-        model.logits_and_cross_attention,
+        model.logits_and_attention,
         input_signature=[dict.fromkeys(("source", "target"), tf.TensorSpec([None, None], tf.int32))],
     )
     batch = {"source": tf.constant(SOURCE), "target": tf.constant(TARGET)}
-    for found in (model.logits_and_cross_attention, compiled):
-        logits, attention = (np.array(values) for values in found(batch))
+    sizes, heads = Attentions(encoder=(6, 6), decoder=(5, 5), cross=(5, 6)), model.config.num_heads
+    for found in (model.logits_and_attention, compiled):
+        logits, attentions = found(batch)
         np.testing.assert_allclose(logits, logits_of(model), atol=1e-5)
-        heads = model.config.num_heads
-        assert attention.shape == (2, 2, heads, 5, 6) and attention.dtype == np.float32
-        np.testing.assert_allclose(attention.sum(-1), 1.0, rtol=1e-5)
-        assert np.all(attention[0, ..., 4:] == 0) and np.all(attention[1] > 0)
-        assert np.abs(attention[:, 0] - attention[:, 1]).max() > 1e-3
-        assert np.abs(attention[:, :, 0] - attention[:, :, 1]).max() > 1e-3
+        for weights, size in zip(map(np.array, attentions), sizes, strict=True):
+            assert weights.shape == (2, 2, heads, *size) and weights.dtype == np.float32
+            np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
+            assert np.abs(weights[:, 0] - weights[:, 1]).max() > 1e-3
+            assert np.abs(weights[:, :, 0] - weights[:, :, 1]).max() > 1e-3
+        for weights in (attentions.encoder, attentions.cross):
+            assert np.all(weights[0, ..., 4:] == 0) and np.all(weights[1] > 0)
+        earlier = np.tril(np.ones((5, 5), bool))
+        np.testing.assert_array_equal(np.array(attentions.decoder) > 0, np.broadcast_to(earlier, (2, 2, heads, 5, 5)))
 
 
 def test_every_source_token_matters():
@@ -298,11 +302,10 @@ def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     exact = logits_of(model)
     assert np.abs(np.array(logits) - exact).max() < 0.05 * np.abs(exact).max()
-    (_, found), (_, expected) = (
-        m.logits_and_cross_attention({"source": SOURCE, "target": TARGET}) for m in (mixed, model)
-    )
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    np.testing.assert_allclose(found, expected, atol=0.05)
+    attentions = [m.logits_and_attention({"source": SOURCE, "target": TARGET})[1] for m in (mixed, model)]
+    for found, expected in zip(*attentions, strict=True):
+        assert keras.backend.standardize_dtype(found.dtype) == "float32"
+        np.testing.assert_allclose(found, expected, atol=0.05)
     assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
 
 

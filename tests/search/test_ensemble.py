@@ -12,7 +12,7 @@ from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.translator import Translator
-from t2t_keras.models.contract import COVERAGE
+from t2t_keras.models.contract import COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints, run
@@ -167,12 +167,13 @@ def test_an_ensemble_scores_and_is_evaluated(models):
 def test_attention_is_the_members_mean():
     alike = [make_model(1), make_model(2)]
     inputs = {"source": SOURCE, "target": SOURCE}
-    logits, attention = Ensemble(alike).logits_and_cross_attention(inputs)
+    logits, attention = Ensemble(alike).logits_and_attention(inputs)
     np.testing.assert_allclose(logits, logits_of(Ensemble(alike), inputs), atol=1e-4)
-    expected = np.mean([model.logits_and_cross_attention(inputs)[1] for model in alike], axis=0)
-    np.testing.assert_allclose(attention, expected, atol=1e-6)
+    for kind in Attentions._fields:
+        members = [getattr(model.logits_and_attention(inputs)[1], kind) for model in alike]
+        np.testing.assert_allclose(getattr(attention, kind), np.mean(members, axis=0), atol=1e-6)
     explanation = translator_of(Ensemble(alike)).explain(["A man"], ["dogs"])[0]
-    np.testing.assert_allclose(explanation.attention.sum(-1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(explanation.attention.cross.sum(-1), 1.0, rtol=1e-5)
     ids = [tiny.tokenizer().encode("A man")], [tiny.tokenizer().encode("dogs")]
     (aligned,) = translator_of(Ensemble(alike)).align_tokens(*ids)
     (expected,) = translator_of(Ensemble(alike)).explain_tokens(*ids)
@@ -184,6 +185,15 @@ def test_members_that_differ_are_aligned_on_average(models):
     expected = np.mean([model.alignment_attention(inputs) for model in models], axis=0)
     np.testing.assert_allclose(Ensemble(models).alignment_attention(inputs), expected, atol=1e-6)
     np.testing.assert_allclose(expected.sum(-1), 1.0, rtol=1e-5)
+
+
+def test_self_attention_of_members_that_differ_is_left_out():
+    members = [make_model(1), make_model(2, num_encoder_layers=2)]
+    inputs = {"source": SOURCE, "target": SOURCE}
+    _, attention = Ensemble(members).logits_and_attention(inputs)
+    assert attention.encoder.shape[1] == 0 < attention.decoder.shape[1]
+    expected = np.mean([member.logits_and_attention(inputs)[1].decoder for member in members], axis=0)
+    np.testing.assert_allclose(attention.decoder, expected, atol=1e-6)
 
 
 def test_attention_of_members_that_differ_is_refused(models):

@@ -182,7 +182,7 @@ def test_coverage_penalty_is_that_of_the_attention(members):
     found = [translation for hypotheses in own.translate_nbest(LINES, 3) for translation in hypotheses]
     explained = own.explain_tokens([t.source_ids[0] for t in found], [t.token_ids[0] for t in found])
     for translation, explanation in zip(found, explained, strict=True):
-        coverage = explanation.attention[-1].mean(0).sum(0)
+        coverage = explanation.attention.cross[-1].mean(0).sum(0)
         expected = translation.log_prob / ((5 + translation.num_tokens) / 6) ** 0.6
         expected += 0.7 * np.log(np.minimum(coverage, 1)).sum()
         assert translation.score == pytest.approx(expected, abs=1e-4)
