@@ -18,6 +18,7 @@ COMMANDS = {
     "t2t-export": "export",
     "t2t-serve": "serve",
     "t2t-describe": "describe",
+    "t2t-study": "study",
     "t2t-quickstart": "quickstart",
 }
 

@@ -21,7 +21,7 @@ from t2t_keras.errors import InputError
 
 # Flags of all programs that name files or folders.
 PATHS = (
-    *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir"),
+    *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir", "study_dir"),
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
     *("source", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble", "init_from"),
 )

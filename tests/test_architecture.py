@@ -37,6 +37,12 @@ BELOW_THE_SEAM = {
     "evaluation": GROUND | {"inference", "machine", "search", "text"},
     "training": GROUND
     | {"config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules"},
+    "pictures": GROUND | {"machine"},
+    "studies": GROUND
+    | {
+        *("config", "data", "evaluation", "inference", "machine", "models", "pictures", "planning", "runs"),
+        "training",
+    },
     "export": GROUND | {"config", "inference", "models", "search", "text"},
     "serving": GROUND | {"machine"},
 }

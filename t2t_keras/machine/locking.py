@@ -14,6 +14,10 @@ from t2t_keras.errors import InputError
 _PATIENCE_SECONDS = 5.0  # for a dying process, or its child, that still holds the lock
 
 
+class BusyError(InputError):
+    """Another process holds the lock of a directory."""
+
+
 @contextlib.contextmanager
 def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) -> Iterator[None]:
     """Locks a directory, which is created if missing, while the context lasts.
@@ -22,7 +26,8 @@ def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) ->
     `verb` ("train"), its `participle` ("trained") and `flag`, the flag that names the directory.
 
     Raises:
-        InputError: another process holds the lock for more than some seconds, or the directory is not writable.
+        BusyError: another process holds the lock for more than some seconds.
+        InputError: the directory is not writable.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -43,7 +48,7 @@ def _take(descriptor: int, directory: pathlib.Path, verb: str, participle: str, 
         _wait_for_lock(descriptor)
     except BlockingIOError:
         holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace") or "another process"
-        raise InputError(f"{directory} is being {participle} already, by {holder}; use another {flag}") from None
+        raise BusyError(f"{directory} is being {participle} already, by {holder}; use another {flag}") from None
     except OSError as error:
         logging.getLogger(__name__).warning(
             "%s cannot be locked (%s): do not %s there twice at once", directory, error.strerror, verb

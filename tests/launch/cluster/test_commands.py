@@ -15,8 +15,9 @@ ROOT = HERE.parents[2]
 PROGRAMS = {
     path.stem for path in (ROOT / "launch").glob("*.py") if "def run() -> None:" in path.read_text(encoding="utf-8")
 }
-RECIPES = ("slurm", "kubernetes", "tpu_vm", "ssh")
-# `python -m launch.train --flags`, `t2t-train --flags`, and recipes, which take the flags of launch.train.
+RECIPES = ("slurm", "slurm_study", "kubernetes", "tpu_vm", "ssh")
+# `python -m launch.train --flags`, `t2t-train --flags`, and recipes, which take the flags of launch.train or, if their
+# name ends in "_study", those of launch.study.
 COMMAND = re.compile(
     r"(?:python -m (?:t2t_keras\.)?launch\.(?P<program>\w+)|\b(?P<installed>t2t-\w+)"
     rf"|launch/cluster/(?P<recipe>{'|'.join(RECIPES)})\.sh(?: train)?)(?P<arguments>(?: (?:\\\n|[^\n`])*)?)"
@@ -45,12 +46,16 @@ def installed_programs() -> dict[str, str]:
     return dict(re.findall(r'"(t2t-\w+)": "(\w+)"', (ROOT / "setup.py").read_text(encoding="utf-8")))
 
 
+def program_of(recipe: str) -> str:
+    return "study" if recipe.endswith("_study") else "train"
+
+
 def commands(text: str) -> list[tuple[str, list[str]]]:
     """Programs and their arguments, as far as a text has commands with arguments in it."""
     found = []
     for match in COMMAND.finditer(text):
         program = match["program"] or installed_programs().get(match["installed"] or "", "")
-        program = "train" if match["recipe"] else program
+        program = program_of(match["recipe"]) if match["recipe"] else program
         line = END.split(re.sub(r"\\\n\s*", "", match["arguments"]))[0]
         words = shlex.split(line) if program in PROGRAMS and "--" in line else []
         if words and words[0].startswith("--") and "--help" not in words:
@@ -79,27 +84,29 @@ def dry_run(recipe: str, *arguments: str) -> str:
 
 
 def rendered(recipe: str, *arguments: str) -> tuple[str, list[str]]:
-    """The training command that a recipe makes of some flags, as its workers get it."""
+    """The command that a recipe makes of some flags, as its workers get it."""
     text = dry_run(recipe, *(["train"] if recipe == "tpu_vm" else []), *arguments)
     if recipe == "kubernetes":
         words = [line.strip() for line in text.splitlines() if line.startswith(" " * 12 + "- '")]
         words = [word.removeprefix("- '").removesuffix("'").replace("''", "'") for word in words]
     else:
         words = shlex.split(text)
-        if recipe != "slurm":  # one word is what the remote shell gets
+        if not recipe.startswith("slurm"):  # one word is what the remote shell gets
             words = shlex.split(next(word for word in words if "launch.train" in word))
-    words = words[words.index("launch.train") + 1 :]
-    return "train", words[: words.index("&")] if "&" in words else words
+    words = words[words.index(f"launch.{program_of(recipe)}") + 1 :]
+    return program_of(recipe), words[: words.index("&")] if "&" in words else words
 
 
-FLAGS = ("--data_dir=a b", "--model_dir=it's", "--preset=big", "--set", "train.checkpoint_minutes=10")
+def flags_for(recipe: str) -> tuple[str, ...]:
+    only = ("--study_dir=it's", "--table=3") if program_of(recipe) == "study" else ("--model_dir=it's", "--preset=big")
+    return ("--data_dir=a b", *only, "--set", "train.checkpoint_minutes=10")
 
 
 @pytest.fixture(scope="module")
 def complaints() -> dict[str, list[str]]:
     """What the programs say against the commands of each document, and of each recipe as rendered."""
     lines = [(path.relative_to(ROOT).as_posix(), command) for path in documents() for command in commands(prose(path))]
-    lines += [(f"dry run of {recipe}", rendered(recipe, *FLAGS)) for recipe in RECIPES]
+    lines += [(f"dry run of {recipe}", rendered(recipe, *flags_for(recipe))) for recipe in RECIPES]
     lines += [("wrong flag", ("train", ["--model_dir=x", "--depth=3"]))]
     lines += [("wrong setting", ("train", ["--model_dir=x", "--preset=base", "--set=train.depth=3"]))]
     lines += [("wrong value", ("train", ["--model_dir=x", "--strategy=cuda"]))]
@@ -138,5 +145,6 @@ def test_commands_are_found_where_they_are(complaints):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_flags_arrive_as_they_were_given(recipe):
-    _, words = rendered(recipe, *FLAGS)
-    assert words[-len(FLAGS) :] == list(FLAGS)
+    flags = flags_for(recipe)
+    _, words = rendered(recipe, *flags)
+    assert words[-len(flags) :] == list(flags)

@@ -12,7 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 from stand_ins import CLUSTER, KILLED, LOST, MISTAKE, ROOT, STOPPED, environment, executable, lines, run
 
-SCRIPTS = ("slurm.sh", "kubernetes.sh", "tpu_vm.sh", "ssh.sh")
+SCRIPTS = ("slurm.sh", "slurm_study.sh", "kubernetes.sh", "tpu_vm.sh", "ssh.sh")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -158,16 +158,49 @@ def test_slurm_says_that_it_wants_a_job(tmp_path):
     assert "start this with sbatch" in done.stderr
 
 
-def test_slurm_leaves_time_to_save_and_keeps_the_log():
+@pytest.mark.parametrize("script", ["slurm.sh", "slurm_study.sh"])
+def test_slurm_leaves_time_to_save_and_keeps_the_log(script):
     options = dict(
         line.removeprefix("#SBATCH --").partition("=")[::2]
-        for line in lines(CLUSTER / "slurm.sh")
+        for line in lines(CLUSTER / script)
         if line.startswith("#SBATCH")
     )
-    assert options["ntasks-per-node"] == "1"
+    assert options.get("ntasks-per-node", options.get("ntasks")) == "1"
     name, _, seconds = options["signal"].partition("@")
     assert name == "TERM" and int(seconds) >= 120  # no "B:", which would send it to this script and not to the workers
     assert {"requeue", "open-mode"} <= set(options)
+
+
+# ---- SLURM, a table ----
+
+
+@pytest.mark.parametrize(
+    ("status", "restarts", "is_requeued"),
+    [(0, 0, False), (MISTAKE, 0, False), (KILLED, 0, False), (STOPPED, 0, True), (STOPPED, 3, False)],
+)
+def test_slurm_gives_each_task_of_an_array_its_part_of_a_study(tmp_path, status, restarts, is_requeued):
+    executable(tmp_path / "srun", 'exec "$@"')
+    executable(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/scontrol.log')
+    python = executable(tmp_path / "python", f'printf "%s\\n" "$@" > {tmp_path}/arguments; exit {status}')
+    array = {"MIN": 0, "MAX": 3, "COUNT": 4, "ID": 2}
+    settings = {"PYTHON": python, "SLURM_JOB_ID": 17, "SLURM_RESTART_COUNT": restarts, "RESTARTS": 3}
+    settings |= {f"SLURM_ARRAY_TASK_{name}": value for name, value in array.items()}
+    done = run("slurm_study.sh", "--study_dir=a b", env=environment(tmp_path, **settings))
+    assert done.returncode == status
+    assert lines(tmp_path / "scontrol.log") == (["requeue 17"] if is_requeued else [])
+    assert lines(tmp_path / "arguments") == ["-m", "launch.study", "--shard=3/4", "--study_dir=a b"]
+
+
+def test_slurm_wants_an_array_without_gaps_for_a_study(tmp_path):
+    array = {"SLURM_ARRAY_TASK_MIN": 1, "SLURM_ARRAY_TASK_MAX": 5, "SLURM_ARRAY_TASK_COUNT": 3}
+    done = run("slurm_study.sh", env=environment(tmp_path, SLURM_JOB_ID=17, **array))
+    assert done.returncode == 1 and "must have consecutive numbers, such as --array=1-20" in done.stderr
+    assert run("slurm_study.sh", env=environment(tmp_path)).returncode == 1
+
+
+def test_slurm_makes_a_whole_study_without_an_array(tmp_path):
+    done = run("slurm_study.sh", "--table=3", env=environment(tmp_path, DRY_RUN=1))
+    assert done.stdout.split() == ["srun", ".venv/bin/python", "-m", "launch.study", "--shard=1/1", "--table=3"]
 
 
 # ---- Kubernetes ----

@@ -1,0 +1,103 @@
+"""Makes a table of the paper: trains and evaluates each of its rows on prepared data, and writes the table.
+
+Every row is a run in the study's folder. The same command goes on where it was stopped, and reuses what is finished.
+
+Examples:
+    python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --plan
+    python -m launch.study --table=3 --data_dir=data/mine --study_dir=runs/table3 --only=base,a_h1
+    python -m launch.study --study_dir=runs/table3 --print
+"""
+
+import pathlib
+import re
+import sys
+
+from absl import flags
+
+from t2t_keras.errors import InputError
+from t2t_keras.planning.forecast import KINDS, Devices
+from t2t_keras.studies.paper_tables import TABLES
+from t2t_keras.studies.plan import plan, seconds_here, seconds_on
+from t2t_keras.studies.study import Study
+from t2t_keras.studies.study_settings import SCALES, read_settings
+
+from . import extensions, program
+
+_STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study goes on.", required=True)
+_TABLE = flags.DEFINE_string("table", None, f"Which: {', '.join(TABLES)}; default: what the study began with.")
+_SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or of the paper's sizes.")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: what the study began with.")
+_STEPS = flags.DEFINE_integer(
+    "steps", None, "Updates of the table's first row; the others keep their proportion to it."
+)
+_SEEDS = flags.DEFINE_integer("seeds", None, "Trainings of each row that has several; default: 2.", lower_bound=1)
+_SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row, any number of times.")
+_ONLY = flags.DEFINE_list("only", [], "Names of rows, with commas; default: all.")
+_SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")
+_PLAN = flags.DEFINE_bool("plan", False, "Print what each row takes, and train nothing.")
+_PRINT = flags.DEFINE_bool("print", False, "Print the table with what is finished, and train nothing.")
+_ROWS = flags.DEFINE_bool("rows", False, "Print the names of the rows, and train nothing.")
+_DEVICES = flags.DEFINE_integer("devices", 0, "With --plan: how many devices train a row; 0: this machine.")
+_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: their kind.")
+_UTILISATION = flags.DEFINE_float(
+    "utilisation", 0.4, "With --plan: the share of a peak that a training reaches.", lower_bound=0.001, upper_bound=1.0
+)
+flags.adopt_module_key_flags(extensions)
+
+
+def main(argv: list[str]) -> None:
+    """Makes the table, or prints what the flags ask for."""
+    del argv  # every setting is a flag
+    given = {"table": _TABLE.value, "scale": _SCALE.value, "data_dir": _DATA_DIR.value}
+    given |= {"steps": _STEPS.value, "seeds": _SEEDS.value, "settings": tuple(_SET.value) or None}
+    study_dir = pathlib.Path(_STUDY_DIR.value)
+    study = Study(study_dir, read_settings(study_dir, {k: v for k, v in given.items() if v is not None}))
+    if _ROWS.value:
+        print(*(line.name for line in study.table.lines), sep="\n")
+    elif _PLAN.value:
+        print(_plan(study))
+    elif _PRINT.value:
+        print(study.table.markdown(study.states()), end="")
+    else:
+        _perform(study)
+
+
+def _plan(study: Study) -> str:
+    """The plan, with a sentence on how hours are estimated."""
+    states, length = study.states(), study.data.length
+    if _DEVICES.value:
+        devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=_UTILISATION.value, **KINDS[_DEVICE.value])
+        seconds = seconds_on(devices, length)
+        source = f"On {devices.count} x {devices.name} at {devices.utilisation:.0%} of their peak for each row."
+    else:
+        seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value, length)
+    return f"{plan(study.table, states, length, seconds)} {source}"
+
+
+def _perform(study: Study) -> None:
+    """Performs the selected rows; the exit status says what became of them."""
+    names = study.selected(_ONLY.value, _shard())
+    performed = study.perform(names, lambda line: print(line, file=sys.stderr, flush=True))
+    print(study.table.markdown(study.states()), end="")
+    if performed.signal:
+        sys.exit(128 + performed.signal)
+    is_part = _SHARD.value != "1/1"  # what waits there is another part's
+    if performed.failed or (performed.waiting and not performed.busy and not is_part):
+        raise InputError(f"not finished: {', '.join((*performed.failed, *performed.waiting))}")
+
+
+def _shard() -> tuple[int, int]:
+    """The numbers of --shard=I/N."""
+    numbers = re.fullmatch(r"(\d+)/(\d+)", _SHARD.value)
+    if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
+        raise InputError(f"--shard={_SHARD.value}: expected I/N with I from 1 to N, such as 2/8")
+    return int(numbers[1]), int(numbers[2])
+
+
+def run() -> None:
+    """The console command."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,1 @@
+"""Pictures of results: plain numbers in, PNG files out."""

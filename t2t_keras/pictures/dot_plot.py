@@ -1,0 +1,29 @@
+"""A dot for each value of each row, such as the scores of a table's rows."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from t2t_keras.machine.files import replacing
+
+
+def draw_dots(path: str | pathlib.Path, values: Mapping[str, Sequence[float]], title: str) -> None:
+    """Draws the values of each row on a line of its own, the first row on top, and writes a PNG file.
+
+    Args:
+        path: the file.
+        values: the values of each row by its name; a row without values is an empty line.
+        title: what the values are.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    figure = Figure(figsize=(7, 1.2 + 0.25 * len(values)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, row in enumerate(values.values()):
+        axes.plot(row, [place] * len(row), "o", color="tab:blue", alpha=0.7)
+    axes.set(xlabel=title, yticks=range(len(values)), yticklabels=list(values), ylim=(len(values) - 0.5, -0.5))
+    axes.grid(alpha=0.3)
+    with replacing(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=100)

@@ -1,0 +1,80 @@
+"""The machine that a study runs on, and how many operations a second its products of matrices make."""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import re
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from t2t_keras.machine.files import replacing
+
+_LONG_ENOUGH = 0.05  # seconds of a product, beside which the time of a call is nothing
+_LARGEST = 16384
+_TRIES = 5
+
+
+def processor() -> str:
+    """The name of this machine's processor with the number of cores that this process may use."""
+    names: list[str] = []
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"{cores} x {names[0] if names else 'CPU core'}"
+
+
+def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
+    """Measures products of square float32 matrices.
+
+    Args:
+        multiply: makes one product of matrices with so many rows, and returns its seconds.
+
+    Returns:
+        "flops_per_second" of the best of some products, and "matrix_rows", their size: the first power of two whose
+        product takes long enough to be measured.
+    """
+    size, seconds = 256, 0.0
+    while seconds < _LONG_ENOUGH and size < _LARGEST:
+        size *= 2
+        seconds = multiply(size)
+    seconds = min(multiply(size) for _ in range(_TRIES))
+    return {"flops_per_second": 2 * size**3 / seconds, "matrix_rows": size}
+
+
+def multiply_with_numpy(size: int) -> float:
+    """A product on all cores of the processor; returns its seconds."""
+    one, other = np.random.default_rng(1).random((2, size, size), np.float32)
+    begun = time.perf_counter()
+    np.matmul(one, other)
+    return time.perf_counter() - begun
+
+
+def noted_rate(study_dir: pathlib.Path, machine: str) -> float | None:
+    """The operations a second of a machine that are noted in a study's folder; None if there are none."""
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # it can be measured again
+        rate = json.loads(_path(study_dir, machine).read_text(encoding="utf-8"))["flops_per_second"]
+        if math.isfinite(rate):
+            return rate
+    return None
+
+
+def note_rate(study_dir: pathlib.Path, machine: str, multiply: Callable[[int], float]) -> float:
+    """The operations a second of a machine, measured when a study first asks for them and kept in its folder."""
+    if noted := noted_rate(study_dir, machine):
+        return noted
+    measured = matrix_rate(multiply)
+    path = _path(study_dir, machine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        json.dump({"machine": machine, **measured}, file, indent=2)
+        file.write("\n")
+    return measured["flops_per_second"]
+
+
+def _path(study_dir: pathlib.Path, machine: str) -> pathlib.Path:
+    return study_dir / "machines" / f"{re.sub(r'[^a-z0-9]+', '_', machine.lower()).strip('_')}.json"

@@ -1,0 +1,187 @@
+"""The phases of trainings and ensembles; imported by the process that runs them alone, because of TensorFlow."""
+
+import contextlib
+import datetime
+import pathlib
+import platform
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import keras
+import sacrebleu
+import tensorflow as tf
+
+from t2t_keras import evaluation
+from t2t_keras.config import Config
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.inference.loading import Member
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.locking import locked
+from t2t_keras.machine.streams import share_out_cores
+from t2t_keras.runs import averaging, checkpoints
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.matrix_rate import multiply_with_numpy, note_rate, processor
+from t2t_keras.studies.performing import StoppedError
+from t2t_keras.studies.states import read_record
+from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
+from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
+
+# The results of an ensemble's members that add up to its own.
+_SUMS = ("parameters", "hours", "flops_by_count", "flops_by_time")
+
+
+def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
+    """Trains the run, or goes on with it.
+
+    Returns:
+        "parameters"; "updates"; "target_tokens", without padding; "hours" of training, without validation; the
+        "flops_by_count", the planned operations a token times the tokens; the "flops_by_time", hours times what the
+        devices' products of matrices reach, as the paper estimates them (section 6.1, Table 2); "devices", "machine".
+
+    Raises:
+        InputError: as `Trainer`.
+        StoppedError: a signal stopped it; what was trained is saved.
+    """
+    strategy = make_strategy("auto")
+    data = PreparedData.open(job.data_dir)
+    run = Run(study_dir / job.name)
+    outcome = Trainer(run, job.config, data, strategy).train()
+    if outcome.signal:
+        raise StoppedError(outcome.signal)
+    tokens, seconds = _trained(run)
+    machine, rate = _machine(study_dir)
+    devices = strategy.num_replicas_in_sync
+    return {
+        "parameters": sum(job.config.model.parameter_counts().values()),
+        "updates": outcome.step,
+        "target_tokens": int(tokens),
+        "hours": seconds / 3600,
+        "flops_by_count": tokens * DataFacts.of(data).training_flops(job.config.model),
+        "flops_by_time": seconds * devices * rate,
+        "devices": devices,
+        "machine": machine,
+    }
+
+
+def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
+    """Averages the run's last checkpoints and evaluates the average; for the results see `_evaluated`."""
+    _share_out_cores()
+    run = Run(study_dir / job.name)
+    with _locked(run.path):
+        _average(run, job.config, job.average)
+        translator = Translator.load(run.path, job.average, job.config.decode)
+        return _evaluated(translator, PreparedData.open(job.data_dir), run.path)
+
+
+def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, Any]:
+    """Evaluates the members' averages as one model, and adds up what the members cost."""
+    _share_out_cores()
+    with _locked(study_dir / job.name):
+        first = job.members[0]
+        members = [Member(study_dir / member.name, member.average) for member in job.members]
+        translator = Translator.load_ensemble(members, config=first.config.decode)
+        found = _evaluated(translator, PreparedData.open(first.data_dir), study_dir / job.name)
+    records = [read_record(study_dir / member.name) for member in job.members]
+    costs = {name: sum(record["results"][name] for record in records if record) for name in _SUMS}
+    return {**costs, **found}
+
+
+def _trained(run: Run) -> tuple[float, float]:
+    """Target tokens and seconds of all updates: those of the metrics, and those since the last line of them."""
+    lines = [record for record in read_metrics(run.metrics_path) if record["kind"] == "train"]
+    newest = checkpoints.load(checkpoints.resolve(run.checkpoints_path, "latest"), weights_only=True)
+    _, tokens, seconds = newest.state.get("interval") or (0.0, 0.0, 0.0)
+    return tokens + sum(line["tokens"] for line in lines), seconds + sum(line["seconds"] for line in lines)
+
+
+def _machine(study_dir: pathlib.Path) -> tuple[str, float]:
+    """The devices that train here, and the operations a second of one of them."""
+    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
+    if not gpus:
+        return processor(), note_rate(study_dir, processor(), multiply_with_numpy)
+    name = gpus[0].get("device_name", "GPU")
+    return f"{len(gpus)} x {name}", note_rate(study_dir, name, _multiply_on_device)
+
+
+def _multiply_on_device(size: int) -> float:
+    """A product on the first GPU; returns its seconds. Ten of them are run, so that the call itself counts little."""
+    matrix = tf.random.uniform([size, size])
+
+    @tf.function
+    def products() -> tf.Tensor:
+        product = matrix
+        for _ in range(10):
+            product = tf.matmul(matrix, product) / size
+        return tf.reduce_sum(product)
+
+    products().numpy()
+    begun = time.perf_counter()
+    products().numpy()
+    return (time.perf_counter() - begun) / 10
+
+
+def _share_out_cores() -> None:
+    if not tf.config.list_physical_devices("GPU"):
+        share_out_cores()
+
+
+def _locked(folder: pathlib.Path):
+    return locked(folder, verb="evaluate", participle="worked on", flag="--study_dir")
+
+
+def _average(run: Run, config: Config, name: str) -> None:
+    """Averages the newest of the checkpoints that were saved on time; a signal may have saved others."""
+    steps = checkpoints.steps(run.checkpoints_path)
+    on_time = [step for step in steps if step % config.train.checkpoint_steps == 0 or step == steps[-1]]
+    chosen = on_time[-config.train.keep_checkpoints :]
+    paths = [run.checkpoints_path / checkpoints.step_name(step) for step in chosen]
+    loaded = [checkpoints.load(path, weights_only=True) for path in paths]
+    state = {"averaged": [str(path) for path in paths], "config": config.to_dict()}
+    checkpoints.save_weights(run.checkpoints_path, name, steps[-1], averaging.average(loaded), state)
+
+
+def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path) -> dict[str, Any]:
+    """Translates and scores the validation and the test set, and writes both to `folder`/evaluation as text.
+
+    Returns:
+        For both splits, or the one there is: "SPLIT_bleu" (sacreBLEU) and "SPLIT_bleu_tokenised_lowercased"; the
+        "valid_perplexity"; the "output_tokens_per_second" of the last split; "bleu_signature"; "date" and "versions".
+    """
+    results: dict[str, Any] = {}
+    language = data.config.target_language
+    for split in (name for name in ("valid", "test") if name in data.splits):
+        sources, references = data.text(split)
+        found = evaluation.evaluate(translator, sources, references, language, lowercase=True)
+        scores = {score.name: score for score in found.scores}
+        settings = {"split": split, "target_language": language}
+        evaluation.write_evaluation(folder / "evaluation" / split, found, settings)
+        results[f"{split}_bleu"] = scores["BLEU"].value
+        if tokenised := scores.get("BLEU tokenised lowercased"):
+            results[f"{split}_bleu_tokenised_lowercased"] = tokenised.value
+        if split == "valid":
+            results["valid_perplexity"] = _perplexity(translator, sources, references)
+        results |= {"output_tokens_per_second": found.tokens_per_second, "bleu_signature": scores["BLEU"].signature}
+    now = datetime.datetime.now(datetime.UTC)
+    return {**results, "date": now.date().isoformat(), "versions": _versions()}
+
+
+def _perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
+    """The perplexity of a token of the references."""
+    sources, references = ([translator.repaired(line) for line in lines] for lines in (sources, references))
+    tokens_per_batch = translator.config.tokens_per_batch
+    return evaluation.perplexity(
+        evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, sources, references, tokens_per_batch)
+    )
+
+
+def _versions() -> str:
+    packages = {"TensorFlow": tf, "Keras": keras, "sacreBLEU": sacrebleu}
+    versions = [f"{name} {package.__version__}" for name, package in packages.items()]
+    with contextlib.suppress(metadata.PackageNotFoundError):  # in a repository that is not installed
+        versions.insert(0, f"t2t_keras {metadata.version('t2t_keras')}")
+    return ", ".join([*versions, f"Python {platform.python_version()}"])

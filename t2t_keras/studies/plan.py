@@ -1,0 +1,82 @@
+"""What a study will take: parameters, operations and hours of each row, before anything is trained."""
+
+import pathlib
+from collections.abc import Callable, Mapping
+
+from t2t_keras.config import Config
+from t2t_keras.planning.forecast import Devices, step
+from t2t_keras.studies.matrix_rate import matrix_rate, multiply_with_numpy, noted_rate, processor
+from t2t_keras.studies.states import State
+from t2t_keras.studies.table import Table, markdown_table, missing_of
+
+_HEAD = ["row", "parameters", "updates", "FLOPs", "hours", "state"]
+
+
+def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callable[[Config], float]) -> str:
+    """The rows with what each training takes, as Markdown; trainings of one row are added up.
+
+    Args:
+        table: the table.
+        states: of every job, by name.
+        length: tokens of a sentence.
+        seconds: the time that a training takes.
+    """
+    jobs = {job.name: job for job in table.jobs}
+    rows, hours = [], 0.0
+    for line in table.lines:
+        configs = [(jobs[name], config) for name in line.jobs if (config := jobs[name].config)]
+        state = missing_of(line, states) or "finished"
+        if not configs:
+            rows.append([line.name, "", "", "", "", state])
+            continue
+        taken = sum(seconds(config) for _, config in configs) / 3600
+        hours += sum(seconds(config) for job, config in configs if states[job.name].kind != "finished") / 3600
+        first = configs[0][1]
+        flops = sum(planned_flops(config, length) for _, config in configs)
+        parameters = sum(first.model.parameter_counts().values())
+        updates = f"{first.train.max_steps:,}" + (f" x {len(configs)}" if len(configs) > 1 else "")
+        rows.append([line.name, f"{parameters:,}", updates, scientific(flops), _hours(taken), state])
+    return f"{markdown_table([_HEAD, *rows])}\n\nHours of what is not finished: {_hours(hours)}."
+
+
+def planned_flops(config: Config, length: int) -> float:
+    """Operations of a training, as `planning` counts them, padding included."""
+    tokens = config.train.max_steps * config.train.tokens_per_batch
+    return tokens * sum(config.model.training_flops(length).values())
+
+
+def scientific(number: float) -> str:
+    """A number such as 2.3e19, as in the paper's Table 2."""
+    mantissa, _, exponent = f"{number:.1e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _hours(hours: float) -> str:
+    """Two digits at least."""
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
+
+
+def seconds_on(devices: Devices, length: int) -> Callable[[Config], float]:
+    """The time of a training on devices, by `planning.forecast`."""
+    return lambda config: config.train.max_steps * step(config, devices, length).seconds
+
+
+def seconds_here(
+    table: Table, states: Mapping[str, State], study_dir: pathlib.Path, utilisation: float, length: int
+) -> tuple[Callable[[Config], float], str]:
+    """The time of a training on the machine at hand, and a sentence that says what the estimate is made from.
+
+    The finished trainings of the study say how many operations a second they reached. Before there are any, trainings
+    are taken to reach the share `utilisation` of what a product of matrices reaches on this machine's processor.
+    """
+    flops, seconds = 0.0, 0.0
+    for job in table.jobs:
+        if job.config and states[job.name].kind == "finished":
+            flops += planned_flops(job.config, length)
+            seconds += 3600 * states[job.name].results["hours"]
+    if seconds:
+        rate, reason = flops / seconds, "which the finished rows reached"
+    else:
+        measured = noted_rate(study_dir, processor()) or matrix_rate(multiply_with_numpy)["flops_per_second"]
+        rate, reason = utilisation * measured, f"{utilisation:.0%} of a product of matrices on {processor()}"
+    return lambda config: planned_flops(config, length) / rate, f"At {scientific(rate)} FLOP/s, {reason}."

@@ -1,0 +1,69 @@
+"""What a study's folder holds of a job, and the record that a finished job leaves there."""
+
+import json
+import pathlib
+from typing import Any, Literal, NamedTuple
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
+from t2t_keras.studies.job import Job
+
+RECORD = "row.json"
+
+
+class State(NamedTuple):
+    """The state of a job.
+
+    Attributes:
+        kind: "finished"; "outdated", if it was finished with other settings and can be taken up again; "conflicting",
+            if what is there was trained with other settings; or "unfinished".
+        text: what to say of it: its progress, or the settings that differ.
+        results: of a finished job, by name; else empty.
+    """
+
+    kind: Literal["finished", "outdated", "conflicting", "unfinished"]
+    text: str
+    results: dict[str, Any]
+
+    def in_words(self) -> str:
+        """What a table says of a job with this state."""
+        prefix = {"outdated": "to be finished again: ", "conflicting": "has other settings: "}
+        return prefix.get(self.kind, "") + self.text
+
+
+def state(job: Job, study_dir: pathlib.Path) -> State:
+    """Compares a job with what is in its folder; raises an InputError if its record is damaged."""
+    folder = study_dir / job.name
+    if conflicts := job.conflicts(folder):
+        return State("conflicting", "; ".join(conflicts), {})
+    record = read_record(folder)
+    if record is None:
+        return State("unfinished", job.progress(folder), {})
+    try:
+        changes = job.changes(record["settings"])
+    except InputError as error:
+        raise InputError(f"{folder / RECORD}: {error}") from None
+    return State("outdated", "; ".join(changes), {}) if changes else State("finished", "finished", record["results"])
+
+
+def read_record(folder: pathlib.Path) -> dict[str, Any] | None:
+    """The record in a job's folder: its "settings" and "results"; None if there is none."""
+    path = folder / RECORD
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not (isinstance(record["settings"], dict) and isinstance(record["results"], dict)):
+            raise TypeError("settings and results must be objects")
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error!r}; delete it to have the row finished again") from error
+    return record
+
+
+def write_record(job: Job, study_dir: pathlib.Path, results: dict[str, Any]) -> None:
+    """Writes the record of a finished job; raises an OSError if it cannot be written."""
+    folder = study_dir / job.name
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / RECORD) as file:
+        json.dump({"settings": job.settings(), "results": results}, file, indent=2, ensure_ascii=False)
+        file.write("\n")

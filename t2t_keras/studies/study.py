@@ -1,0 +1,110 @@
+"""A study: a table, the folder in which it is made, and its state there."""
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.machine.processes import call_apart
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.job import Job
+from t2t_keras.studies.paper_tables import TABLES
+from t2t_keras.studies.performing import Performed, Performer
+from t2t_keras.studies.states import State, state
+from t2t_keras.studies.study_settings import StudySettings, write_settings
+
+
+class Study:
+    """A table in the making.
+
+    Args:
+        study_dir: its folder, which need not exist.
+        settings: what it is made of.
+
+    Attributes:
+        data: facts about its data; those of data that are not there yet, if the settings name none.
+        table: the table.
+
+    Raises:
+        InputError: there is no such table, the data are not prepared, or settings are invalid.
+    """
+
+    def __init__(self, study_dir: pathlib.Path, settings: StudySettings) -> None:
+        if settings.table not in TABLES:
+            raise InputError(f"unknown table {settings.table!r}; valid: {', '.join(TABLES)}")
+        self.study_dir = study_dir
+        self.settings = settings
+        self.data = DataFacts.of(PreparedData.open(settings.data_dir)) if settings.data_dir else DataFacts()
+        self.table = TABLES[settings.table](settings, self.data)
+
+    def states(self) -> dict[str, State]:
+        """The state of every job, by name."""
+        return {job.name: state(job, self.study_dir) for job in self.table.jobs}
+
+    def selected(self, rows: Sequence[str] = (), shard: tuple[int, int] = (1, 1)) -> list[str]:
+        """Names of jobs, in the table's order.
+
+        Args:
+            rows: names of the table's lines; none means all.
+            shard: which part, from 1, of how many. A job that needs one other is in its shard, and one that needs
+                several is in all of them: whoever finds those finished performs it.
+
+        Raises:
+            InputError: the table has no such row.
+        """
+        known = {line.name: line.jobs for line in self.table.lines}
+        if unknown := [row for row in rows if row not in known]:
+            raise InputError(f"table {self.settings.table} has no row {unknown[0]!r}; valid: {', '.join(known)}")
+        wanted = {job for row in rows or known for job in known[row]}
+        number, count = shard
+        shards: dict[str, int | None] = {}
+        for job in self.table.jobs:
+            if len(job.needs) > 1:
+                shards[job.name] = None
+            elif job.needs:
+                shards[job.name] = shards[job.needs[0]]
+            else:
+                shards[job.name] = sum(not other.needs for other in map(self._job, shards)) % count + 1
+        return [name for name, place in shards.items() if name in wanted and place in (None, number)]
+
+    def perform(
+        self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_apart
+    ) -> Performed:
+        """Performs the named jobs as far as they are not finished, and writes the table whenever one is.
+
+        Args:
+            names: of jobs, as `selected` gives them.
+            report: takes a line of text for each job.
+            call: calls a function in a process of its own.
+
+        Raises:
+            InputError: there are no data; or what is in a job's folder was trained with other settings.
+            OSError: the folder cannot be written.
+        """
+        if not self.settings.data_dir:
+            raise InputError("--data_dir must be given to begin a study")
+        self._check(names)
+        write_settings(self.study_dir, self.settings)
+        performed = Performer(self.study_dir, self.table.jobs, report, self.write, call).perform(names)
+        self.write()
+        return performed
+
+    def write(self) -> list[pathlib.Path]:
+        """Writes the table with what is finished, as Markdown, CSV and PNG, and returns the paths."""
+        return self.table.write(self.states(), self.study_dir)
+
+    def _check(self, names: Sequence[str]) -> None:
+        """Refuses settings that differ from those that a row was trained with, before anything is trained."""
+        found = {name: state(self._job(name), self.study_dir) for name in names}
+        conflicting = {name: each.text for name, each in found.items() if each.kind == "conflicting"}
+        if conflicting:
+            name, text = next(iter(conflicting.items()))
+            others = f" ({len(conflicting)} such rows)" if len(conflicting) > 1 else ""
+            raise InputError(
+                f"{self.study_dir / name} was trained with other settings: {text}{others}; use the old settings, "
+                "remove that folder, or use another --study_dir"
+            )
+
+    def _job(self, name: str) -> Job:
+        return next(job for job in self.table.jobs if job.name == name)

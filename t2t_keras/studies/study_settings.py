@@ -1,0 +1,67 @@
+"""What a study is made of, and the file that keeps it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
+
+SCALES = ("tiny", "paper")
+_FILE = "study.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class StudySettings:
+    """The settings of a study, kept in its folder.
+
+    Attributes:
+        table: the table that it makes.
+        scale: "tiny", models for two cores, or "paper", the paper's sizes.
+        data_dir: absolute path of the prepared data; "" if there are none yet.
+        steps: updates of the table's first row; None means those of its preset.
+        seeds: trainings of each row that is trained more than once.
+        settings: changes to every row, "section.field=value".
+    """
+
+    table: str
+    scale: str = "tiny"
+    data_dir: str = ""
+    steps: int | None = None
+    seeds: int = 2
+    settings: tuple[str, ...] = ()
+
+
+def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySettings:
+    """The settings of a study: those that are given, else those in its folder, else the defaults.
+
+    Raises:
+        InputError: no table is named; the folder is another table's or another scale's, or its file is damaged.
+    """
+    kept: dict[str, Any] = {}
+    path = study_dir / _FILE
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        known = StudySettings(**{**kept, "settings": tuple(kept["settings"])})
+    except FileNotFoundError:
+        if "table" not in given:
+            raise InputError(f"--table must be given to begin a study in {study_dir}") from None
+        known = StudySettings(given["table"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error!r}; delete it and give all flags again") from error
+    for name in ("table", "scale"):
+        if kept and given.get(name, kept[name]) != kept[name]:
+            raise InputError(f"{study_dir} holds the study with --{name}={kept[name]}; use another --study_dir")
+    found = dataclasses.replace(known, **given)
+    return dataclasses.replace(found, data_dir=os.path.abspath(found.data_dir) if found.data_dir else "")
+
+
+def write_settings(study_dir: pathlib.Path, settings: StudySettings) -> None:
+    """Keeps the settings of a study in its folder; raises an OSError if they cannot be written."""
+    study_dir.mkdir(parents=True, exist_ok=True)
+    with replacing(study_dir / _FILE) as file:
+        json.dump(dataclasses.asdict(settings), file, indent=2)
+        file.write("\n")

@@ -1,0 +1,160 @@
+"""A table: its lines and columns, what makes it, and how it is printed."""
+
+import csv
+import dataclasses
+import io
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from t2t_keras.machine.files import replacing
+from t2t_keras.pictures.dot_plot import draw_dots
+from t2t_keras.studies.job import Job
+from t2t_keras.studies.states import State
+
+Results = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of results.
+
+    Attributes:
+        heading: what stands above it.
+        key: name of the result.
+        text: writes one value.
+    """
+
+    heading: str
+    key: str
+    text: Callable[[float], str]
+
+    def cell(self, results: Sequence[Results]) -> str:
+        """The mean of the values, with their range if it can be seen; empty if there are none."""
+        values = [result[self.key] for result in results if result.get(self.key) is not None]
+        if not values:
+            return ""
+        mean, low, high = map(self.text, (sum(values) / len(values), min(values), max(values)))
+        return mean if low == high else f"{mean} ({low} to {high})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line of a table.
+
+    Attributes:
+        name: what `--only` selects.
+        jobs: names of the jobs whose results it shows.
+        facts: cells that are known before there are results, by heading; a heading that is missing is an empty cell.
+    """
+
+    name: str
+    jobs: tuple[str, ...]
+    facts: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of the paper.
+
+    Attributes:
+        name: of its files, such as "table3".
+        caption: what was done, in Markdown.
+        jobs: what makes it, each after those that it needs.
+        lines: its lines.
+        columns: from the left: columns of results, and headings of facts.
+        plotted: the column that is drawn.
+    """
+
+    name: str
+    caption: str
+    jobs: tuple[Job, ...]
+    lines: tuple[Line, ...]
+    columns: tuple[Column | str, ...]
+    plotted: Column
+
+    def cells(self, states: Mapping[str, State]) -> list[list[str]]:
+        """Head and lines; a last column says of each line what is missing, if anything is.
+
+        Args:
+            states: of every job, by name.
+        """
+        head = ["row", *(column if isinstance(column, str) else column.heading for column in self.columns)]
+        rows = [[line.name, *(_cell(line, column, states) for column in self.columns)] for line in self.lines]
+        missing = [missing_of(line, states) for line in self.lines]
+        if not any(missing):
+            return [head, *rows]
+        return [[*head, "state"], *([*row, text] for row, text in zip(rows, missing, strict=True))]
+
+    def markdown(self, states: Mapping[str, State]) -> str:
+        """The table with its caption, and what all results have in common."""
+        return f"{self.caption}\n\n{markdown_table(self.cells(states))}\n\n{_provenance(states)}\n"
+
+    def csv(self, states: Mapping[str, State]) -> str:
+        """All results of all finished jobs in full precision, one job a line."""
+        finished = [(line.name, job) for line in self.lines for job in line.jobs if states[job].kind == "finished"]
+        names = list(dict.fromkeys(name for _, job in finished for name in states[job].results))
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["row", "job", *names])
+        for row, job in finished:
+            writer.writerow([row, job, *(states[job].results.get(name, "") for name in names)])
+        return text.getvalue()
+
+    def write(self, states: Mapping[str, State], folder: pathlib.Path) -> list[pathlib.Path]:
+        """Writes the table as Markdown, CSV and PNG, and returns the paths; an OSError if a file cannot be written."""
+        paths = [folder / f"{self.name}.{ending}" for ending in ("md", "csv", "png")]
+        for path, text in zip(paths, (self.markdown(states), self.csv(states)), strict=False):
+            with replacing(path) as file:
+                file.write(text)
+        key = self.plotted.key
+        values = {line.name: [r[key] for r in _results(line, states) if key in r] for line in self.lines}
+        draw_dots(paths[-1], values, self.plotted.heading)
+        return paths
+
+
+def missing_of(line: Line, states: Mapping[str, State]) -> str:
+    """What is missing of a line, in words; "" if all of it is finished."""
+    texts = {job: states[job].in_words() for job in line.jobs if states[job].kind != "finished"}
+    if len(line.jobs) == 1:
+        return "".join(texts.values())
+    return "; ".join(f"{job.rpartition('/')[2]}: {text}" for job, text in texts.items())
+
+
+def _cell(line: Line, column: Column | str, states: Mapping[str, State]) -> str:
+    """The text of a line in a column."""
+    if isinstance(column, str):
+        return line.facts.get(column, "")
+    return column.cell(_results(line, states))
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the head first, as a table of Markdown that is also aligned as text."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    head, *others = [_markdown_row([f"{c:<{w}}" for c, w in zip(row, widths, strict=True)]) for row in rows]
+    return "\n".join([head, _markdown_row(["-" * width for width in widths]), *others])
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _results(line: Line, states: Mapping[str, State]) -> list[Results]:
+    """The results of a line's finished jobs."""
+    return [states[job].results for job in line.jobs if states[job].kind == "finished"]
+
+
+def _provenance(states: Mapping[str, State]) -> str:
+    """Where, when and with what the results were made."""
+    finished = [found.results for found in states.values() if found.kind == "finished"]
+    if not finished:
+        return "There are no results yet."
+    texts = []
+    for name, before in (("machine", ""), ("versions", ""), ("bleu_signature", "BLEU: "), ("date", "finished ")):
+        values = sorted({str(results[name]) for results in finished if name in results})
+        if name == "date" and values:
+            values = [values[0]] if len(values) == 1 else [f"{values[0]} to {values[-1]}"]
+        if values:
+            texts.append(before + " and ".join(values))
+    return f"{'; '.join(texts)}."

@@ -1,0 +1,72 @@
+"""Table 2 of the paper: the Transformer and the systems that it is compared with, on the same data."""
+
+from collections.abc import Mapping
+
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.job import Job
+from t2t_keras.studies.plan import scientific
+from t2t_keras.studies.rows import Recipe, Row, ensemble
+from t2t_keras.studies.study_settings import StudySettings
+from t2t_keras.studies.table import Column, Line, Table
+
+ROWS: Mapping[str, tuple[Row, ...]] = {
+    "tiny": (
+        Row("transformer", "tiny", label="Transformer", is_repeated=True),
+        Row("deep_att", "deep_att_tiny", label="Deep-Att", is_repeated=True),
+        Row("gnmt", "rnn_tiny", label="GNMT", is_repeated=True),
+        Row("conv_s2s", "conv_tiny", label="ConvS2S", is_repeated=True),
+    ),
+    "paper": (
+        Row("transformer_base", "base", label="Transformer (base)", is_repeated=True),
+        Row("transformer_big", "big", label="Transformer (big)", is_repeated=True),
+        Row("deep_att", "deep_att", label="Deep-Att", is_repeated=True),
+        Row("gnmt", "gnmt", label="GNMT", is_repeated=True),
+        Row("conv_s2s", "conv_s2s", label="ConvS2S", is_repeated=True),
+    ),
+}
+# Small models get the same number of updates from batches of the same size; the paper's sizes get their own papers'.
+_COMMON = {"tiny": ("train.tokens_per_batch=4096", "train.max_steps=8000"), "paper": ()}
+
+_BLEU = Column("BLEU", "test_bleu", "{:.2f}".format)
+_COLUMNS = (
+    "system",
+    _BLEU,
+    Column("BLEU, tokenised, lowercased", "test_bleu_tokenised_lowercased", "{:.2f}".format),
+    Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
+    Column("FLOPs, counted", "flops_by_count", scientific),
+    Column("FLOPs, by time", "flops_by_time", scientific),
+    "params ×10^6",
+    Column("hours", "hours", "{:.2f}".format),
+    Column("output tokens/s", "output_tokens_per_second", "{:,.0f}".format),
+)
+
+
+def make_table(settings: StudySettings, data: DataFacts) -> Table:
+    """Table 2 for a study: each system with each seed, and the ensemble of its seeds if there are several."""
+    rows = ROWS[settings.scale]
+    recipe = Recipe(settings, data, rows[0], _COMMON[settings.scale])
+    jobs: list[Job] = []
+    lines: list[Line] = []
+    for row in rows:
+        trainings = recipe.trainings(row)
+        parameters = sum(trainings[0].config.model.parameter_counts().values())
+        jobs += trainings
+        lines.append(Line(row.name, tuple(job.name for job in trainings), _facts(row.label, parameters)))
+        if len(trainings) > 1:
+            together = ensemble(row, trainings)
+            jobs.append(together)
+            facts = _facts(f"{row.label}, ensemble of {len(trainings)}", len(trainings) * parameters)
+            lines.append(Line(f"{row.name}_ensemble", (together.name,), facts))
+    return Table(
+        "table2",
+        "The Transformer and the systems of the paper's Table 2 on the same data, with the same search. BLEU is of the "
+        f"test set; what an ensemble costs is what its members cost together. {recipe.caption()}",
+        tuple(jobs),
+        tuple(lines),
+        _COLUMNS,
+        _BLEU,
+    )
+
+
+def _facts(system: str, parameters: int) -> dict[str, str]:
+    return {"system": system, "params ×10^6": f"{parameters / 1e6:.2f}"}

@@ -1,0 +1,424 @@
+"""The program and what it performs: stopped, taken up, reused, refused, divided, printed."""
+
+import csv
+import dataclasses
+import importlib
+import json
+import math
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tiny_training
+from drive import run_cases
+
+from t2t_keras import evaluation
+from t2t_keras.config import Config, DataConfig
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.sources import corpora
+from t2t_keras.errors import InputError
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.processes import ProcessDiedError
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.studies import paper_tables, plan
+from t2t_keras.studies.study import Study
+from t2t_keras.studies.study_settings import StudySettings, read_settings
+
+ROOT = pathlib.Path(__file__).parents[2]
+EXTENSION = f"--extension={ROOT / 'tests/studies/toy_table.py'}"
+PATIENCE = 600  # seconds that a busy machine may take
+TRAININGS = ["base/seed_1", "base/seed_2", "heads/seed_1", "fails/seed_1"]
+MANY_STEPS = 3000  # more than are made before a signal arrives
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toy_table():
+    """Known as long as these tests run."""
+    before = dict(paper_tables.TABLES)
+    yield importlib.import_module("toy_table")
+    paper_tables.TABLES.clear()
+    paper_tables.TABLES.update(before)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> PreparedData:
+    """Prepared data with a test set."""
+    folder = tmp_path_factory.mktemp("data_of_studies")
+    texts = tiny_training.sentences(120)
+    paths = {}
+    for split, part in (("valid", texts[:10]), ("test", texts[10:20]), ("train", texts[20:])):
+        paths[split] = (folder / f"{split}.source", folder / f"{split}.target")
+        paths[split][0].write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+        paths[split][1].write_text("".join(f"{tiny_training.reverse(line)}\n" for line in part), encoding="utf-8")
+    config = DataConfig(vocab_size=tiny_training.VOCAB_SIZE)
+    return prepare(corpora.files(paths), config, folder / "data", report=lambda line: None)
+
+
+@dataclasses.dataclass
+class Stopped:
+    """A study that got SIGTERM while it trained: its folder, how it ended, and the step that it saved."""
+
+    study_dir: pathlib.Path
+    status: int
+    error: str
+    step: int
+
+
+@pytest.fixture(scope="module")
+def stopped(data, tmp_path_factory) -> Stopped:
+    study_dir = tmp_path_factory.mktemp("studies") / "study"
+    flags = [EXTENSION, "--table=toy", f"--data_dir={data.directory}", f"--study_dir={study_dir}", "--only=base"]
+    command = [sys.executable, "-m", "launch.study", *flags, f"--set=train.max_steps={MANY_STEPS}"]
+    run = study_dir / "base" / "seed_1"
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + PATIENCE
+        while not read_metrics(run / "metrics.jsonl"):
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        error = process.communicate(timeout=PATIENCE)[1]
+    return Stopped(study_dir, process.returncode, error, checkpoints.steps(run / "checkpoints")[-1])
+
+
+@pytest.fixture(scope="module")
+def max_steps(stopped) -> int:
+    """Updates of a row: some more than before the signal, the last of them without a line of metrics."""
+    return stopped.step + 1 + -stopped.step % 4
+
+
+@pytest.fixture(scope="module")
+def taken_up(stopped, max_steps) -> subprocess.CompletedProcess:
+    """The same study again, known by its folder, with its first training alone."""
+    flags = [EXTENSION, f"--study_dir={stopped.study_dir}", "--shard=1/4", "--only=base"]
+    command = [sys.executable, "-m", "launch.study", *flags, f"--set=train.max_steps={max_steps}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def test_a_signal_saves_and_is_the_exit_status(stopped):
+    assert stopped.status == 128 + signal.SIGTERM
+    assert stopped.error.splitlines()[-1] == "base/seed_1: stopped; the same command goes on from here"
+    assert "Traceback" not in stopped.error and 0 < stopped.step < MANY_STEPS
+
+
+def test_the_same_command_goes_on(stopped, taken_up, max_steps):
+    assert taken_up.returncode == 0, taken_up.stderr
+    assert taken_up.stderr.splitlines()[-1] == "base/seed_1: finished"
+    assert checkpoints.steps(stopped.study_dir / "base/seed_1/checkpoints")[-1] == max_steps
+    assert taken_up.stdout.startswith("A toy.\n\n| row ") and "| seed_2: missing |" in taken_up.stdout
+
+
+class Here:
+    """Runs phases in this process, and notes them; those of `deadly` die instead."""
+
+    def __init__(self, *deadly: tuple[str, str]) -> None:
+        self.deadly, self.calls = deadly, []
+
+    def __call__(self, function, phase, job, study_dir):
+        self.calls.append((phase.partition(":")[2], job.name))
+        if self.calls[-1] in self.deadly:
+            raise ProcessDiedError(-9)
+        return function(phase, job, study_dir)
+
+
+class Performing:
+    """A study performed once: what was done, said and returned."""
+
+    def __init__(self, study: Study, *deadly: tuple[str, str], rows=(), shard=(1, 1)) -> None:
+        here, self.said = Here(*deadly), []
+        self.performed = study.perform(study.selected(rows, shard), self.said.append, here)
+        self.calls = here.calls
+
+
+@pytest.fixture(scope="module")
+def settings(taken_up, stopped) -> StudySettings:
+    del taken_up
+    return read_settings(stopped.study_dir, {})
+
+
+@pytest.fixture(scope="module")
+def study(settings, stopped) -> Study:
+    return Study(stopped.study_dir, settings)
+
+
+@pytest.fixture(scope="module")
+def performed(study) -> list[Performing]:
+    """The rest of the study, here: an evaluation dies; with the rows that depend on it; once more."""
+    rows = ["fails", "base", "base_ensemble"]
+    first = Performing(study, ("evaluate", "base/seed_2"), rows=["base"])
+    return [first, Performing(study, rows=rows), Performing(study, rows=rows)]
+
+
+def test_what_is_finished_is_reused(performed):
+    assert performed[0].calls == [("train", "base/seed_2"), ("evaluate", "base/seed_2")]
+    assert performed[2].calls == [("train", "fails/seed_1")]
+
+
+def test_a_process_that_dies_fails_its_row_and_is_taken_up_again(performed):
+    first, second, _ = performed
+    assert first.performed.failed == ("base/seed_2",) and "the process ended with -9" in first.said[-1]
+    assert second.calls[:2] == [("train", "base/seed_2"), ("evaluate", "base/seed_2")]
+
+
+def test_a_row_that_fails_is_reported_and_the_others_go_on(performed):
+    second = performed[1]
+    assert second.performed == (("fails/seed_1",), (), (), 0)
+    assert second.said[-1].startswith("fails/seed_1: failed: pair 0 ")
+    assert second.said[:-1] == ["base/seed_2: finished", "base/ensemble: finished"]
+
+
+def record(study: Study, job: str) -> dict:
+    return json.loads((study.study_dir / job / "row.json").read_text(encoding="utf-8"))["results"]
+
+
+def config_of(study: Study, name: str) -> Config:
+    (config,) = [job.config for job in study.table.jobs if job.name == name]
+    return config
+
+
+def test_a_record_says_what_was_trained(study, performed, data, max_steps):
+    """Counted again from the metrics and the last checkpoint."""
+    del performed
+    for seed in (1, 2):
+        name = f"base/seed_{seed}"
+        results, config = record(study, name), config_of(study, name)
+        assert (config.train.seed, results["updates"]) == (seed, max_steps)
+        assert results["parameters"] == sum(config.model.parameter_counts().values())
+        lines = [line for line in read_metrics(study.study_dir / name / "metrics.jsonl") if line["kind"] == "train"]
+        _, rest, seconds = checkpoints.latest(study.study_dir / name / "checkpoints").state["interval"]
+        assert lines and rest > 0
+        assert results["target_tokens"] == sum(line["tokens"] for line in lines) + rest
+        assert results["hours"] == pytest.approx((sum(line["seconds"] for line in lines) + seconds) / 3600)
+        check_costs(study, results, config, data)
+
+
+def check_costs(study: Study, results: dict, config: Config, data: PreparedData) -> None:
+    counts = data.counts["train"]
+    length = math.ceil((counts["source_tokens"] + counts["target_tokens"]) / 2 / counts["kept"])
+    pairs = results["target_tokens"] * (counts["source_tokens"] / counts["target_tokens"] + 1) / 2
+    assert results["flops_by_count"] == pytest.approx(pairs * sum(config.model.training_flops(length).values()))
+    (noted,) = (study.study_dir / "machines").iterdir()
+    rate = json.loads(noted.read_text(encoding="utf-8"))["flops_per_second"]
+    assert results["flops_by_time"] == pytest.approx(3600 * results["hours"] * rate)
+
+
+def test_a_record_says_how_good_a_row_is(study, performed, data):
+    """Translated and scored again."""
+    del performed
+    name = "base/seed_2"
+    folder, results, config = study.study_dir / name, record(study, name), config_of(study, name)
+    translator = Translator.load(folder, "averaged_last10", config.decode)
+    for split in ("valid", "test"):
+        sources, references = data.text(split)
+        hypotheses = [translation.text for translation in translator.translate(sources)]
+        assert hypotheses == (folder / "evaluation" / split / "hypotheses.txt").read_text().splitlines()
+        scores = {score.name: score.value for score in evaluation.lowercased_scores(hypotheses, references, "de")}
+        assert results[f"{split}_bleu"] == evaluation.bleu(hypotheses, references, "de")
+        assert results[f"{split}_bleu_tokenised_lowercased"] == scores["BLEU tokenised lowercased"]
+    sources, references = data.text("valid")
+    entropy = evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, sources, references)
+    assert results["valid_perplexity"] == pytest.approx(evaluation.perplexity(entropy), rel=1e-5)
+    assert results["output_tokens_per_second"] > 0 and f"Keras {keras.__version__}" in results["versions"]
+
+
+def test_an_average_is_of_the_last_checkpoints_that_were_due(stopped, taken_up, max_steps):
+    del taken_up
+    folder = stopped.study_dir / "base/seed_1/checkpoints"
+    due = [step for step in checkpoints.steps(folder) if step % 3 == 0 or step == max_steps]
+    saved = [checkpoints.load(folder / checkpoints.step_name(step)) for step in due]
+    for name, array in checkpoints.load(folder / "averaged_last10").weights.items():
+        np.testing.assert_allclose(array, np.mean([each.weights[name] for each in saved], axis=0), rtol=1e-5, atol=1e-7)
+
+
+def test_an_ensemble_is_of_all_seeds_and_costs_what_they_cost(study, performed, data):
+    del performed
+    both, results = [record(study, f"base/seed_{seed}") for seed in (1, 2)], record(study, "base/ensemble")
+    for name in ("parameters", "hours", "flops_by_count", "flops_by_time"):
+        assert results[name] == pytest.approx(sum(member[name] for member in both))
+    members = [(study.study_dir / f"base/seed_{seed}", "averaged_last10") for seed in (1, 2)]
+    translator = Translator.load_ensemble(members, config=config_of(study, "base/seed_1").decode)
+    sources, _ = data.text("test")
+    written = (study.study_dir / "base/ensemble/evaluation/test/hypotheses.txt").read_text(encoding="utf-8")
+    assert [translation.text for translation in translator.translate(sources)] == written.splitlines()
+
+
+def test_the_files_say_what_the_records_say(study, performed):
+    del performed
+    markdown, comma_separated, picture = (study.study_dir / f"toy.{ending}" for ending in ("md", "csv", "png"))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    lines = list(csv.DictReader(comma_separated.read_text(encoding="utf-8").splitlines()))
+    assert [(line["row"], line["job"]) for line in lines] == [
+        ("base", "base/seed_1"),
+        ("base", "base/seed_2"),
+        ("base_ensemble", "base/ensemble"),
+    ]
+    for line in lines:
+        found = record(study, line["job"])
+        assert {name: value for name, value in line.items() if value and name not in ("row", "job")} == {
+            name: str(value) for name, value in found.items()
+        }
+    scores = [record(study, job)["test_bleu"] for job in ("base/seed_1", "base/seed_2")]
+    text = markdown.read_text(encoding="utf-8")
+    low, high = (f"{score:.2f}" for score in sorted(scores))
+    mean = f"{sum(scores) / 2:.2f}"
+    assert f"| {mean if low == high else f'{mean} ({low} to {high})'} " in text
+    assert f"| {record(study, 'base/ensemble')['test_bleu']:.2f} " in text
+    assert record(study, "base/seed_1")["machine"] in text and record(study, "base/seed_1")["date"] in text
+
+
+def test_the_table_says_what_is_missing(study, performed, settings, tmp_path):
+    del performed
+    head, *rows = study.table.cells(study.states())
+    assert head == ["row", "heads", "BLEU", "hours", "state"]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        ("base", "4", ""),
+        ("base_ensemble", "", ""),
+        ("heads", "2", "missing"),
+        ("fails", "4", "missing"),
+    ]
+    before = Study(tmp_path / "new", settings)
+    head, *rows = before.table.cells(before.states())
+    assert [row[1:] for row in rows] == [
+        ["4", "", "", "seed_1: missing; seed_2: missing"],
+        ["", "", "", "missing"],
+        ["2", "", "", "missing"],
+        ["4", "", "", "missing"],
+    ]
+    assert "There are no results yet." in before.table.markdown(before.states())
+    assert not (tmp_path / "new").exists()
+
+
+def test_other_settings_are_refused_before_anything_is_trained(study, performed, settings):
+    del performed
+    changed = Study(study.study_dir, dataclasses.replace(settings, settings=(*settings.settings, "train.clip_norm=1")))
+    with pytest.raises(InputError) as refused:
+        Performing(changed)
+    message = str(refused.value)
+    assert "base/seed_1 was trained with other settings: train.clip_norm: 0.0 -> 1.0 (2 such rows)" in message
+    assert "has other settings: train.clip_norm: 0.0 -> 1.0" in changed.table.markdown(changed.states())
+    assert read_settings(study.study_dir, {}) == settings
+
+
+def test_another_search_is_evaluated_without_training(study, performed, settings, tmp_path):
+    del performed
+    shutil.copytree(study.study_dir, tmp_path / "study")
+    other = Study(
+        tmp_path / "study", dataclasses.replace(settings, settings=(*settings.settings, "decode.beam_size=1"))
+    )
+    said: list[str] = []
+    assert other.perform(["base/seed_1"], said.append, Here()) == ((), (), (), 0)
+    assert said[0].endswith("because settings changed: decode.beam_size: 4 -> 1")
+    assert said[1:] == ["base/seed_1: finished"]
+    metrics = "base/seed_1/metrics.jsonl"
+    assert (tmp_path / "study" / metrics).read_bytes() == (study.study_dir / metrics).read_bytes()
+    assert read_settings(tmp_path / "study", {}).settings[-1] == "decode.beam_size=1"
+
+
+def test_shards_share_the_trainings_out_and_all_have_the_ensembles(study):
+    shards = [study.selected(shard=(number, 3)) for number in (1, 2, 3)]
+    assert all("base/ensemble" in shard for shard in shards)
+    trainings = [[job for job in shard if "seed" in job] for shard in shards]
+    assert sorted(sum(trainings, [])) == sorted(TRAININGS)
+    assert [len(shard) for shard in trainings] == [2, 1, 1]
+    assert study.selected(["heads"], (3, 3)) == ["heads/seed_1"]
+    with pytest.raises(InputError, match="table toy has no row 'head'; valid: base, base_ensemble, heads, fails"):
+        study.selected(["head"])
+
+
+def test_an_ensemble_waits_for_its_members(settings, tmp_path):
+    found = Performing(Study(tmp_path, settings), rows=["base_ensemble"])
+    assert found.performed.waiting == ("base/ensemble",) and not found.calls
+    assert found.said == ["base/ensemble: waits for base/seed_1, base/seed_2"]
+
+
+def test_the_hours_of_a_plan_are_of_what_finished_rows_reached_or_of_a_product(study, performed, tmp_path, monkeypatch):
+    del performed
+    config, length = config_of(study, "base/seed_1"), study.data.length
+    seconds, said = plan.seconds_here(study.table, study.states(), study.study_dir, 0.5, length)
+    trained = [record(study, f"base/seed_{seed}")["hours"] * 3600 for seed in (1, 2)]
+    assert seconds(config) == pytest.approx(sum(trained) / 2) and "which the finished rows reached" in said
+    monkeypatch.setattr(plan, "matrix_rate", lambda multiply: {"flops_per_second": 1000.0})
+    new = Study(tmp_path / "new", study.settings)
+    seconds, said = plan.seconds_here(new.table, new.states(), new.study_dir, 0.5, length)
+    flops = config.train.max_steps * 100 * sum(config.model.training_flops(length).values())
+    assert seconds(config) == pytest.approx(flops / 500) and "50% of a product of matrices on " in said
+    assert not new.study_dir.exists()
+
+
+@pytest.fixture(scope="module")
+def cases(stopped, performed, data, tmp_path_factory) -> dict[str, tuple[int, str, str]]:
+    """What other calls did: exit status, standard output, standard error."""
+    del performed
+    others = tmp_path_factory.mktemp("other_studies")
+    study_dir, new = f"--study_dir={stopped.study_dir}", f"--study_dir={others / 'new'}"
+    waiting = [f"--study_dir={others / 'waiting'}", "--table=toy", f"--data_dir={data.directory}"]
+    calls = {
+        "print": [study_dir, "--print"],
+        "rows": [study_dir, "--rows"],
+        "plan": [study_dir, "--plan"],
+        "plan of the paper's": [new, "--table=3", "--scale=paper", "--plan", "--devices=8", "--device=h100"],
+        "again": [study_dir, "--only=base,base_ensemble"],
+        "waits": [*waiting, "--only=base_ensemble"],
+        "waits for another part": [*waiting, "--only=base_ensemble", "--shard=1/2"],
+        "other settings": [study_dir, "--only=base", "--set=model.dropout_rate=0"],
+        "other table": [study_dir, "--table=3"],
+        "no table": [new],
+        "unknown table": [new, "--table=7"],
+        "no data": [new, "--table=3"],
+        "unknown row": [study_dir, "--only=tail"],
+        "shard": [study_dir, "--shard=3/2"],
+    }
+    results = run_cases("launch.study", [([EXTENSION, *arguments], b"") for arguments in calls.values()])
+    assert [path.name for path in others.iterdir()] == ["waiting"]
+    return dict(zip(calls, results, strict=True))
+
+
+def test_what_is_printed_is_the_table(cases, stopped):
+    table = (stopped.study_dir / "toy.md").read_text(encoding="utf-8")
+    assert cases["print"] == (0, table, "") and cases["again"] == (0, table, "")
+    assert cases["rows"] == (0, "base\nbase_ensemble\nheads\nfails\n", "")
+
+
+def test_the_plan_has_every_row_with_its_parameters_and_hours(cases):
+    status, text, _ = cases["plan"]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert status == 0
+    assert [(row[0], row[-1]) for row in rows[2:]] == [
+        ("base", "finished"),
+        ("base_ensemble", "finished"),
+        ("heads", "missing"),
+        ("fails", "missing"),
+    ]
+    status, text, _ = cases["plan of the paper's"]
+    assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 1.3 " in text
+    assert text.endswith("On 8 x h100 at 40% of their peak for each row.\n")
+
+
+def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
+    waits = "base/ensemble: waits for base/seed_1, base/seed_2\n"
+    assert cases["waits"][0] == 1 and cases["waits"][2] == f"{waits}error: not finished: base/ensemble\n"
+    assert cases["waits for another part"][0] == 0 and cases["waits for another part"][2] == waits
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("other settings", "base/seed_1 was trained with other settings: model.dropout_rate: 0.3 -> 0.0"),
+        ("other table", "holds the study with --table=toy; use another --study_dir"),
+        ("no table", "--table must be given to begin a study in "),
+        ("unknown table", "unknown table '7'; valid: "),
+        ("no data", "--data_dir must be given to begin a study"),
+        ("unknown row", "table toy has no row 'tail'; valid: base, base_ensemble, heads, fails"),
+        ("shard", "--shard=3/2: expected I/N with I from 1 to N, such as 2/8"),
+    ],
+)
+def test_bad_input_is_one_line(cases, name, words):
+    status, output, error = cases[name]
+    assert (status, output) == (1, "") and words in error
+    assert error.startswith("error: ") and error.count("\n") == 1

@@ -1,0 +1,141 @@
+"""The tables of the paper: every row there, with the changes that it has in the paper."""
+
+import math
+
+import pytest
+
+from t2t_keras.config import differences, override
+from t2t_keras.errors import InputError
+from t2t_keras.models import presets
+from t2t_keras.studies import table2, table3
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.paper_tables import TABLES
+from t2t_keras.studies.rows import Recipe
+from t2t_keras.studies.study_settings import SCALES, StudySettings
+
+DATA = DataFacts(directory="/data", vocab_size=8000, vocabulary="a", pairs=10, source_tokens=90, target_tokens=110)
+# The settings that each row of the paper's table changes, in its order.
+WIDTH, LAYERS = {"model.d_model"}, {"model.num_encoder_layers", "model.num_decoder_layers"}
+BIG = {"model.d_ff", "model.num_heads", "model.dropout_rate", "train.max_steps", "train.keep_checkpoints"} | WIDTH
+CHANGES = {
+    "a": [{"model.num_heads"}] * 4,
+    "b": [{"model.d_key"}] * 2,
+    "c": [LAYERS] * 3 + [WIDTH] * 2 + [{"model.d_ff"}] * 2,
+    "d": [{"model.dropout_rate"}] * 2 + [{"train.label_smoothing"}] * 2,
+    "e": [{"model.position_encoding"}],
+    "big": [BIG],
+}
+
+
+def configs(scale: str, **settings) -> dict:
+    """The configuration of each row of Table 3."""
+    rows = table3.ROWS[scale]
+    recipe = Recipe(StudySettings("3", scale, **settings), DATA, rows[0])
+    return {row.name: recipe.config(row) for row in rows}
+
+
+def changed(config, base) -> set[str]:
+    return {difference.partition(":")[0] for difference in differences(base, config)}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_rows_of_table_3_change_what_the_papers_change(scale):
+    base, *others = (found := configs(scale)).values()
+    letters = [name.partition("_")[0] for name in found]
+    assert letters == ["base", *(letter for letter, rows in CHANGES.items() for _ in rows)]
+    follows = {"train.validation_steps"}  # where a validation takes place
+    assert [changed(config, base) - follows for config in others] == sum(CHANGES.values(), [])
+
+
+def test_table_3_of_the_papers_sizes_is_its_presets():
+    """As they are, but for what a study decides: data, search, seed, when validation takes place."""
+    for row, config in zip(table3.ROWS["paper"], configs("paper").values(), strict=True):
+        preset = presets.preset(row.preset)
+        assert changed(config, preset) <= {"model.vocab_size", "train.validation_steps"} | {
+            difference for difference in changed(config, preset) if difference.startswith("data.")
+        }
+
+
+def shares_of_base(scale: str, letter: str) -> list[tuple[float, float]]:
+    """For each row of a letter: its heads and its d_k, as shares of those of base."""
+    base, *others = configs(scale).items()
+    models = [config.model for name, config in others if name.partition("_")[0] == letter]
+    heads, d_key = base[1].model.num_heads, base[1].model.head_widths()[0]
+    return [(model.num_heads / heads, model.head_widths()[0] / d_key) for model in models]
+
+
+def test_small_variations_are_in_proportion_to_the_papers():
+    assert shares_of_base("tiny", "a") == [(0.25, 4), (0.5, 2), (2, 0.5), (4, 0.25)]
+    assert shares_of_base("paper", "a") == [(0.125, 8), (0.5, 2), (2, 0.5), (4, 0.25)]
+    assert shares_of_base("tiny", "b") == shares_of_base("paper", "b") == [(1, 0.25), (1, 0.5)]
+    assert shares_of_base("tiny", "big") == shares_of_base("paper", "big") == [(2, 1)]
+
+
+def test_a_shorter_study_keeps_its_proportions_and_the_highest_rate():
+    full, short = configs("tiny"), configs("tiny", steps=1000)
+    for name in ("base", "big", "c_d64"):
+        before, after = full[name].train, short[name].train
+        assert (after.max_steps, after.warmup_steps, after.checkpoint_steps) == (before.max_steps / 8, 250, 25)
+        peaks = [train.learning_rate_scale / math.sqrt(train.warmup_steps) for train in (before, after)]
+        assert peaks[0] == pytest.approx(peaks[1])
+        assert after.validation_steps % after.checkpoint_steps == 0
+        assert after.patience == 0
+    assert short["big"].train.max_steps == 3 * short["base"].train.max_steps == 3000
+
+
+def test_usual_steps_are_said_in_the_caption():
+    table = TABLES["3"](StudySettings("3", settings=("train.clip_norm=1",)), DATA)
+    assert table.jobs[0].config.train.max_steps == 1200
+    assert "1,200 updates of at most 4,096 tokens a side instead of the preset's 8,000" in table.caption
+    assert "(warm-up of base: 300)" in table.caption and "All rows have train.clip_norm=1." in table.caption
+    paper = TABLES["3"](StudySettings("3", "paper"), DATA)
+    assert paper.jobs[0].config.train.max_steps == 100_000 and "instead of" not in paper.caption
+
+
+def test_cells_that_are_as_in_base_are_empty():
+    lines = {line.name: line.facts for line in TABLES["3"](StudySettings("3"), DATA).lines}
+    assert lines["base"]["h"] == "4" and lines["base"]["d_k"] == "32"
+    assert lines["a_h2"] == {"h": "2", "d_k": "64", "d_v": "64"}
+    assert lines["d_smoothing0"] == {"ε_ls": "0.0"}
+    assert lines["c_n2"].keys() == {"N", "params ×10^6"} and lines["c_n2"]["N"] == "2"
+    assert lines["e_learned"]["positions"] == "learned"
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_every_table_has_a_preset_and_valid_settings(name, scale):
+    table = TABLES[name](StudySettings(name, scale, seeds=2), DATA)
+    names = [job.name for job in table.jobs]
+    assert len(set(names)) == len(names) and len({line.name for line in table.lines}) == len(table.lines)
+    assert [job for line in table.lines for job in line.jobs] == names
+    for number, job in enumerate(table.jobs):
+        assert set(job.needs) <= set(names[:number])
+    headings = [column if isinstance(column, str) else column.heading for column in table.columns]
+    assert len(set(headings)) == len(headings) and table.plotted in table.columns
+    for line in table.lines:
+        assert set(line.facts) <= set(headings)
+
+
+@pytest.mark.parametrize("row", [row for scale in SCALES for row in (*table2.ROWS[scale], *table3.ROWS[scale])])
+def test_every_preset_that_a_row_names_exists(row):
+    override(presets.preset(row.preset), row.settings)
+
+
+def test_every_small_system_has_the_same_updates_batches_and_search():
+    table = TABLES["2"](StudySettings("2"), DATA)
+    configs = [job.config for job in table.jobs if job.config]
+    assert {(c.train.max_steps, c.train.tokens_per_batch, c.decode, c.data) for c in configs} == {
+        (8000, 4096, configs[0].decode, DATA.config)
+    }
+    assert {line.name for line in table.lines} >= {"transformer", "transformer_ensemble", "gnmt", "gnmt_ensemble"}
+
+
+def test_one_seed_makes_no_ensemble():
+    table = TABLES["2"](StudySettings("2", seeds=1), DATA)
+    assert not [line.name for line in table.lines if "ensemble" in line.name]
+    assert all(job.name.endswith("/seed_1") for job in table.jobs)
+
+
+def test_a_setting_that_a_row_cannot_have_is_refused():
+    with pytest.raises(InputError, match=r"unknown setting model\.d_ff"):
+        TABLES["2"](StudySettings("2", settings=("model.d_ff=3",)), DATA)

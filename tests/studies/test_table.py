@@ -1,0 +1,90 @@
+"""A table of made-up results, cell by cell."""
+
+import csv
+
+import pytest
+
+from t2t_keras.studies.plan import scientific
+from t2t_keras.studies.states import State
+from t2t_keras.studies.table import Column, Line, Table, markdown_table
+
+SCORE = Column("BLEU", "score", "{:.1f}".format)
+LINES = (
+    Line("one", ("one/seed_1", "one/seed_2"), {"h": "8", "note": "a|b"}),
+    Line("two", ("two/seed_1",), {"h": "4"}),
+    Line("three", ("three/seed_1",), {}),
+)
+TABLE = Table("made_up", "A caption.", (), LINES, ("h", SCORE, "note"), SCORE)
+
+
+def finished(**results) -> State:
+    return State("finished", "finished", results)
+
+
+STATES = {
+    "one/seed_1": finished(score=20.04, machine="2 x core", date="2026-01-02"),
+    "one/seed_2": finished(score=21.0, machine="2 x core", date="2026-01-04", more="x"),
+    "two/seed_1": State("conflicting", "train.seed: 1 -> 2", {}),
+    "three/seed_1": finished(score=19.96),
+}
+
+
+def test_cells_are_facts_and_means_with_their_range():
+    assert TABLE.cells(STATES) == [
+        ["row", "h", "BLEU", "note", "state"],
+        ["one", "8", "20.5 (20.0 to 21.0)", "a|b", ""],
+        ["two", "4", "", "", "has other settings: train.seed: 1 -> 2"],
+        ["three", "", "20.0", "", ""],
+    ]
+
+
+def test_a_finished_table_says_nothing_of_states():
+    states = {**STATES, "two/seed_1": finished(score=3)}
+    assert TABLE.cells(states)[0] == ["row", "h", "BLEU", "note"]
+    assert all(len(row) == 4 for row in TABLE.cells(states))
+    assert TABLE.cells({**STATES, "one/seed_2": finished(score=20.0)})[1][2] == "20.0"
+    assert TABLE.cells({**states, "one/seed_2": State("unfinished", "3 of 6 updates", {})})[1][2:] == [
+        "20.0",
+        "a|b",
+        "seed_2: 3 of 6 updates",
+    ]
+
+
+def test_markdown_says_where_results_come_from():
+    text = TABLE.markdown(STATES)
+    assert text.startswith("A caption.\n\n| row   | h   | BLEU ")
+    assert text.endswith("\n\n2 x core; finished 2026-01-02 to 2026-01-04.\n")
+    assert r"a\|b" in text
+
+
+def test_columns_of_markdown_are_aligned():
+    assert markdown_table([["a", "long"], ["longer", ""]]) == (
+        "| a      | long |\n| ------ | ---- |\n| longer |      |"
+    )
+
+
+def test_csv_has_all_of_every_result():
+    lines = list(csv.reader(TABLE.csv(STATES).splitlines()))
+    assert lines == [
+        ["row", "job", "score", "machine", "date", "more"],
+        ["one", "one/seed_1", "20.04", "2 x core", "2026-01-02", ""],
+        ["one", "one/seed_2", "21.0", "2 x core", "2026-01-04", "x"],
+        ["three", "three/seed_1", "19.96", "", "", ""],
+    ]
+
+
+def test_files_appear_whole(tmp_path, monkeypatch):
+    paths = TABLE.write(STATES, tmp_path)
+    assert [path.name for path in paths] == ["made_up.md", "made_up.csv", "made_up.png"]
+    assert paths[0].read_text(encoding="utf-8") == TABLE.markdown(STATES)
+    assert paths[1].read_text(encoding="utf-8") == TABLE.csv(STATES)
+    before = paths[0].read_bytes()
+    monkeypatch.setattr(Table, "markdown", lambda self, states: 3)
+    with pytest.raises(TypeError):
+        TABLE.write(STATES, tmp_path)
+    assert paths[0].read_bytes() == before and len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(("number", "text"), [(2.3e19, "2.3e19"), (9.96e18, "1.0e19"), (0.05, "5.0e-2")])
+def test_numbers_are_written_as_in_the_paper(number, text):
+    assert scientific(number) == text
