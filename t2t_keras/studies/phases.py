@@ -16,11 +16,11 @@ import tensorflow as tf
 from t2t_keras import evaluation
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.inference.loading import Member
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.locking import locked
 from t2t_keras.machine.streams import share_out_cores
 from t2t_keras.runs import averaging, checkpoints
+from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.studies.data_facts import DataFacts
@@ -83,7 +83,7 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
     _share_out_cores()
     with _locked(study_dir / job.name):
         first = job.members[0]
-        members = [Member(study_dir / member.name, member.average) for member in job.members]
+        members = [RunCheckpoint(study_dir / member.name, member.average) for member in job.members]
         translator = Translator.load_ensemble(members, config=first.config.decode)
         found = _evaluated(translator, PreparedData.open(first.data_dir), study_dir / job.name)
     records = [read_record(study_dir / member.name) for member in job.members]
