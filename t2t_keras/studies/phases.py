@@ -50,7 +50,10 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     strategy = make_strategy("auto")
     data = PreparedData.open(job.data_dir)
     run = Run(study_dir / job.name)
-    outcome = Trainer(run, job.config, data, strategy).train()
+    first = None
+    if job.begins_from and not checkpoints.exist(run.checkpoints_path):
+        first = RunCheckpoint(study_dir / job.begins_from.name, job.begins_from.average)
+    outcome = Trainer(run, job.config, data, strategy, first).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
     tokens, seconds = _trained(run)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 from t2t_keras.config import Config, DecodeConfig, TrainConfig, override
+from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.study_settings import StudySettings
@@ -21,6 +22,7 @@ class Row:
         settings: changes to it, "section.field=value".
         label: what the table calls it; "" means its name.
         is_repeated: whether it is trained once with each seed of the study, instead of once.
+        begins_from: name of the row whose training with the same seed it begins with; "" means fresh weights.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Row:
     settings: tuple[str, ...] = ()
     label: str = ""
     is_repeated: bool = False
+    begins_from: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +67,35 @@ class Recipe:
         The search is that of `DecodeConfig` for all rows, unless the study's settings change it. A study with fewer
         updates shortens the warm-up and the time between checkpoints in proportion, and keeps the highest rate.
         """
+        _check(self.settings.settings)
         train = _shortened(self._full(row).train, self.steps / self.full_steps)
         # A validation saves a checkpoint, so it takes place where one is saved anyway.
         validation_steps = train.checkpoint_steps * -(-train.max_steps // (_VALIDATIONS * train.checkpoint_steps))
         train = dataclasses.replace(train, seed=seed, patience=0, validation_steps=validation_steps)
-        config = dataclasses.replace(self._full(row), train=train, decode=DecodeConfig(), data=self.data.config)
+        decode = DecodeConfig()
+        longer = decode.max_length_offset * self.data.config.tokens_of_a_piece
+        decode = dataclasses.replace(decode, max_length_offset=longer)
+        config = dataclasses.replace(self._full(row), train=train, decode=decode, data=self.data.config)
         config = override(config, self.settings.settings)
         model = dataclasses.replace(config.model, vocab_size=self.data.vocab_size)
         return dataclasses.replace(config, model=model)
+
+    def trainings(self, row: Row, first: Sequence[TrainingJob] = ()) -> tuple[TrainingJob, ...]:
+        """One training of a row for each of its seeds; `first` are those of the row that it begins from."""
+        jobs = []
+        for number in range(self.settings.seeds if row.is_repeated else 1):
+            begins_from = first[number] if row.begins_from else None
+            jobs.append(
+                TrainingJob(
+                    name=f"{row.name}/seed_{number + 1}",
+                    needs=(begins_from.name,) if begins_from else (),
+                    config=self.config(row, number + 1),
+                    data_dir=self.data.directory,
+                    vocabulary=self.data.vocabulary,
+                    begins_from=begins_from,
+                )
+            )
+        return tuple(jobs)
 
     def caption(self) -> str:
         """What all rows have in common, as sentences."""
@@ -100,18 +124,6 @@ class Recipe:
     def _full(self, row: Row) -> Config:
         return override(presets.preset(row.preset), [*self.common, *row.settings])
 
-    def trainings(self, row: Row) -> tuple[TrainingJob, ...]:
-        """One training of a row for each of its seeds."""
-        return tuple(
-            TrainingJob(
-                name=f"{row.name}/seed_{seed}",
-                config=self.config(row, seed),
-                data_dir=self.data.directory,
-                vocabulary=self.data.vocabulary,
-            )
-            for seed in range(1, 1 + (self.settings.seeds if row.is_repeated else 1))
-        )
-
 
 _VALIDATIONS = 10  # in a training
 
@@ -123,15 +135,25 @@ def ensemble(row: Row, members: Sequence[TrainingJob]) -> EnsembleJob:
     )
 
 
+def _check(settings: Sequence[str]) -> None:
+    """Refuses settings of a study that its data or its rows decide."""
+    for setting in settings:
+        name = setting.partition("=")[0].strip()
+        if name.startswith("data.") or name in ("model.vocab_size", "model.family", "train.seed"):
+            raise InputError(f"--set {setting}: in a study, {name} is decided by its data and its rows")
+
+
 def _shortened(train: TrainConfig, share: float) -> TrainConfig:
     """A share of the updates, with the schedule and the checkpoints in the same proportions, and the same peak rate."""
     warmup_steps = _part(train.warmup_steps, share)
+    scale = train.learning_rate_scale
+    if train.schedule == "paper":  # its highest rate is learning_rate_scale * (d_model * warmup_steps)^-0.5
+        scale *= math.sqrt(warmup_steps / train.warmup_steps)
     return dataclasses.replace(
         train,
         max_steps=_part(train.max_steps, share),
         warmup_steps=warmup_steps,
-        # The highest rate is learning_rate_scale * (d_model * warmup_steps)^-0.5.
-        learning_rate_scale=train.learning_rate_scale * math.sqrt(warmup_steps / train.warmup_steps),
+        learning_rate_scale=scale,
         checkpoint_steps=_part(train.checkpoint_steps, share),
     )
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from t2t_keras.config import Config, differences
@@ -19,6 +19,7 @@ class TrainingJob(Job):
         config: resolved configuration; `train.keep_checkpoints` checkpoints are averaged.
         data_dir: directory of the prepared data.
         vocabulary: checksum of its vocabulary.
+        begins_from: the training whose average it begins with; None begins with fresh weights.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.phases:train", "t2t_keras.studies.phases:evaluate")
@@ -26,6 +27,7 @@ class TrainingJob(Job):
     config: Config
     data_dir: str
     vocabulary: str
+    begins_from: "TrainingJob | None" = None
 
     @property
     def average(self) -> str:
@@ -33,13 +35,16 @@ class TrainingJob(Job):
         return f"averaged_last{self.config.train.keep_checkpoints}"
 
     def settings(self) -> dict[str, Any]:
-        return {"config": self.config.to_dict(), "vocabulary": self.vocabulary}
+        settings = {"config": self.config.to_dict(), "vocabulary": self.vocabulary}
+        first = self.begins_from
+        return settings if first is None else {**settings, "begins_from": {first.name: first.settings()}}
 
     def changes(self, before: Mapping[str, Any]) -> list[str]:
-        now = {**self.settings(), "config": None}
-        others = [name for name in now if name != "config" and before.get(name) != now[name]]
         changed = differences(Config.from_dict(before["config"]), self.config)
-        return [*changed, *(f"{name}: {before.get(name)!r} -> {now[name]!r}" for name in others)]
+        if before["vocabulary"] != self.vocabulary:
+            changed.append(f"vocabulary: {before['vocabulary']:.12}... -> {self.vocabulary:.12}...")
+        first = [] if self.begins_from is None else [self.begins_from]
+        return changed + changes_of_others("begins_from", before.get("begins_from", {}), first)
 
     def conflicts(self, folder: pathlib.Path) -> list[str]:
         """What a run cannot change once it has a checkpoint, and more updates than it is to have."""
@@ -49,7 +54,10 @@ class TrainingJob(Job):
             return []
         most = self.config.train.max_steps
         too_many = [f"train.max_steps: {trained[-1]} made -> {most}"] if trained[-1] > most else []
-        return [*lasting_differences(run.config, self.config), *too_many]
+        origin = run.init_from.get("model_dir", "")
+        first = "" if self.begins_from is None else self.begins_from.name
+        other = [f"begins_from: {origin or 'none'} -> {first or 'none'}"] if bool(origin) != bool(first) else []
+        return [*lasting_differences(run.config, self.config), *too_many, *other]
 
     def progress(self, folder: pathlib.Path) -> str:
         trained = checkpoints.steps(Run(folder).checkpoints_path)
@@ -75,8 +83,13 @@ class EnsembleJob(Job):
         return {"members": {member.name: member.settings() for member in self.members}}
 
     def changes(self, before: Mapping[str, Any]) -> list[str]:
-        names = [member.name for member in self.members]
-        if list(before["members"]) != names:
-            return [f"members: {', '.join(before['members'])} -> {', '.join(names)}"]
-        found = [(member.name, member.changes(before["members"][member.name])) for member in self.members]
-        return [f"{name}: {change}" for name, changes in found for change in changes]
+        return changes_of_others("members", before["members"], self.members)
+
+
+def changes_of_others(role: str, before: Mapping[str, Any], trainings: Sequence[TrainingJob]) -> list[str]:
+    """The differences between the trainings that a job was made of, their settings by name, and those of now."""
+    names = [training.name for training in trainings]
+    if list(before) != names:
+        return [f"{role}: {', '.join(before) or 'none'} -> {', '.join(names) or 'none'}"]
+    found = [(training.name, training.changes(before[training.name])) for training in trainings]
+    return [f"{name}: {change}" for name, changes in found for change in changes]

@@ -1,16 +1,17 @@
 """The tables of the paper: every row there, with the changes that it has in the paper."""
 
+import dataclasses
 import math
 
 import pytest
 
-from t2t_keras.config import differences, override
+from t2t_keras.config import DataConfig, differences, override
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.studies import table2, table3
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
-from t2t_keras.studies.rows import Recipe
+from t2t_keras.studies.rows import Recipe, Row
 from t2t_keras.studies.study_settings import SCALES, StudySettings
 
 DATA = DataFacts(directory="/data", vocab_size=8000, vocabulary="a", pairs=10, source_tokens=90, target_tokens=110)
@@ -134,6 +135,28 @@ def test_one_seed_makes_no_ensemble():
     table = TABLES["2"](StudySettings("2", seeds=1), DATA)
     assert not [line.name for line in table.lines if "ensemble" in line.name]
     assert all(job.name.endswith("/seed_1") for job in table.jobs)
+
+
+def test_a_constant_rate_stays_and_characters_have_longer_outputs():
+    data = dataclasses.replace(DATA, config=DataConfig(vocab_type="char"))
+    row = Row("row", "tiny", ("train.schedule=constant", "train.learning_rate_scale=0.5"))
+    config = Recipe(StudySettings("3", steps=80), data, row).config(row)
+    assert (config.train.warmup_steps, config.train.learning_rate_scale) == (20, 0.5)
+    assert config.decode.max_length_offset == 50 * data.config.tokens_of_a_piece > 50
+
+
+def test_a_row_that_begins_from_another_has_its_seeds():
+    rows = Row("one", "tiny", is_repeated=True), Row("more", "tiny", is_repeated=True, begins_from="one")
+    recipe = Recipe(StudySettings("3"), DATA, rows[0])
+    first = recipe.trainings(rows[0])
+    more = recipe.trainings(rows[1], first)
+    assert [(job.needs, job.begins_from) for job in more] == [((job.name,), job) for job in first]
+
+
+@pytest.mark.parametrize("name", ["train.seed", "data.lowercase", "model.vocab_size", "model.family"])
+def test_settings_that_data_and_rows_decide_are_refused(name):
+    with pytest.raises(InputError, match=f"--set {name}=1: in a study, {name} is decided by its data and its rows"):
+        TABLES["3"](StudySettings("3", settings=(f"{name}=1",)), DATA)
 
 
 def test_a_setting_that_a_row_cannot_have_is_refused():

@@ -1,0 +1,114 @@
+"""What a training of a study compares with what is there, and where it begins."""
+
+import dataclasses
+import json
+import types
+
+import pytest
+
+from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.run import Run
+from t2t_keras.studies import phases
+from t2t_keras.studies.states import state, write_record
+from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
+
+CONFIG = Config(model=TransformerConfig(vocab_size=9), train=TrainConfig(max_steps=20))
+FIRST = TrainingJob(name="one/seed_1", config=CONFIG, data_dir="/data", vocabulary="a")
+MORE = TrainingJob(
+    name="more/seed_1", needs=("one/seed_1",), config=CONFIG, data_dir="/data", vocabulary="a", begins_from=FIRST
+)
+BOTH = EnsembleJob(name="one/ensemble", members=(FIRST, MORE))
+
+
+def changed(job, **train):
+    return dataclasses.replace(job, config=dataclasses.replace(CONFIG, train=TrainConfig(**train)))
+
+
+@pytest.fixture
+def study_dir(tmp_path):
+    """One job has a record, and a run with a checkpoint; another has nothing but a record."""
+    (tmp_path / "vocab").write_bytes(b"vocabulary")
+    Run(tmp_path / "one/seed_1").start(CONFIG, "/data", tmp_path / "vocab")
+    checkpoints.save_weights(tmp_path / "one/seed_1/checkpoints", "averaged_last5", 12, {}, {})
+    for job in (FIRST, MORE, BOTH):
+        write_record(job, tmp_path, {"score": 1.5})
+    return tmp_path
+
+
+def save_step(study_dir, step):
+    folder = study_dir / "one/seed_1/checkpoints"
+    folder.joinpath(checkpoints.step_name(step)).mkdir(parents=True)
+
+
+def test_a_record_is_of_the_same_settings(study_dir):
+    for job in (FIRST, MORE, BOTH):
+        assert state(job, study_dir) == ("finished", "finished", {"score": 1.5})
+
+
+def test_what_may_change_makes_a_job_be_finished_again(study_dir):
+    save_step(study_dir, 20)
+    assert state(changed(FIRST, max_steps=30), study_dir)[:2] == ("outdated", "train.max_steps: 20 -> 30")
+    other = dataclasses.replace(MORE, begins_from=changed(FIRST, max_steps=20, seed=7))
+    assert state(other, study_dir)[:2] == ("outdated", "one/seed_1: train.seed: 1 -> 7")
+    alone = dataclasses.replace(MORE, begins_from=None)
+    assert state(alone, study_dir)[:2] == ("outdated", "begins_from: one/seed_1 -> none")
+    fewer = dataclasses.replace(BOTH, members=(FIRST,))
+    assert state(fewer, study_dir)[:2] == ("outdated", "members: one/seed_1, more/seed_1 -> one/seed_1")
+    retrained = dataclasses.replace(BOTH, members=(changed(FIRST, max_steps=20, clip_norm=1.0), MORE))
+    assert state(retrained, study_dir)[:2] == ("outdated", "one/seed_1: train.clip_norm: 0.0 -> 1.0")
+
+
+def test_what_a_run_cannot_change_conflicts(study_dir):
+    save_step(study_dir, 20)
+    assert state(changed(FIRST, max_steps=20, seed=2), study_dir)[:2] == ("conflicting", "train.seed: 1 -> 2")
+    assert state(changed(FIRST, max_steps=8), study_dir)[:2] == ("conflicting", "train.max_steps: 20 made -> 8")
+    other = dataclasses.replace(FIRST, begins_from=MORE)
+    assert state(other, study_dir)[:2] == ("conflicting", "begins_from: none -> more/seed_1")
+
+
+def test_another_vocabulary_is_said_by_its_checksum(study_dir):
+    other = dataclasses.replace(FIRST, vocabulary="0123456789abcdef")
+    assert state(other, study_dir).text == "vocabulary: a... -> 0123456789ab..."
+
+
+def test_progress_is_counted_in_updates(study_dir):
+    (study_dir / "one/seed_1/row.json").unlink()
+    assert state(FIRST, study_dir).text == "missing"
+    save_step(study_dir, 7)
+    assert state(FIRST, study_dir)[:2] == ("unfinished", "7 of 20 updates")
+    save_step(study_dir, 20)
+    assert state(FIRST, study_dir).text == "not evaluated"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"settings": {}}', '{"settings": 1, "results": {}}'])
+def test_a_damaged_record_is_named(study_dir, text):
+    (study_dir / "one/seed_1/row.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"row\.json is damaged: .*; delete it to have the row finished again"):
+        state(FIRST, study_dir)
+
+
+def test_a_record_of_unknown_settings_is_named(study_dir):
+    path = study_dir / "one/seed_1/row.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["settings"]["config"]["train"]["colour"] = 1
+    path.write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"row\.json: unknown setting train\.colour"):
+        state(FIRST, study_dir)
+
+
+def test_a_training_begins_with_another_ones_average_once(study_dir, monkeypatch):
+    begun = []
+
+    def trainer(run, config, data, strategy, init_from):
+        begun.append(init_from)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(phases, "Trainer", trainer)
+    monkeypatch.setattr(phases, "make_strategy", lambda name: None)
+    monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: None))
+    for job in (FIRST, MORE, dataclasses.replace(FIRST, begins_from=MORE)):
+        with pytest.raises(KeyboardInterrupt):
+            phases.train(job, study_dir)
+    # The last of them is a run that exists: it is resumed.
+    assert begun == [None, (study_dir / "one/seed_1", "averaged_last5"), None]
