@@ -157,7 +157,7 @@ def test_what_it_does_not_offer_is_refused(runs, settings, message):
 def test_what_needs_attention_is_refused(translator, runs):
     with pytest.raises(InputError, match=r"the model \(Toy\) has no attention to show"):
         translator.explain(LINES, LINES)
-    with pytest.raises(InputError, match="the engine lite does not run models of the family toy"):
+    with pytest.raises(InputError, match="the engine lite does not run this model of the family toy"):
         Translator.load(runs / "alone", engine="lite")
 
 

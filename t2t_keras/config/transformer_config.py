@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from t2t_keras.config.checks import check_positive, check_rate
+from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
@@ -29,6 +29,11 @@ class TransformerConfig(ModelConfig):
         tie_embeddings: one matrix for source, target and the pre-softmax projection (3.4).
         use_attention_bias: whether the attention projections have biases.
         layer_norm_epsilon: added to the variance in layer normalisation.
+        num_experts: experts in place of every feed-forward network (Shazeer et al., 2017); 0 means none.
+        experts_per_token: how many of the experts compute a token.
+        d_expert: inner width of an expert; None means d_ff.
+        gate_noise: whether the choice of experts is noisy in training.
+        balance_weight: weight of the losses that ask for an even use of the experts.
     """
 
     family: ClassVar[str] = "transformer"
@@ -48,6 +53,11 @@ class TransformerConfig(ModelConfig):
     tie_embeddings: bool = True
     use_attention_bias: bool = True
     layer_norm_epsilon: float = 1e-6
+    num_experts: int = 0
+    experts_per_token: int = 4
+    d_expert: int | None = None
+    gate_noise: bool = True
+    balance_weight: float = 0.01
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,8 +71,15 @@ class TransformerConfig(ModelConfig):
             "d_value",
             "max_positions",
             "layer_norm_epsilon",
+            "experts_per_token",
+            "d_expert",
         )
         check_rate(self, "dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
+        check_not_negative(self, "num_experts", "balance_weight")
+        if self.num_experts and self.experts_per_token > self.num_experts:
+            raise InputError(
+                f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
+            )
         if self.d_model % 2:
             raise InputError(f"model.d_model must be even (sine and cosine pairs), got {self.d_model}")
         if (self.d_key is None or self.d_value is None) and self.d_model % self.num_heads:
@@ -76,7 +93,7 @@ class TransformerConfig(ModelConfig):
         norm = 2 * self.d_model
         final_norm = norm if self.norm_position == "pre" else 0
         attention = self._attention_matrices() + self._attention_biases()
-        feed_forward = self._feed_forward_matrices() + self.d_ff + self.d_model
+        feed_forward = self._feed_forward_parameters()
         encoder_layer = attention + feed_forward + 2 * norm
         decoder_layer = 2 * attention + feed_forward + 3 * norm
         token_matrices = 1 if self.tie_embeddings else 3
@@ -88,7 +105,7 @@ class TransformerConfig(ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Operations of the "matrices" and of "attention".
+        """Operations of the "matrices" and of "attention"; with experts, a token pays for its own and for the gates.
 
         A query's products with `length` keys and values take 2 x length x heads x (d_key + d_value) forward, and three
         times that with the backward pass, in the encoder's attention and in both of the decoder's; the causal mask
@@ -113,10 +130,13 @@ class TransformerConfig(ModelConfig):
         of_inner = 3 if self.relu_dropout_rate else 1
         heads = self.num_heads * 2 * sum(self.head_widths())
         attention = 2 * self.d_model + heads + of_weights * self.num_heads * length
-        feed_forward = 2 * self.d_model + of_inner * self.d_ff
+        feed_forward, gates = 2 * self.d_model + of_inner * self.d_ff, 0
+        if self.num_experts:  # inputs and outputs in two orders; noise, deviations and logits, twice for the load
+            of_expert = 4 * self.d_model + of_inner * self.expert_width()
+            feed_forward, gates = 2 * self.d_model + self.experts_per_token * of_expert, 8 * self.num_experts
         return Activations(
             computed=attentions * attention + feed_forwards * feed_forward + 2 * self.d_model,  # embeddings' dropout
-            float32=(attentions + feed_forwards) * self.d_model,
+            float32=(attentions + feed_forwards) * self.d_model + feed_forwards * gates,
         )
 
     def sizes(self) -> dict[str, str]:
@@ -127,6 +147,7 @@ class TransformerConfig(ModelConfig):
             "layers (encoder + decoder)": f"{self.num_encoder_layers} + {self.num_decoder_layers}",
             "d_model": f"{self.d_model:,}",
             "d_ff": f"{self.d_ff:,}",
+            **self._sizes_of_experts(),
             "num_heads": str(self.num_heads),
             "d_key, d_value": f"{d_key}, {d_value}",
             "norm_position": self.norm_position,
@@ -142,6 +163,15 @@ class TransformerConfig(ModelConfig):
         """The widths d_key and d_value of a head."""
         d_head = self.d_model // self.num_heads
         return self.d_key or d_head, self.d_value or d_head
+
+    def expert_width(self) -> int:
+        """The inner width of an expert."""
+        return self.d_expert or self.d_ff
+
+    def _sizes_of_experts(self) -> dict[str, str]:
+        if not self.num_experts:
+            return {}
+        return {"experts (a token's, of all)": f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"}
 
     def _numbers_of_sublayers(self) -> tuple[int, int]:
         """Numbers of attentions and of feed-forward networks in both stacks."""
@@ -159,4 +189,13 @@ class TransformerConfig(ModelConfig):
         return self.num_heads * (2 * d_key + d_value) + self.d_model
 
     def _feed_forward_matrices(self) -> int:
-        return 2 * self.d_model * self.d_ff
+        """Parameters of the matrices that a token meets: of one network, or of its experts and of both gates."""
+        if not self.num_experts:
+            return 2 * self.d_model * self.d_ff
+        return 2 * self.d_model * (self.experts_per_token * self.expert_width() + self.num_experts)
+
+    def _feed_forward_parameters(self) -> int:
+        if not self.num_experts:
+            return self._feed_forward_matrices() + self.d_ff + self.d_model
+        expert = 2 * self.d_model * self.expert_width() + self.expert_width() + self.d_model
+        return self.num_experts * (expert + 2 * self.d_model)

@@ -44,7 +44,7 @@ def load_run(
     """Loads the model of a run or an export; see `Translator.load`.
 
     Raises:
-        InputError: no such run or checkpoint, a vocabulary of another size, or an engine that does not run this family.
+        InputError: no such run or checkpoint, a vocabulary of another size, or an engine that does not run this model.
     """
     model, config, vocab_path = load_model(model_dir, checkpoint)
     tokenizer = Tokenizer.load(vocab_path)
@@ -57,7 +57,7 @@ def load_run(
     if engine == "tensorflow":
         return Loaded(model, TensorFlowEngine(), tokenizer, config, excluded)
     if LITE not in model.offers:
-        raise InputError(f"the engine {engine} does not run models of the family {config.model.family}")
+        raise InputError(f"the engine {engine} does not run this model of the family {config.model.family}")
     lite = LiteModel(cast(AttentionStacks, model), int8=engine == "lite_int8", threads=threads_per_stream())
     return Loaded(lite, LiteEngine([lite]), tokenizer, config, excluded)
 

@@ -8,6 +8,7 @@ from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import TiedEmbedding
 from t2t_keras.layers.encoder import Encoder, EncoderLayer
+from t2t_keras.layers.experts import MixtureOfExperts
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
@@ -26,6 +27,7 @@ __all__ = [
     "LayerNormalization",
     "LayerSettings",
     "LearnedPositions",
+    "MixtureOfExperts",
     "MultiHeadAttention",
     "SinusoidalPositions",
     "TiedEmbedding",

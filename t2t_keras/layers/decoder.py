@@ -9,7 +9,7 @@ from keras import ops
 
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.experts import feed_forward_layer
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
@@ -20,7 +20,7 @@ Sublayer = Callable[[Tensor], Tensor]
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class DecoderLayer(keras.layers.Layer):
-    """Masked self-attention, attention to the memory, feed-forward network, each inside an "Add & Norm" (section 3.1).
+    """Masked self-attention, attention to the memory, feed-forward network or experts, each in an "Add & Norm" (3.1).
 
     Args:
         settings: a `LayerSettings`, or its fields by name.
@@ -45,7 +45,7 @@ class DecoderLayer(keras.layers.Layer):
         self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", dtype=dtype)
         self.cross_attention = MultiHeadAttention(**settings.attention, name="cross_attention", dtype=dtype)
         self.cross_attention_residual = Residual(**settings.residual, name="cross_attention_residual", dtype=dtype)
-        self.feed_forward = FeedForward(**settings.feed_forward, name="feed_forward", dtype=dtype)
+        self.feed_forward = feed_forward_layer(settings, dtype)
         self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
@@ -65,13 +65,39 @@ class DecoderLayer(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
-        return self.connected(
+        masks = self_attention_mask, cross_attention_mask
+        return self.with_balance_loss(inputs, memory, *masks, seed=seed, token_rows=token_rows)[0]
+
+    def with_balance_loss(
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        *,
+        token_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
+        **mode: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The call's result and the experts' balance loss; see `EncoderLayer.with_balance_loss`."""
+        losses: list[Tensor] = []
+
+        def feed_forward(x: Tensor) -> Tensor:
+            rows = {"token_mask": token_mask, "token_rows": token_rows}
+            outputs, loss = self.feed_forward.with_balance_loss(x, seed=fold_in(seed, 5), **rows, **mode)
+            losses.append(loss)
+            return outputs
+
+        outputs = self.connected(
             inputs,
-            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1)),
-            lambda x: self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3)),
-            lambda x: self.feed_forward(x, seed=fold_in(seed, 5), token_rows=token_rows),
+            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), **mode),
+            lambda x: self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3), **mode),
+            feed_forward,
             seed=seed,
+            **mode,
         )
+        return outputs, losses[0]
 
     def connected(
         self,
@@ -113,7 +139,7 @@ class DecoderLayer(keras.layers.Layer):
             inputs,
             lambda x: attended(self.self_attention, x, x, self_attention_mask),
             lambda x: attended(self.cross_attention, x, memory, cross_attention_mask),
-            lambda x: self.feed_forward(x, training=False),
+            lambda x: self.feed_forward.with_balance_loss(x, training=False)[0],
             training=False,
         )
         self_weights, cross_weights = seen
@@ -169,11 +195,25 @@ class Decoder(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
-        x = inputs
+        masks = self_attention_mask, cross_attention_mask
+        return self.with_balance_loss(inputs, memory, *masks, seed=seed, token_rows=token_rows)[0]
+
+    def with_balance_loss(
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        self_attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        *,
+        seed: Tensor | None = None,
+        **others: Any,
+    ) -> tuple[Tensor, Tensor]:
+        """The call's result, and the sum of the layers' losses; see `EncoderLayer.with_balance_loss`."""
+        x, losses, masks = inputs, [], (self_attention_mask, cross_attention_mask)
         for index, layer in enumerate(self.layers):
-            masks = (self_attention_mask, cross_attention_mask)
-            x = layer(x, memory, *masks, seed=fold_in(seed, index), token_rows=token_rows)
-        return self.normalised(x)
+            x, loss = layer.with_balance_loss(x, memory, *masks, seed=fold_in(seed, index), **others)
+            losses.append(loss)
+        return self.normalised(x), sum(losses)
 
     def normalised(self, x: Tensor) -> Tensor:
         """Applies the final normalisation, if there is one, to the last layer's output, float [..., d_model]."""

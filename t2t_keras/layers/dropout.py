@@ -18,6 +18,11 @@ def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
     return seed * 1664525 + (2 * index + 1) * 69069
 
 
+def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
+    """The generator's next seed, int32 [2]."""
+    return ops.cast(ops.bitwise_and(generator.next(), 0x7FFFFFFF), "int32")
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Dropout(keras.layers.Layer):
     """Zeroes elements in training (section 5.4, Residual Dropout; Srivastava et al., 2014).
@@ -50,7 +55,7 @@ class Dropout(keras.layers.Layer):
         if not training or self.rate == 0:
             return inputs
         if seed is None:
-            seed = ops.cast(ops.bitwise_and(self.seed_generator.next(), 0x7FFFFFFF), "int32")
+            seed = drawn_seed(self.seed_generator)
         return kernels.dropout(inputs, self.rate, seed)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

@@ -9,7 +9,7 @@ from keras import ops
 
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.experts import feed_forward_layer
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
@@ -20,7 +20,7 @@ Sublayer = Callable[[Tensor], Tensor]
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class EncoderLayer(keras.layers.Layer):
-    """Self-attention, then a feed-forward network, each inside an "Add & Norm" (section 3.1).
+    """Self-attention, then a feed-forward network or experts, each inside an "Add & Norm" (section 3.1).
 
     Args:
         settings: a `LayerSettings`, or its fields by name.
@@ -41,7 +41,7 @@ class EncoderLayer(keras.layers.Layer):
         dtype = self.dtype_policy
         self.self_attention = MultiHeadAttention(**settings.attention, name="self_attention", dtype=dtype)
         self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", dtype=dtype)
-        self.feed_forward = FeedForward(**settings.feed_forward, name="feed_forward", dtype=dtype)
+        self.feed_forward = feed_forward_layer(settings, dtype)
         self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)
 
     def build(self, input_shape: tuple) -> None:
@@ -57,12 +57,38 @@ class EncoderLayer(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
-        return self.connected(
+        return self.with_balance_loss(inputs, self_attention_mask, seed=seed, token_rows=token_rows)[0]
+
+    def with_balance_loss(
+        self,
+        inputs: Tensor,
+        self_attention_mask: Tensor | None = None,
+        *,
+        token_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
+        **mode: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The call's result, and the balance loss of each sentence, float32 [batch], or 0 without experts.
+
+        `token_mask` is that of `MixtureOfExperts`; `mode` may hold `training`.
+        """
+        losses: list[Tensor] = []
+
+        def feed_forward(x: Tensor) -> Tensor:
+            rows = {"token_mask": token_mask, "token_rows": token_rows}
+            outputs, loss = self.feed_forward.with_balance_loss(x, seed=fold_in(seed, 3), **rows, **mode)
+            losses.append(loss)
+            return outputs
+
+        outputs = self.connected(
             inputs,
-            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1)),
-            lambda x: self.feed_forward(x, seed=fold_in(seed, 3), token_rows=token_rows),
+            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), **mode),
+            feed_forward,
             seed=seed,
+            **mode,
         )
+        return outputs, losses[0]
 
     def connected(
         self,
@@ -91,7 +117,7 @@ class EncoderLayer(keras.layers.Layer):
             return outputs
 
         def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward(x, training=False)
+            return self.feed_forward.with_balance_loss(x, training=False)[0]
 
         return self.connected(inputs, self_attention, feed_forward, training=False), seen[0]
 
@@ -143,10 +169,17 @@ class Encoder(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
-        x = inputs
+        return self.with_balance_loss(inputs, self_attention_mask, seed=seed, token_rows=token_rows)[0]
+
+    def with_balance_loss(
+        self, inputs: Tensor, self_attention_mask: Tensor | None = None, *, seed: Tensor | None = None, **others: Any
+    ) -> tuple[Tensor, Tensor]:
+        """The call's result, and the sum of the layers' losses; see `EncoderLayer.with_balance_loss`."""
+        x, losses = inputs, []
         for index, layer in enumerate(self.layers):
-            x = layer(x, self_attention_mask, seed=fold_in(seed, index), token_rows=token_rows)
-        return self._normalised(x)
+            x, loss = layer.with_balance_loss(x, self_attention_mask, seed=fold_in(seed, index), **others)
+            losses.append(loss)
+        return self._normalised(x), sum(losses)
 
     def outputs_and_attention(self, inputs: Tensor, self_attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The call's result without dropout, and the attention, [batch, layers, heads, source_len, source_len]."""

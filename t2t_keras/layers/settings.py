@@ -20,6 +20,11 @@ class LayerSettings:
         norm_position: "post" (the paper) or "pre" (T2T).
         use_attention_bias: whether the attention projections have biases.
         layer_norm_epsilon: added to the variance in layer normalisation.
+        num_experts: experts of the `MixtureOfExperts` in place of the feed-forward network; 0 means a `FeedForward`.
+        experts_per_token: how many of them compute a position.
+        d_expert: inner width of an expert; None means d_ff.
+        gate_noise: whether the experts' gates are noisy in training.
+        balance_weight: weight of the experts' balance losses.
     """
 
     num_heads: int
@@ -32,6 +37,11 @@ class LayerSettings:
     norm_position: Literal["post", "pre"] = "post"
     use_attention_bias: bool = True
     layer_norm_epsilon: float = 1e-6
+    num_experts: int = 0
+    experts_per_token: int = 4
+    d_expert: int | None = None
+    gate_noise: bool = True
+    balance_weight: float = 0.01
 
     @classmethod
     def of(cls, settings: "LayerSettings | Mapping[str, Any]") -> "LayerSettings":
@@ -53,6 +63,18 @@ class LayerSettings:
     def feed_forward(self) -> dict[str, Any]:
         """Arguments of the `FeedForward`."""
         return {"d_ff": self.d_ff, "dropout_rate": self.relu_dropout_rate}
+
+    @property
+    def experts(self) -> dict[str, Any]:
+        """Arguments of the `MixtureOfExperts`."""
+        return {
+            "num_experts": self.num_experts,
+            "experts_per_token": self.experts_per_token,
+            "d_expert": self.d_expert or self.d_ff,
+            "gate_noise": self.gate_noise,
+            "balance_weight": self.balance_weight,
+            "dropout_rate": self.relu_dropout_rate,
+        }
 
     @property
     def residual(self) -> dict[str, Any]:

@@ -38,8 +38,6 @@ class Transformer(EncoderDecoder):
         Vaswani et al., "Attention Is All You Need", 2017.
     """
 
-    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16, LITE})
-
     config_class = TransformerConfig
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
@@ -56,6 +54,11 @@ class Transformer(EncoderDecoder):
             norm_position=config.norm_position,
             use_attention_bias=config.use_attention_bias,
             layer_norm_epsilon=config.layer_norm_epsilon,
+            num_experts=config.num_experts,
+            experts_per_token=config.experts_per_token,
+            d_expert=config.d_expert,
+            gate_noise=config.gate_noise,
+            balance_weight=config.balance_weight,
         )
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
@@ -72,6 +75,11 @@ class Transformer(EncoderDecoder):
         self.encoder.build(states)
         self.decoder.build(states, states)
 
+    @property
+    def offers(self) -> frozenset[str]:
+        """What else it can do; TensorFlow Lite does not run experts."""
+        return frozenset({ATTENTION, COVERAGE, BFLOAT16} | (set() if self.config.num_experts else {LITE}))
+
     def states(
         self,
         inputs: dict[str, Tensor],
@@ -80,15 +88,16 @@ class Transformer(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """Hidden states as `logits` takes them, float [batch, target_len, d_model], and an auxiliary loss of 0.
+        """Hidden states as `logits` takes them, float [batch, target_len, d_model], and the experts' balance losses.
 
         Arguments are those of the call. `skip_padding` leaves padding out of the feed-forward networks, which is faster
         and changes no token's state, but makes shapes depend on the data, which XLA does not allow.
         """
         source, target = inputs["source"], inputs["target"]
-        memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
-        hidden = self.decode(target, memory, source, fold_in(seed, 1), training, skip_padding)
-        return States(hidden, ops.zeros(()))
+        memory, of_source = self._encoded(source, fold_in(seed, 0), training, skip_padding)
+        hidden, of_target = self._decoded(target, memory, source, fold_in(seed, 1), training, skip_padding)
+        tokens = ops.cast(ops.count_nonzero(target, axis=1), "float32")  # --> [batch]
+        return States(hidden, ops.sum(tokens * (of_source + of_target)))
 
     def encode(
         self,
@@ -101,9 +110,15 @@ class Transformer(EncoderDecoder):
 
         The other arguments are those of `states`.
         """
+        return self._encoded(source, seed, training, skip_padding)[0]
+
+    def _encoded(
+        self, source: Tensor, seed: Tensor | None, training: bool | None, skip_padding: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The memory, and the balance loss of each sentence."""
         x = self.source_dropout(self._embedded_sources(source), seed=fold_in(seed, 0), training=training)
-        rows = token_rows(source) if skip_padding else None
-        return self.encoder(x, padding_mask(source), seed=fold_in(seed, 1), token_rows=rows, training=training)
+        others = _of_rows(source, skip_padding, training)
+        return self.encoder.with_balance_loss(x, padding_mask(source), seed=fold_in(seed, 1), **others)
 
     def decode(
         self,
@@ -119,10 +134,22 @@ class Transformer(EncoderDecoder):
         `target`, int [batch, target_len], and `source`, int [batch, source_len], are padded with 0; `memory` is from
         `encode`, and the other arguments are those of `states`.
         """
+        return self._decoded(target, memory, source, seed, training, skip_padding)[0]
+
+    def _decoded(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        source: Tensor,
+        seed: Tensor | None,
+        training: bool | None,
+        skip_padding: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The hidden states, and the balance loss of each sentence."""
         x = self.target_dropout(self._embedded_targets(target), seed=fold_in(seed, 0), training=training)
+        others = _of_rows(target, skip_padding, training)
         masks = self._decoder_masks(target, source)
-        rows = token_rows(target) if skip_padding else None
-        return self.decoder(x, memory, *masks, seed=fold_in(seed, 1), token_rows=rows, training=training)
+        return self.decoder.with_balance_loss(x, memory, *masks, seed=fold_in(seed, 1), **others)
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """The call's result without dropout, and the three kinds of attention of section 3.2.3; see `AttentionViews`.
@@ -198,3 +225,10 @@ class Transformer(EncoderDecoder):
             return LearnedPositions(self.config.max_positions, name=name, dtype=self.dtype_policy)
         layout = "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
         return SinusoidalPositions(layout, name=name, dtype=self.dtype_policy)
+
+
+def _of_rows(token_ids: Tensor, skip_padding: bool, training: bool | None) -> dict[str, Any]:
+    """What a stack is told of its rows, and whether it trains, unless that is for Keras to say."""
+    mode = {} if training is None else {"training": training}
+    rows = token_rows(token_ids) if skip_padding else None
+    return {"token_mask": ops.not_equal(token_ids, 0), "token_rows": rows, **mode}

@@ -67,6 +67,39 @@ def feed_forward(layer, x: np.ndarray) -> np.ndarray:
     return inner @ numbers(layer.outer_kernel) + numbers(layer.outer_bias)
 
 
+def gates(layer, x: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Of a `MixtureOfExperts`: the gates of each row, and the load, [rows, num_experts]; appendix A, one by one."""
+    clean = x @ numbers(layer.gate_kernel)
+    deviations = np.log1p(np.exp(x @ numbers(layer.noise_kernel)))
+    noisy = clean if noise is None else clean + noise * deviations
+    k, found, load = layer.experts_per_token, np.zeros_like(clean), np.zeros_like(clean)
+    for row, values in enumerate(noisy):
+        best = np.argsort(-values)[:k]
+        found[row, best] = np.exp(values[best]) / np.exp(values[best]).sum()
+        for expert in range(len(values)):
+            others = np.sort(np.delete(values, expert))[::-1]
+            if noise is None or k == len(values):
+                load[row, expert] = expert in best
+            else:
+                distance = (clean[row, expert] - others[k - 1]) / deviations[row, expert]
+                load[row, expert] = 0.5 * (1 + math.erf(distance / math.sqrt(2)))
+    return found, load
+
+
+def mixture(layer, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """All experts of a `MixtureOfExperts`, times their gates: [rows, d_model], [rows, num_experts]."""
+    total = np.zeros_like(x)
+    for expert in range(layer.num_experts):
+        inner = np.maximum(0, x @ numbers(layer.inner_kernels)[expert] + numbers(layer.inner_biases)[expert])
+        outputs = inner @ numbers(layer.outer_kernels)[expert] + numbers(layer.outer_biases)[expert]
+        total += weights[:, expert : expert + 1] * outputs
+    return total
+
+
+def squared_variation(sums: np.ndarray) -> float:
+    return sums.var() / sums.mean() ** 2
+
+
 def add_and_norm(residual, x: np.ndarray, sublayer) -> np.ndarray:
     if residual.norm_position == "post":
         return layer_norm(residual.norm, x + sublayer(x))

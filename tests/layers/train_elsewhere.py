@@ -32,12 +32,13 @@ def sentences(count: int, length: int = 6) -> np.ndarray:
 
 
 def classifier() -> keras.Model:
-    """Does a sentence hold the word 3? All sites of dropout at work, post-norm."""
+    """Does a sentence hold the word 3? All sites of dropout at work, post-norm, with experts."""
     tokens = keras.Input((None,), dtype="int32")
     x = layers.SinusoidalPositions()(layers.TiedEmbedding(VOCAB, 16)(tokens))
     x = layers.Dropout(0.1)(x)
     mask = layers.padding_mask(tokens)
-    x = layers.EncoderLayer({**SIZES, "attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1})(x, mask)
+    experts = {"num_experts": 4, "experts_per_token": 2}
+    x = layers.EncoderLayer({**SIZES, **experts, "attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1})(x, mask)
     x = keras.layers.GlobalMaxPooling1D()(x)
     return keras.Model(tokens, keras.layers.Dense(1)(x))
 

@@ -8,14 +8,16 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_keras.config import TransformerConfig
+from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
-from t2t_keras.layers import kernels
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.layers import kernels, padding_mask
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
 from t2t_keras.losses import SmoothedCrossEntropy
-from t2t_keras.models.contract import BFLOAT16, COVERAGE, Attentions
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.schedules import PaperSchedule
+from t2t_keras.search.searches import Searches
 
 SMALL = TransformerConfig(
     vocab_size=13, num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=24, num_heads=2, dropout_rate=0.2
@@ -31,6 +33,7 @@ OPTIONS = {
     },
     "learned": {"position_encoding": "learned", "max_positions": 16},
     "widths": {"num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False},
+    "experts": {"num_experts": 5, "experts_per_token": 2, "d_expert": 9},
 }
 every_option = pytest.mark.parametrize("changes", OPTIONS.values(), ids=OPTIONS)
 SOURCE = np.array([[3, 4, 5, 1, 0, 0], [6, 7, 8, 9, 3, 1]], "int32")
@@ -168,6 +171,62 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
         own = own.reshape(rows, -1)[chosen].reshape(own.shape)
         cache = cache._replace(per_hypothesis=OwnEntries(ops.convert_to_tensor(own)))
         prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_size": 4},
+        {"beam_size": 3, "sampling": True},
+        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "coverage_penalty": 0.4},
+    ],
+    ids=lambda settings: ",".join(settings),
+)
+def test_searches_with_experts_find_what_teacher_forcing_says(settings):
+    """Each hypothesis of a search goes to experts of its own; forced decoding sends whole targets."""
+    model = make(OPTIONS["experts"])
+    result = Searches(model, DecodeConfig(max_length_offset=4, **settings))(SOURCE)
+    forced = token_log_probs_function(model)
+    for slot in range(settings["beam_size"]):
+        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
+        log_probs = np.array(result.log_probs[:, slot])
+        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
+        assert slot or given.all()
+        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-5)
+
+
+def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
+    """Each weighs as many times as it has target tokens; padding and skipping it change nothing."""
+    model = make({**OPTIONS["experts"], "gate_noise": False, "dropout_rate": 0.0})
+
+    def loss(rows, padding: int = 0, **how) -> float:
+        source, target = (np.pad(ids[rows], ((0, 0), (0, padding))) for ids in (SOURCE, TARGET))
+        return float(model.states({"source": source, "target": target}, training=True, **how).auxiliary_loss)
+
+    whole = loss(slice(None))
+    assert whole > 0.01
+    assert sum(loss(slice(row, row + 1), padding=row) for row in range(2)) == pytest.approx(whole, rel=1e-5)
+    assert loss(slice(None), skip_padding=True) == pytest.approx(whole, rel=1e-5)
+    assert loss(slice(None), padding=3) == pytest.approx(whole, rel=1e-5)
+    assert loss(slice(0, 0)) == 0
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    tokens = np.count_nonzero(TARGET, axis=1)
+    memory, of_source = model.encoder.with_balance_loss(
+        model.source_positions(model.source_embedding(SOURCE)), padding_mask(SOURCE), token_mask=SOURCE != 0
+    )
+    for layer in layers[: model.config.num_encoder_layers]:
+        layer.feed_forward.balance_weight = 0.0
+    assert whole - loss(slice(None)) == pytest.approx(np.sum(tokens * np.array(of_source)), rel=1e-4)
+    assert memory.shape == (2, 6, 16)
+    for layer in layers:
+        layer.feed_forward.balance_weight = 0.0
+    assert loss(slice(None)) == 0
+
+
+def test_what_is_offered_depends_on_the_experts():
+    plain, experts = Transformer(SMALL), Transformer(dataclasses.replace(SMALL, **OPTIONS["experts"]))
+    assert plain.offers == {ATTENTION, BFLOAT16, COVERAGE, LITE}
+    assert experts.offers == plain.offers - {LITE}
 
 
 @every_option

@@ -22,6 +22,8 @@ OPTIONS = [
     {"d_key": 3},
     {"d_value": 5},
     {"num_heads": 3, "d_key": 2, "d_value": 7, "use_attention_bias": False, "tie_embeddings": False},
+    {"num_experts": 6, "experts_per_token": 2},
+    {"num_experts": 3, "experts_per_token": 3, "d_expert": 5},
 ]
 # Table 3's column of parameters, in millions.
 TABLE_3 = {
@@ -93,6 +95,17 @@ def test_flops_are_those_of_the_products_in_the_graph(changes):
         forward += 2 * math.prod(product.outputs[0].shape) * inner
     expected = sum(model.config.training_flops(length).values()) * batch * length
     assert 3 * forward == expected
+
+
+def test_a_token_pays_for_its_own_experts_and_all_gates():
+    """Whatever the number of experts; one expert for all tokens costs what a feed-forward network costs."""
+    plain = SMALL.training_flops(9)
+    for count, k, width in ((1, 1, None), (8, 2, 6), (64, 2, 6)):
+        config = dataclasses.replace(SMALL, num_experts=count, experts_per_token=k, d_expert=width)
+        gates = 6 * 3 * 2 * config.d_model * count  # of two matrices in each of three layers
+        assert config.training_flops(9) == {**plain, "matrices": plain["matrices"] + gates}
+        assert config.kept_activations(9).computed > SMALL.kept_activations(9).computed
+    assert f"{2} of {64} x {6}" in describe(Config(model=config), 9) and "experts" not in describe(Config(), 9)
 
 
 def test_memory_is_four_bytes_a_number():

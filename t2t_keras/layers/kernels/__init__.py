@@ -10,9 +10,11 @@ if keras.backend.backend() == "tensorflow":
         convolution,
         dropout,
         embedding_lookup,
+        grouped_linear,
         layer_normalization,
         linear,
         lstm,
+        normal,
         put_rows,
         reshape_like,
         scores,
@@ -25,9 +27,11 @@ else:
     convolution = plain.convolution
     dropout = plain.dropout
     embedding_lookup = plain.embedding_lookup
+    grouped_linear = plain.grouped_linear
     layer_normalization = plain.layer_normalization
     linear = plain.linear
     lstm = plain.lstm
+    normal = plain.normal
     put_rows = plain.put_rows
     reshape_like = plain.reshape_like
     scores = plain.scores
@@ -40,9 +44,11 @@ __all__ = [
     "convolution",
     "dropout",
     "embedding_lookup",
+    "grouped_linear",
     "layer_normalization",
     "linear",
     "lstm",
+    "normal",
     "put_rows",
     "reshape_like",
     "scores",

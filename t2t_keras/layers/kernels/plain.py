@@ -1,5 +1,7 @@
 """The operations in plain Keras: the reference for every faster version, and what other backends run."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -23,6 +25,38 @@ def product_dtype(inputs: Tensor, kernel: Tensor) -> str:
     """The dtype of the product in `linear`: bfloat16 if the kernel is, else the inputs' dtype."""
     narrow = keras.backend.standardize_dtype(kernel.dtype) == "bfloat16"
     return "bfloat16" if narrow else keras.backend.standardize_dtype(inputs.dtype)
+
+
+def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tensor) -> Tensor:
+    """`linear` of rows in groups that have a kernel each.
+
+    Rows are laid out in blocks of one group each, the last block of a group filled up with zeros. The number of blocks
+    that suffice for any `counts` is known in advance, so all shapes are static, as XLA needs.
+
+    Args:
+        inputs: float [rows, d_in], the rows of a group next to each other.
+        kernels: float [groups, d_in, d_out].
+        biases: float [groups, d_out].
+        counts: int32 [groups], rows of each group, of which the sum is `rows`.
+
+    Returns:
+        float [rows, d_out], in the inputs' dtype.
+    """
+    groups, d_in, d_out = kernels.shape
+    rows, dtype = ops.shape(inputs)[0], product_dtype(inputs, kernels)
+    size = rows // (2 * groups) + 1  # half a group's share: less filling, but more blocks, each with a copy of a kernel
+    blocks = rows // size + groups
+    ends, block_ends = ops.cumsum(counts), ops.cumsum((counts + size - 1) // size)  # --> [groups] each
+    group_of_row = ops.searchsorted(ends, ops.arange(rows, dtype="int32"), side="right")
+    group_of_block = ops.searchsorted(block_ends, ops.arange(blocks, dtype="int32"), side="right")
+    group_of_block = ops.minimum(group_of_block, groups - 1)  # those that are left over hold zeros
+    starts = (block_ends - (counts + size - 1) // size) * size - (ends - counts)
+    places = ops.take(starts, group_of_row) + ops.arange(rows, dtype="int32")  # --> [rows]
+    laid_out = ops.scatter(places[:, None], ops.cast(inputs, dtype), (blocks * size, d_in))
+    laid_out = ops.reshape(laid_out, (blocks, size, d_in))
+    outputs = ops.matmul(laid_out, ops.cast(ops.take(kernels, group_of_block, axis=0), dtype))
+    outputs = ops.take(ops.reshape(outputs, (blocks * size, d_out)), places, axis=0)  # --> [rows, d_out]
+    return ops.cast(outputs, inputs.dtype) + ops.cast(ops.take(biases, group_of_row, axis=0), inputs.dtype)
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
@@ -83,15 +117,26 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
 
     The bits are a hash of (element index, seed) in 32-bit integers, so on every backend they depend on the seed alone.
     """
-    shape = ops.shape(inputs)
+    uniform = ops.cast(_random_bits(ops.shape(inputs), seed), "float32")
+    keep = ops.cast(uniform >= rate * 2.0**24, inputs.dtype)
+    return inputs * keep * ops.cast(1.0 / (1.0 - rate), inputs.dtype)
+
+
+def normal(shape: Sequence[Tensor | int], seed: Tensor) -> Tensor:
+    """Standard normal numbers in float32, a function of the seed, int32 [2], alone (Box and Muller, 1958)."""
+    bits = ops.cast(_random_bits((2, *shape), seed), "float32")
+    radius = ops.sqrt(-2.0 * ops.log((bits[0] + 1.0) / 2.0**24))  # of a number in (0, 1]
+    return radius * ops.cos(bits[1] * (2.0 * math.pi / 2.0**24))
+
+
+def _random_bits(shape: Sequence[Tensor | int], seed: Tensor) -> Tensor:
+    """24 random bits an element, which float32 represents exactly: int32 of that shape."""
     count = 1
     for size in shape:
         count = count * size
     bits = _mixed(ops.arange(count, dtype="int32") + seed[0])
     bits = _mixed(ops.bitwise_xor(bits, seed[1]))
-    uniform = ops.cast(ops.bitwise_and(bits, 0xFFFFFF), "float32")  # 24 bits are exact in float32
-    keep = ops.reshape(ops.cast(uniform >= rate * 2.0**24, inputs.dtype), shape)
-    return inputs * keep * ops.cast(1.0 / (1.0 - rate), inputs.dtype)
+    return ops.reshape(ops.bitwise_and(bits, 0xFFFFFF), shape)
 
 
 def _mixed(x: Tensor) -> Tensor:
@@ -130,8 +175,10 @@ __all__ = [
     "convolution",
     "dropout",
     "embedding_lookup",
+    "grouped_linear",
     "layer_normalization",
     "linear",
+    "normal",
     "put_rows",
     "reshape_like",
     "scores",

@@ -1,6 +1,6 @@
 """TensorFlow versions of `plain.py` with fewer passes over memory, which dominate a small model's step on a CPU."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +24,14 @@ def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     if inputs.shape.rank == 2:
         return outputs
     return tf.reshape(outputs, [*shape(inputs)[:-1], kernel.shape[1]])  # --> [..., d_out]
+
+
+def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tensor) -> Tensor:
+    """`plain.grouped_linear` as one product a group, whose shape depends on the data: XLA cannot compile this."""
+    groups = kernels.shape[0]
+    parts = tf.split(inputs, counts, num=groups)  # --> [rows of the group, d_in] each
+    weights = zip(tf.unstack(tf.convert_to_tensor(kernels)), tf.unstack(tf.convert_to_tensor(biases)), strict=True)
+    return tf.concat([linear(part, *each) for part, each in zip(parts, weights, strict=True)], 0)  # --> [rows, d_out]
 
 
 def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_rate: int, before: int) -> Tensor:
@@ -156,6 +164,11 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
         return x * factors, lambda upstream: upstream * factors
 
     return drop(inputs)
+
+
+def normal(dimensions: Sequence[Tensor | int], seed: Tensor) -> Tensor:
+    """`plain.normal`; the seed is the key of Philox."""
+    return tf.random.stateless_normal(dimensions, seed, alg="philox")
 
 
 def _random(dimensions: list[Tensor | int], dtype: tf.DType, seed: Tensor) -> Tensor:

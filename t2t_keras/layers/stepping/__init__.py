@@ -2,7 +2,7 @@
 
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep, KeysAndValues, SelfAttentionStep
 from t2t_keras.layers.stepping.decoder_step import DecoderCache, DecoderLayerStep, DecoderStep, OwnEntries
-from t2t_keras.layers.stepping.feed_forward_step import FeedForwardStep
+from t2t_keras.layers.stepping.feed_forward_step import FeedForwardStep, MixtureStep
 
 __all__ = [
     "CrossAttentionStep",
@@ -11,6 +11,7 @@ __all__ = [
     "DecoderStep",
     "FeedForwardStep",
     "KeysAndValues",
+    "MixtureStep",
     "OwnEntries",
     "SelfAttentionStep",
 ]

@@ -10,7 +10,7 @@ from keras import ops
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep, KeysAndValues, SelfAttentionStep
-from t2t_keras.layers.stepping.feed_forward_step import FeedForwardStep
+from t2t_keras.layers.stepping.feed_forward_step import feed_forward_step
 
 Tensor = Any
 
@@ -22,7 +22,7 @@ class DecoderLayerStep:
         self._layer = layer
         self.self_attention = SelfAttentionStep(layer.self_attention, dtype, beam_size)
         self.cross_attention = CrossAttentionStep(layer.cross_attention, dtype, beam_size)
-        self._feed_forward = FeedForwardStep(layer.feed_forward, dtype)
+        self._feed_forward = feed_forward_step(layer.feed_forward, dtype)
 
     def __call__(
         self,

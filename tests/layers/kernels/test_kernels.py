@@ -232,3 +232,43 @@ def test_convolution(rng, dtype, kernel_size, dilation_rate, before):
         assert_same(results(fast, x), results(plain, x), 5 * tolerance(dtype))
     without = [module.convolution(x, kernel, None, dilation_rate, before) for module in (fast, plain)]
     assert_same(without[:1], without[1:], tolerance(dtype))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("counts", [[3, 0, 7, 2], [0, 0, 12, 0], [1, 0, 0, 0], [0, 0, 0, 0], [9, 9, 9, 9]])
+def test_grouped_linear(rng, dtype, counts):
+    """Each row times the kernel of its group, also where groups are empty."""
+    rows = sum(counts)
+    inputs = tf.cast(rng.standard_normal((rows, 5)), dtype)
+    weights = [tf.constant(rng.standard_normal(shape), tf.float32) for shape in ((4, 5, 3), (4, 3))]
+    pair = [
+        values_and_gradients(lambda *arguments, m=module: m.grouped_linear(*arguments, tf.constant(counts)), *pairs)
+        for module, pairs in ((fast, (inputs, *weights)), (plain, (inputs, *weights)))
+    ]
+    assert_same(*pair, tolerance(dtype))
+    kernels_of_rows, biases_of_rows = (np.repeat(weight, counts, axis=0) for weight in weights)
+    expected = np.einsum("ri,rio->ro", tf.cast(inputs, tf.float32), kernels_of_rows) + biases_of_rows
+    np.testing.assert_allclose(tf.cast(pair[0][0], tf.float32), expected, atol=tolerance(dtype) * 20)
+
+
+def test_plain_grouped_linear_is_compiled_with_any_counts(rng):
+    """Its shapes are static: one program, whatever the data."""
+    kernel, bias = (tf.constant(rng.standard_normal(shape), tf.float32) for shape in ((4, 5, 3), (4, 3)))
+    compiled = tf.function(lambda x, counts: plain.grouped_linear(x, kernel, bias, counts), jit_compile=True)
+    inputs = tf.constant(rng.standard_normal((12, 5)), tf.float32)
+    for counts in ([3, 0, 7, 2], [12, 0, 0, 0], [0, 0, 0, 12]):
+        found = compiled(inputs, tf.constant(counts))
+        np.testing.assert_allclose(found, fast.grouped_linear(inputs, kernel, bias, tf.constant(counts)), atol=1e-5)
+    assert compiled.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("module", [fast, plain])
+def test_normal_numbers_are_normal_and_of_their_seed(module):
+    first, again, other = (np.array(module.normal((400, 250), tf.constant(seed))) for seed in ([3, 4], [3, 4], [3, 5]))
+    np.testing.assert_array_equal(first, again)
+    noise = 4 / first.size**0.5
+    for moment, expected in ((1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)):
+        assert np.mean(first**moment) == pytest.approx(expected, abs=10 * noise)
+    assert abs(np.mean(first * other)) < noise
+    assert abs(np.mean(first[1:] * first[:-1])) < noise
+    assert first.dtype == np.float32 and np.isfinite(first).all()

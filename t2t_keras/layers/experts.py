@@ -1,0 +1,260 @@
+"""A mixture of experts: feed-forward networks, of which a gating network picks a few at each position."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
+from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.kernels import plain
+from t2t_keras.layers.settings import LayerSettings
+
+Tensor = Any
+
+# The least deviation of the noise, which keeps the gradient of the load finite.
+_LEAST_DEVIATION = 0.01
+
+
+class Gating(NamedTuple):
+    """Which experts compute each row, and how much each of them counts.
+
+    Attributes:
+        experts: int32 [rows, experts_per_token].
+        gates: float32 [rows, experts_per_token], of which each row's sum is 1.
+        load: float32 [rows, num_experts], the probability that new noise of one expert would have it picked; without
+            noise 1 for the experts that were picked and 0 for the others.
+    """
+
+    experts: Tensor
+    gates: Tensor
+    load: Tensor
+
+
+class ExpertWeights(NamedTuple):
+    """The weights of all experts.
+
+    Attributes:
+        inner_kernels: float [num_experts, d_model, d_expert].
+        inner_biases: float [num_experts, d_expert].
+        outer_kernels: float [num_experts, d_expert, d_model].
+        outer_biases: float [num_experts, d_model].
+    """
+
+    inner_kernels: Tensor
+    inner_biases: Tensor
+    outer_kernels: Tensor
+    outer_biases: Tensor
+
+
+def top_k_gating(
+    logits: Tensor, experts_per_token: int, noise: Tensor | None = None, deviations: Tensor | None = None
+) -> Gating:
+    """Softmax over the k largest of H(x) = logits + noise * deviations, and the load (Shazeer et al., appendix A).
+
+    Args:
+        logits: float32 [rows, num_experts].
+        experts_per_token: k.
+        noise: standard normal numbers, float32 [rows, num_experts], or None.
+        deviations: factors of the noise, float32 [rows, num_experts], or None.
+    """
+    count, k = logits.shape[1], experts_per_token
+    noisy = logits if noise is None else logits + noise * deviations
+    largest, experts = ops.top_k(noisy, min(k + 1, count))  # --> [rows, k + 1] each
+    gates, experts = kernels.softmax(largest[:, :k]), experts[:, :k]
+    is_picked = ops.sum(ops.one_hot(experts, count, dtype="float32"), axis=1)  # --> [rows, num_experts]
+    if noise is None or k == count:
+        return Gating(experts, gates, is_picked)
+    # The k-th largest of the others: behind those that are picked comes one more.
+    threshold = ops.where(is_picked > 0, largest[:, k:], largest[:, k - 1 : k])
+    load = 0.5 * (1.0 + ops.erf((logits - threshold) / (deviations * math.sqrt(2.0))))
+    return Gating(experts, gates, load)
+
+
+def mixture(
+    x: Tensor, gating: Gating, weights: ExpertWeights, grouped_linear: Callable, dropout: Callable = lambda inner: inner
+) -> Tensor:
+    """The sum of the experts' outputs times their gates, float [rows, d_model], of rows [rows, d_model].
+
+    Pairs of a row and one of its experts are sorted by expert, so that each expert is one product of its own rows.
+    """
+    rows, d_model = ops.shape(x)
+    k, count = gating.experts.shape[1], weights.inner_kernels.shape[0]
+    of_pair = ops.reshape(gating.experts, (-1,))  # --> [rows * k]
+    counts = ops.sum(ops.one_hot(of_pair, count, dtype="int32"), axis=0)  # --> [num_experts]
+    order = ops.cast(ops.argsort(of_pair), "int32")
+    repeated = ops.broadcast_to(x[:, None], (rows, k, d_model))
+    pairs = kernels.take_rows(repeated, order)  # --> [rows * k, d_model]
+    inner = ops.relu(grouped_linear(pairs, weights.inner_kernels, weights.inner_biases, counts))
+    outputs = grouped_linear(dropout(inner), weights.outer_kernels, weights.outer_biases, counts)
+    outputs = kernels.put_rows(outputs, order, repeated)  # --> [rows, k, d_model]
+    return ops.sum(outputs * ops.cast(gating.gates, outputs.dtype)[..., None], axis=1)
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class MixtureOfExperts(keras.layers.Layer):
+    """The sum of G(x)_i E_i(x) over the experts i, of which G picks k at each position.
+
+    An expert is E_i(x) = max(0, x W_i + b_i) V_i + c_i. G is the softmax over the k largest of H(x) = x W_g + noise *
+    softplus(x W_n), whose noise is normal in training and 0 else; both matrices begin with zeros, and all of it is
+    computed in float32. A position costs k experts, whatever their number, and none is ever left out, so that no
+    position depends on others.
+
+    The balance loss is the squared coefficient of variation, over the experts, of their importance, the sum of their
+    gates, plus that of their load. Where the paper sums over a batch, here each sentence is for itself: so the losses
+    of a batch's sentences add up however it is divided, but also ask for balance within a sentence.
+
+    Args:
+        num_experts: number of experts.
+        experts_per_token: k.
+        d_expert: inner width of an expert.
+        gate_noise: whether the gates are noisy in training; without noise the load has no gradient.
+        balance_weight: factor on both parts of the balance loss.
+        dropout_rate: dropout on the experts' inner activations.
+
+    Call arguments:
+        inputs: float [batch, length, d_model].
+        token_mask: bool [batch, length], True = token; others do not count in the balance loss. None means tokens only.
+        seed: int32 [2], for noise and dropout; None draws a seed.
+        token_rows: int32 [tokens], from `token_rows`: the rows to compute, the others become zeros, and shapes may
+            depend on the data from here on. None computes all in static shapes, as XLA needs.
+        training: whether noise and dropout are active.
+
+    Returns:
+        float [batch, length, d_model], and the balance loss of each sentence, float32 [batch].
+
+    Reference:
+        Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017.
+    """
+
+    def __init__(
+        self,
+        num_experts: int,
+        experts_per_token: int,
+        d_expert: int,
+        gate_noise: bool = True,
+        balance_weight: float = 0.01,
+        dropout_rate: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("num_experts", num_experts), ("d_expert", d_expert)):
+            if value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        if not 1 <= experts_per_token <= num_experts:
+            raise ValueError(f"`experts_per_token` must be in [1, num_experts={num_experts}], got {experts_per_token}")
+        self.num_experts = num_experts
+        self.experts_per_token = experts_per_token
+        self.d_expert = d_expert
+        self.gate_noise = gate_noise
+        self.balance_weight = balance_weight
+        self.dropout_rate = dropout_rate
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.seed_generator = keras.random.SeedGenerator() if gate_noise else None
+
+    def build(self, inputs_shape: tuple) -> None:
+        d_model = inputs_shape[-1]
+        gates = {"shape": (d_model, self.num_experts), "initializer": "zeros", "autocast": False}
+        self.gate_kernel = self.add_weight(**gates, name="gate_kernel")
+        self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
+        limit = math.sqrt(6.0 / (d_model + self.d_expert))  # Glorot's, of each expert for itself
+        start = keras.initializers.RandomUniform(-limit, limit)
+        self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert, start)
+        self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model, start)
+
+    def _weights(self, name: str, d_in: int, d_out: int, start: Any) -> tuple[Any, Any]:
+        """One kernel and one bias an expert."""
+        kernels = self.add_weight(shape=(self.num_experts, d_in, d_out), initializer=start, name=f"{name}_kernels")
+        biases = self.add_weight(shape=(self.num_experts, d_out), initializer="zeros", name=f"{name}_biases")
+        return kernels, biases
+
+    def call(
+        self,
+        inputs: Tensor,
+        token_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        if token_rows is None:
+            x = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
+        else:
+            x = kernels.take_rows(inputs, token_rows)  # --> [tokens, d_model]
+        if seed is None and training and self.gate_noise:
+            seed = drawn_seed(self.seed_generator)
+        gating = self.gating(x, fold_in(seed, 0) if training and self.gate_noise else None)
+        weights = ExpertWeights(self.inner_kernels, self.inner_biases, self.outer_kernels, self.outer_biases)
+        grouped_linear = plain.grouped_linear if token_rows is None else kernels.grouped_linear
+
+        def dropout(inner: Tensor) -> Tensor:
+            return self.dropout(inner, seed=fold_in(seed, 1), training=training)
+
+        outputs = mixture(x, gating, weights, grouped_linear, dropout)
+        loss = self._balance_loss(gating, inputs, token_mask, token_rows)
+        if token_rows is None:
+            return kernels.reshape_like(outputs, inputs), loss
+        return kernels.put_rows(outputs, token_rows, inputs), loss
+
+    def gating(self, x: Tensor, seed: Tensor | None = None) -> Gating:
+        """Picks the experts of rows, float [rows, d_model], with noise if there is a seed, int32 [2]."""
+        x = ops.cast(x, "float32")
+        logits = kernels.linear(x, self.gate_kernel, None)  # --> [rows, num_experts]
+        if seed is None:
+            return top_k_gating(logits, self.experts_per_token)
+        deviations = ops.maximum(ops.softplus(kernels.linear(x, self.noise_kernel, None)), _LEAST_DEVIATION)
+        return top_k_gating(logits, self.experts_per_token, kernels.normal(kernels.shape(logits), seed), deviations)
+
+    def _balance_loss(
+        self, gating: Gating, inputs: Tensor, token_mask: Tensor | None, token_rows: Tensor | None
+    ) -> Tensor:
+        """Of each sentence, float32 [batch]."""
+        batch, length, _ = ops.shape(inputs)
+        is_picked = ops.one_hot(gating.experts, self.num_experts, dtype="float32")
+        importance = ops.sum(is_picked * gating.gates[..., None], axis=1)  # --> [rows, num_experts]
+        usage = ops.concatenate([importance, gating.load], axis=-1)  # --> [rows, 2 * num_experts]
+        if token_rows is None:
+            usage = ops.reshape(usage, (batch, length, 2 * self.num_experts))
+            if token_mask is not None:
+                usage *= ops.cast(token_mask, "float32")[..., None]
+            sums = ops.sum(usage, axis=1)  # --> [batch, 2 * num_experts]
+        else:
+            sums = ops.segment_sum(usage, token_rows // length, num_segments=batch)
+        sums = ops.reshape(sums, (-1, 2, self.num_experts))
+        variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # no tokens: 0
+        return self.balance_weight * ops.sum(variation, axis=-1)
+
+    def with_balance_loss(
+        self,
+        inputs: Tensor,
+        *,
+        token_mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        token_rows: Tensor | None = None,
+        **mode: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """The call's result; `FeedForward` has the same method. `mode` may hold `training`."""
+        return self(inputs, token_mask=token_mask, seed=seed, token_rows=token_rows, **mode)
+
+    def compute_output_shape(self, inputs_shape: tuple) -> tuple[tuple, tuple]:
+        return inputs_shape, inputs_shape[:1]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_experts": self.num_experts,
+            "experts_per_token": self.experts_per_token,
+            "d_expert": self.d_expert,
+            "gate_noise": self.gate_noise,
+            "balance_weight": self.balance_weight,
+            "dropout_rate": self.dropout_rate,
+        }
+
+
+def feed_forward_layer(settings: LayerSettings, dtype: Any) -> FeedForward | MixtureOfExperts:
+    """The position-wise sub-layer that the settings of a layer choose."""
+    if settings.num_experts:
+        return MixtureOfExperts(**settings.experts, name="feed_forward", dtype=dtype)
+    return FeedForward(**settings.feed_forward, name="feed_forward", dtype=dtype)

@@ -1,0 +1,233 @@
+"""Mixtures of experts against NumPy: gates, load, balance loss, and that each position costs its own experts alone."""
+
+import keras
+import numpy as np
+import numpy_oracle
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask, kernels
+from t2t_keras.layers.stepping import MixtureStep
+
+EXPERTS, WIDTH, INNER = 6, 5, 7
+MASK = np.arange(4) < np.array([[4], [2], [1]])
+ROWS = np.flatnonzero(MASK).astype("int32")
+SEED = np.array([5, 6], np.int32)
+
+
+def make(rng, experts_per_token: int = 2, **changes) -> MixtureOfExperts:
+    layer = MixtureOfExperts(EXPERTS, experts_per_token, INNER, **changes)
+    layer.build((None, None, WIDTH))
+    numpy_oracle.randomise(layer, rng, 0.8)
+    return layer
+
+
+def example(rng) -> np.ndarray:
+    return rng.standard_normal((3, 4, WIDTH)).astype("float32")
+
+
+def noise_of(rows: int) -> np.ndarray:
+    """What the layer draws from `SEED`."""
+    return np.array(kernels.normal((rows, EXPERTS), ops.convert_to_tensor(SEED * 1664525 + 69069)), "float64")
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 5, EXPERTS])
+def test_equals_numpy(rng, k, training):
+    """All experts times their gates, of which k are above 0."""
+    layer, x = make(rng, k), example(rng)
+    outputs, loss = layer(x, seed=ops.convert_to_tensor(SEED), training=training)
+    rows = x.reshape(-1, WIDTH)
+    gates, load = numpy_oracle.gates(layer, rows, noise_of(12) if training else None)
+    np.testing.assert_array_equal(np.count_nonzero(gates, axis=1), k)
+    expected = numpy_oracle.mixture(layer, rows, gates).reshape(x.shape)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+    for sentence in range(3):
+        usage = [part.reshape(3, 4, EXPERTS)[sentence].sum(0) for part in (gates, load)]
+        wanted = 0.01 * sum(map(numpy_oracle.squared_variation, usage))
+        np.testing.assert_allclose(loss[sentence], wanted, rtol=2e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_gates(rng, training):
+    layer, x = make(rng, 3), example(rng).reshape(-1, WIDTH)
+    gating = layer.gating(x, ops.convert_to_tensor(SEED) if training else None)
+    assert all(len(set(row)) == 3 for row in np.array(gating.experts).tolist())
+    np.testing.assert_allclose(np.sum(gating.gates, axis=1), 1, rtol=1e-6)
+    assert np.all(np.array(gating.gates) > 0) and np.all((np.array(gating.load) >= 0) & (np.array(gating.load) <= 1))
+    if not training:
+        np.testing.assert_array_equal(np.sum(gating.load, axis=1), 3)
+
+
+def test_noise_is_in_training_alone_and_a_function_of_the_seed(rng):
+    layer, x = make(rng), example(rng)
+    seeds = [ops.convert_to_tensor(SEED + i) for i in (0, 0, 1)]
+    first, again, other = (np.array(layer(x, seed=seed, training=True)[0]) for seed in seeds)
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0.01
+    calm = np.array(layer(x)[0])
+    np.testing.assert_array_equal(calm, layer(x, seed=seeds[0])[0])
+    np.testing.assert_array_equal(calm, make_noiseless(layer)(x, seed=seeds[0], training=True)[0])
+    assert np.abs(np.array(layer(x, training=True)[0]) - np.array(layer(x, training=True)[0])).max() > 0.01
+
+
+def make_noiseless(layer: MixtureOfExperts) -> MixtureOfExperts:
+    other = MixtureOfExperts.from_config({**layer.get_config(), "gate_noise": False})
+    other.build((None, None, WIDTH))
+    other.set_weights(layer.get_weights()[: len(other.get_weights())])
+    return other
+
+
+def test_at_the_start_noise_alone_chooses():
+    """Both matrices of the gates are zero, so that with noise the experts are used about equally."""
+    layer = MixtureOfExperts(EXPERTS, 2, INNER)
+    x = np.ones((1, 600, WIDTH), "float32")
+    layer(x)
+    assert not np.any(layer.gate_kernel) and not np.any(layer.noise_kernel)
+    chosen = np.array(layer.gating(x[0], ops.convert_to_tensor(SEED)).experts)
+    assert np.bincount(chosen.ravel(), minlength=EXPERTS).min() > 150
+    limit = (6 / (WIDTH + INNER)) ** 0.5  # as one feed-forward network of these widths
+    assert 0.9 * limit < np.abs(layer.inner_kernels).max() <= limit
+
+
+def gradients(layer, function) -> list[np.ndarray]:
+    with tf.GradientTape() as tape:
+        loss = function()
+    return [np.array(tf.convert_to_tensor(g)) for g in tape.gradient(loss, [v.value for v in layer.trainable_variables])]
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_gradients_are_those_of_all_experts_times_their_gates(rng, k):
+    """With padding skipped (one product an expert) and in static shapes (blocks), noise and losses included."""
+    layer, x = make(rng, k), ops.convert_to_tensor(example(rng)[:, :1])
+    rows, seed = ops.convert_to_tensor([0, 1, 2]), ops.convert_to_tensor(SEED)
+    direction = ops.convert_to_tensor(rng.standard_normal((3, WIDTH)), "float32")
+
+    def dense():
+        gating = layer.gating(x[:, 0], seed * 1664525 + 69069)
+        weights = ops.sum(ops.one_hot(gating.experts, EXPERTS) * gating.gates[..., None], axis=1)
+        inner = ops.relu(ops.einsum("rd,edf->erf", x[:, 0], layer.inner_kernels) + layer.inner_biases[:, None])
+        outputs = ops.einsum("erf,efd->erd", inner, layer.outer_kernels) + layer.outer_biases[:, None]
+        usage = ops.stack([weights, gating.load])  # of sentences of one token each
+        variation = ops.var(usage, axis=2) / ops.mean(usage, axis=2) ** 2
+        return ops.sum(direction * ops.einsum("erd,re->rd", outputs, weights)) + 0.01 * ops.sum(variation)
+
+    def sparse(**how):
+        outputs, loss = layer(x, seed=seed, training=True, **how)
+        return ops.sum(direction * outputs[:, 0]) + ops.sum(loss)
+
+    expected = gradients(layer, dense)
+    assert all(np.abs(gradient).max() > 1e-4 for gradient in expected)
+    for how in ({}, {"token_rows": rows}):
+        for found, wanted in zip(gradients(layer, lambda how=how: sparse(**how)), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_padding_changes_neither_tokens_nor_losses(rng):
+    """Whether it is computed or skipped, whatever is in it, and however much of it there is."""
+    layer, x = make(rng), example(rng)
+    outputs, loss = layer(x, token_mask=MASK)
+    skipped, same_loss = layer(x, token_rows=ops.convert_to_tensor(ROWS))
+    np.testing.assert_allclose(np.array(skipped)[MASK], np.array(outputs)[MASK], atol=1e-6)
+    assert not np.any(np.array(skipped)[~MASK])
+    np.testing.assert_allclose(same_loss, loss, rtol=1e-6)
+    changed = np.pad(np.where(MASK[..., None], x, 9.0).astype("float32"), ((0, 1), (0, 3), (0, 0)))
+    wider, wider_loss = layer(changed, token_mask=np.pad(MASK, ((0, 1), (0, 3))))
+    np.testing.assert_allclose(np.array(wider)[:3, :4][MASK], np.array(outputs)[MASK], atol=1e-6)
+    np.testing.assert_allclose(wider_loss, np.append(loss, 0), rtol=1e-6)
+
+
+def test_sentences_do_not_touch_each_other(rng):
+    layer, x = make(rng), example(rng)
+    together = layer(x, token_mask=MASK)
+    for sentence in range(3):
+        part = slice(sentence, sentence + 1)
+        for alone, whole in zip(layer(x[part], token_mask=MASK[part]), together, strict=True):
+            np.testing.assert_allclose(alone[0], whole[sentence], atol=1e-6)
+
+
+def test_no_rows_at_all(rng):
+    outputs, loss = make(rng)(example(rng), token_rows=ops.zeros((0,), "int32"))
+    assert not np.any(outputs) and not np.any(loss)
+
+
+def test_a_position_costs_its_own_experts_alone(rng, monkeypatch):
+    """The rows that are multiplied are k a token, whatever the number of experts."""
+    seen = []
+    grouped_linear = kernels.grouped_linear
+    monkeypatch.setattr(
+        kernels, "grouped_linear", lambda x, *others: seen.append(x.shape[0]) or grouped_linear(x, *others)
+    )
+    for experts in (4, 16):
+        layer = MixtureOfExperts(experts, 3, INNER)
+        layer(example(rng), token_rows=ops.convert_to_tensor(ROWS))
+        MixtureStep(layer, "float32")(example(rng)[0])
+    assert seen == [3 * len(ROWS)] * 2 + [3 * 4] * 2 + [3 * len(ROWS)] * 2 + [3 * 4] * 2
+
+
+def test_the_step_is_the_layer(rng):
+    layer, x = make(rng, 3), example(rng)[0]
+    np.testing.assert_allclose(MixtureStep(layer, "float32")(x), layer(x[None])[0][0], atol=1e-6)
+    rounded = np.array(MixtureStep(layer, "bfloat16")(ops.convert_to_tensor(x)))
+    assert rounded.dtype == np.float32
+    assert 0 < np.abs(rounded - np.array(layer(x[None])[0][0])).max() < 0.05 * np.abs(rounded).max()
+
+
+def test_gates_are_exact_in_mixed_precision(rng, mixed_bfloat16):
+    layer, x = make(rng), example(rng)
+    gating = layer.gating(ops.cast(x, "bfloat16")[0])
+    rounded = np.array(ops.cast(ops.cast(x, "bfloat16"), "float32"), "float64")[0]
+    gates, _ = numpy_oracle.gates(layer, rounded)
+    np.testing.assert_allclose(np.take_along_axis(gates, np.array(gating.experts), 1), gating.gates, rtol=1e-5)
+    outputs, loss = layer(x, training=True)
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+
+
+def test_xla_compiles_it(rng):
+    layer, x = make(rng), example(rng)
+    compiled = tf.function(lambda x: layer(x, MASK, seed=tf.constant(SEED), training=True), jit_compile=True)
+    for found, expected in zip(compiled(x), layer(x, MASK, seed=tf.constant(SEED), training=True), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_acts_on_the_inner_activations(rng):
+    layer, x = make(rng, dropout_rate=0.5, gate_noise=False), example(rng)
+    seed = ops.convert_to_tensor(SEED)
+    calm, dropped = (np.array(layer(x, seed=seed, training=training)[0]) for training in (False, True))
+    assert np.abs(calm - dropped).max() > 0.01
+    np.testing.assert_array_equal(dropped, layer(x, seed=seed, training=True)[0])
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_stacks_of_layers_with_experts(rng, stack):
+    """Experts stand where the feed-forward network stood, and the losses of the layers are added up."""
+    settings = {"num_heads": 1, "d_key": 4, "d_ff": 9, "num_experts": 3, "experts_per_token": 1, "d_expert": 4}
+    layer = (Encoder if stack == "encoder" else Decoder)(2, settings)
+    x, others = example(rng), () if stack == "encoder" else (example(rng), causal_mask(4))
+    expected = layer(x, *others)
+    outputs, loss = layer.with_balance_loss(x, *others, token_mask=MASK)
+    np.testing.assert_array_equal(outputs, expected)
+    assert loss.shape == (3,) and float(ops.min(loss)) > 0
+    for part in layer.layers:
+        assert isinstance(part.feed_forward, MixtureOfExperts) and part.feed_forward.d_expert == 4
+        part.feed_forward.balance_weight = 0.0
+    np.testing.assert_array_equal(layer.with_balance_loss(x, *others)[1], 0)
+    plain = type(layer)(1, {**settings, "num_experts": 0})
+    assert isinstance(plain.layers[0].feed_forward, FeedForward) and plain(x, *others).shape == x.shape
+    assert float(plain.with_balance_loss(x, *others)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 1, 3), "`num_experts` must be at least 1, got 0"),
+        ((3, 1, 0), "`d_expert` must be at least 1, got 0"),
+        ((3, 4, 5), r"`experts_per_token` must be in \[1, num_experts=3\], got 4"),
+        ((3, 0, 5), r"`experts_per_token` must be in \[1, num_experts=3\], got 0"),
+    ],
+)
+def test_bad_sizes_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MixtureOfExperts(*arguments)
