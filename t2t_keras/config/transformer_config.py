@@ -171,7 +171,9 @@ class TransformerConfig(ModelConfig):
     def _sizes_of_experts(self) -> dict[str, str]:
         if not self.num_experts:
             return {}
-        return {"experts (a token's, of all)": f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"}
+        return {
+            "experts (a token's, of all)": f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
+        }
 
     def _numbers_of_sublayers(self) -> tuple[int, int]:
         """Numbers of attentions and of feed-forward networks in both stacks."""

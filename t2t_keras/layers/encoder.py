@@ -76,7 +76,7 @@ class EncoderLayer(keras.layers.Layer):
         losses: list[Tensor] = []
 
         def feed_forward(x: Tensor) -> Tensor:
-            rows = {"token_mask": token_mask, "token_rows": token_rows}
+            rows: dict[str, Any] = {"token_mask": token_mask, "token_rows": token_rows}
             outputs, loss = self.feed_forward.with_balance_loss(x, seed=fold_in(seed, 3), **rows, **mode)
             losses.append(loss)
             return outputs

@@ -50,19 +50,16 @@ class ExpertWeights(NamedTuple):
     outer_biases: Tensor
 
 
-def top_k_gating(
-    logits: Tensor, experts_per_token: int, noise: Tensor | None = None, deviations: Tensor | None = None
-) -> Gating:
-    """Softmax over the k largest of H(x) = logits + noise * deviations, and the load (Shazeer et al., appendix A).
+def top_k_gating(logits: Tensor, experts_per_token: int, noise: tuple[Tensor, Tensor] | None = None) -> Gating:
+    """Softmax over the k largest of H(x) = logits + noise, and the load (Shazeer et al., appendix A).
 
     Args:
         logits: float32 [rows, num_experts].
         experts_per_token: k.
-        noise: standard normal numbers, float32 [rows, num_experts], or None.
-        deviations: factors of the noise, float32 [rows, num_experts], or None.
+        noise: standard normal numbers, and deviations to multiply them with, float32 [rows, num_experts] each.
     """
     count, k = logits.shape[1], experts_per_token
-    noisy = logits if noise is None else logits + noise * deviations
+    noisy = logits if noise is None else logits + noise[0] * noise[1]
     largest, experts = ops.top_k(noisy, min(k + 1, count))  # --> [rows, k + 1] each
     gates, experts = kernels.softmax(largest[:, :k]), experts[:, :k]
     is_picked = ops.sum(ops.one_hot(experts, count, dtype="float32"), axis=1)  # --> [rows, num_experts]
@@ -70,7 +67,7 @@ def top_k_gating(
         return Gating(experts, gates, is_picked)
     # The k-th largest of the others: behind those that are picked comes one more.
     threshold = ops.where(is_picked > 0, largest[:, k:], largest[:, k - 1 : k])
-    load = 0.5 * (1.0 + ops.erf((logits - threshold) / (deviations * math.sqrt(2.0))))
+    load = 0.5 * (1.0 + ops.erf((logits - threshold) / (noise[1] * math.sqrt(2.0))))
     return Gating(experts, gates, load)
 
 
@@ -100,8 +97,8 @@ class MixtureOfExperts(keras.layers.Layer):
 
     An expert is E_i(x) = max(0, x W_i + b_i) V_i + c_i. G is the softmax over the k largest of H(x) = x W_g + noise *
     softplus(x W_n), whose noise is normal in training and 0 else; both matrices begin with zeros, and all of it is
-    computed in float32. A position costs k experts, whatever their number, and none is ever left out, so that no
-    position depends on others.
+    computed in float32. A position costs k experts, whatever their number. Experts take any number of positions, so
+    that no position depends on others.
 
     The balance loss is the squared coefficient of variation, over the experts, of their importance, the sum of their
     gates, plus that of their load. Where the paper sums over a batch, here each sentence is for itself: so the losses
@@ -179,10 +176,8 @@ class MixtureOfExperts(keras.layers.Layer):
         token_rows: Tensor | None = None,
         training: bool | None = None,
     ) -> tuple[Tensor, Tensor]:
-        if token_rows is None:
-            x = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
-        else:
-            x = kernels.take_rows(inputs, token_rows)  # --> [tokens, d_model]
+        every_row = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
+        x = every_row if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [rows, d_model]
         if seed is None and training and self.gate_noise:
             seed = drawn_seed(self.seed_generator)
         gating = self.gating(x, fold_in(seed, 0) if training and self.gate_noise else None)
@@ -205,7 +200,8 @@ class MixtureOfExperts(keras.layers.Layer):
         if seed is None:
             return top_k_gating(logits, self.experts_per_token)
         deviations = ops.maximum(ops.softplus(kernels.linear(x, self.noise_kernel, None)), _LEAST_DEVIATION)
-        return top_k_gating(logits, self.experts_per_token, kernels.normal(kernels.shape(logits), seed), deviations)
+        noise = kernels.normal(kernels.shape(logits), seed), deviations
+        return top_k_gating(logits, self.experts_per_token, noise)
 
     def _balance_loss(
         self, gating: Gating, inputs: Tensor, token_mask: Tensor | None, token_rows: Tensor | None

@@ -24,6 +24,27 @@ def _base(model: dict[str, Any] | None = None, train: dict[str, Any] | None = No
     return Config(model=TransformerConfig(**(model or {})), train=TrainConfig(**(train or {})))
 
 
+# Sizes and recipe of the Transformer-Tiny of Wu et al. (2021), except that theirs is post-norm: at this rate, our
+# post-norm encoder came to give all tokens of a sentence the same state. The scale makes the peak rate 0.005 after
+# 2,000 steps: 0.005 * sqrt(128 * 2000).
+_TINY_MODEL: dict[str, Any] = {
+    "num_encoder_layers": 4,
+    "num_decoder_layers": 4,
+    "d_model": 128,
+    "d_ff": 256,
+    "num_heads": 4,
+    "dropout_rate": 0.3,
+    "norm_position": "pre",
+}
+_TINY_TRAIN = {
+    "tokens_per_batch": 4096,
+    "max_steps": 8000,
+    "learning_rate_scale": 2.53,
+    "warmup_steps": 2000,
+    "checkpoint_steps": 200,
+    "keep_checkpoints": 10,
+    "patience": 10,
+}
 _BIG_SIZES = {"d_model": 1024, "d_ff": 4096, "num_heads": 16}
 _T2T_MODEL = {
     "norm_position": "pre",
@@ -90,29 +111,7 @@ _CONV_TINY_TRAIN = {
 _CONV_DECODE = DecodeConfig(beam_size=5, length_normalization="average")
 
 PRESETS: dict[str, Config] = {
-    "tiny": _base(
-        # Sizes and recipe of the Transformer-Tiny of Wu et al. (2021), except that theirs is post-norm: at this rate,
-        # our post-norm encoder came to give all tokens of a sentence the same state. The scale makes the peak rate
-        # 0.005 after 2,000 steps: 0.005 * sqrt(128 * 2000).
-        {
-            "num_encoder_layers": 4,
-            "num_decoder_layers": 4,
-            "d_model": 128,
-            "d_ff": 256,
-            "num_heads": 4,
-            "dropout_rate": 0.3,
-            "norm_position": "pre",
-        },
-        {
-            "tokens_per_batch": 4096,
-            "max_steps": 8000,
-            "learning_rate_scale": 2.53,
-            "warmup_steps": 2000,
-            "checkpoint_steps": 200,
-            "keep_checkpoints": 10,
-            "patience": 10,
-        },
-    ),
+    "tiny": _base(_TINY_MODEL, _TINY_TRAIN),
     "base": _base(),
     "big": _base({**_BIG_SIZES, "dropout_rate": 0.3}, {"max_steps": 300000, "keep_checkpoints": 20}),
     "t2t_base": _base(_T2T_MODEL, _T2T_TRAIN),
@@ -136,6 +135,8 @@ PRESETS: dict[str, Config] = {
     "table3_d_smoothing0": _base(train={"label_smoothing": 0.0}),
     "table3_d_smoothing2": _base(train={"label_smoothing": 0.2}),
     "table3_e_learned": _base({"position_encoding": "learned"}),
+    # The experts of a token compute as much as tiny's feed-forward network.
+    "moe_tiny": _base({**_TINY_MODEL, "num_experts": 8, "experts_per_token": 2, "d_expert": 128}, _TINY_TRAIN),
     # Table 2: GNMT for English to German, and Deep-Att, whose paper trains word embeddings; each beside a small one.
     "gnmt": _other(RNNAttentionConfig(vocab_size=32000, dropout_rate=0.3), _GNMT_TRAIN),
     "deep_att": _other(

@@ -94,7 +94,9 @@ def test_at_the_start_noise_alone_chooses():
 def gradients(layer, function) -> list[np.ndarray]:
     with tf.GradientTape() as tape:
         loss = function()
-    return [np.array(tf.convert_to_tensor(g)) for g in tape.gradient(loss, [v.value for v in layer.trainable_variables])]
+    return [
+        np.array(tf.convert_to_tensor(g)) for g in tape.gradient(loss, [v.value for v in layer.trainable_variables])
+    ]
 
 
 @pytest.mark.parametrize("k", [1, 3])

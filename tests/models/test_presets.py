@@ -85,6 +85,16 @@ def test_tiny_is_wu_et_als():
     assert (train.tokens_per_batch, train.max_steps, train.warmup_steps) == (4096, 8000, 2000)
 
 
+def test_moe_tiny_is_tiny_with_experts_of_the_same_cost():
+    tiny, experts = preset("tiny"), preset("moe_tiny")
+    assert experts.train == tiny.train
+    assert {change.partition(":")[0] for change in differences(tiny, experts)} == {
+        f"model.{name}" for name in ("num_experts", "experts_per_token", "d_expert")
+    }
+    flops = [sum(config.model.training_flops(16).values()) for config in (tiny, experts)]
+    assert flops[0] < flops[1] < 1.02 * flops[0]
+
+
 def test_gnmt_has_the_size_that_its_paper_reports():
     assert sum(preset("gnmt").model.parameter_counts().values()) == pytest.approx(278e6, rel=0.02)
 
@@ -107,6 +117,7 @@ def test_the_systems_of_table_2_reach_their_rate(name, rate):
 
 def test_an_unknown_name_lists_the_known():
     with pytest.raises(
-        InputError, match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*table3_e_learned, gnmt, "
+        InputError,
+        match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*table3_e_learned, moe_tiny, gnmt, ",
     ):
         preset("huge")

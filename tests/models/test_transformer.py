@@ -176,7 +176,6 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"beam_size": 4},
         {"beam_size": 3, "sampling": True},
         {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "coverage_penalty": 0.4},
     ],

@@ -122,9 +122,9 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
     return inputs * keep * ops.cast(1.0 / (1.0 - rate), inputs.dtype)
 
 
-def normal(shape: Sequence[Tensor | int], seed: Tensor) -> Tensor:
+def normal(dimensions: Sequence[Tensor | int], seed: Tensor) -> Tensor:
     """Standard normal numbers in float32, a function of the seed, int32 [2], alone (Box and Muller, 1958)."""
-    bits = ops.cast(_random_bits((2, *shape), seed), "float32")
+    bits = ops.cast(_random_bits((2, *dimensions), seed), "float32")
     radius = ops.sqrt(-2.0 * ops.log((bits[0] + 1.0) / 2.0**24))  # of a number in (0, 1]
     return radius * ops.cos(bits[1] * (2.0 * math.pi / 2.0**24))
 

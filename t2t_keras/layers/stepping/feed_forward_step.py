@@ -26,7 +26,7 @@ class FeedForwardStep:
 
 
 class MixtureStep:
-    """A built `MixtureOfExperts` without noise and dropout; its kernels are cast once per search, but for the gates'."""
+    """A built `MixtureOfExperts` without noise and dropout; all kernels but the gates' are cast once per search."""
 
     def __init__(self, layer: MixtureOfExperts, dtype: str) -> None:
         self._layer = layer
