@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import pathlib
 import platform
+import statistics
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -21,7 +22,7 @@ from t2t_keras.machine.locking import locked
 from t2t_keras.machine.streams import share_out_cores
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.load import RunCheckpoint
-from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.records import Record, read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.matrix_rate import multiply_with_numpy, note_rate, processor
@@ -39,9 +40,10 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     """Trains the run, or goes on with it.
 
     Returns:
-        "parameters"; "updates"; "target_tokens", without padding; "hours" of training, without validation; the
-        "flops_by_count", the planned operations a token times the tokens; the "flops_by_time", hours times what the
-        devices' products of matrices reach, as the paper estimates them (section 6.1, Table 2); "devices", "machine".
+        "parameters"; "updates"; "seconds_per_update", the median over the lines of metrics; "target_tokens", without
+        padding; "hours" of training, without validation; the "flops_by_count", the planned operations a token times the
+        tokens; the "flops_by_time", hours times what the devices' products of matrices reach, as the paper estimates
+        them (section 6.1, Table 2); "devices", "machine".
 
     Raises:
         InputError: as `Trainer`.
@@ -56,12 +58,14 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     outcome = Trainer(run, job.config, data, strategy, first).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
-    tokens, seconds = _trained(run)
+    lines = [record for record in read_metrics(run.metrics_path) if record["kind"] == "train"]
+    tokens, seconds = _trained(run, lines)
     machine, rate = _machine(study_dir)
     devices = strategy.num_replicas_in_sync
     return {
         "parameters": sum(job.config.model.parameter_counts().values()),
         "updates": outcome.step,
+        "seconds_per_update": statistics.median([1 / line["steps_per_second"] for line in lines]) if lines else None,
         "target_tokens": int(tokens),
         "hours": seconds / 3600,
         "flops_by_count": tokens * DataFacts.of(data).training_flops(job.config.model),
@@ -94,9 +98,8 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
     return {**costs, **found}
 
 
-def _trained(run: Run) -> tuple[float, float]:
-    """Target tokens and seconds of all updates: those of the metrics, and those since the last line of them."""
-    lines = [record for record in read_metrics(run.metrics_path) if record["kind"] == "train"]
+def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
+    """Target tokens and seconds of all updates: those of the lines of metrics, and those since the last of them."""
     newest = checkpoints.load(checkpoints.resolve(run.checkpoints_path, "latest"), weights_only=True)
     _, tokens, seconds = newest.state.get("interval") or (0.0, 0.0, 0.0)
     return tokens + sum(line["tokens"] for line in lines), seconds + sum(line["seconds"] for line in lines)

@@ -12,6 +12,7 @@ from t2t_keras.studies.table import Column, Line, Table
 ROWS: Mapping[str, tuple[Row, ...]] = {
     "tiny": (
         Row("transformer", "tiny", label="Transformer", is_repeated=True),
+        Row("transformer_moe", "moe_tiny", label="Transformer with experts", is_repeated=True),
         Row("deep_att", "deep_att_tiny", label="Deep-Att", is_repeated=True),
         Row("gnmt", "rnn_tiny", label="GNMT", is_repeated=True),
         Row("conv_s2s", "conv_tiny", label="ConvS2S", is_repeated=True),

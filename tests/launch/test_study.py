@@ -194,6 +194,7 @@ def test_a_record_says_what_was_trained(study, performed, data, max_steps):
         _, rest, seconds = checkpoints.latest(study.study_dir / name / "checkpoints").state["interval"]
         assert lines and rest > 0
         assert results["target_tokens"] == sum(line["tokens"] for line in lines) + rest
+        assert results["seconds_per_update"] == np.median([1 / line["steps_per_second"] for line in lines])
         assert results["hours"] == pytest.approx((sum(line["seconds"] for line in lines) + seconds) / 3600)
         check_costs(study, results, config, data)
 
