@@ -14,6 +14,7 @@ COMMANDS = {
     "t2t-evaluate": "evaluate",
     "t2t-translate": "translate",
     "t2t-score": "score",
+    "t2t-attention": "attention",
     "t2t-average": "average_checkpoints",
     "t2t-export": "export",
     "t2t-serve": "serve",

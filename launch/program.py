@@ -26,6 +26,8 @@ PATHS = (
     *("source", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble", "init_from"),
 )
 
+# Those of them that are texts in the program that runs.
+TEXTS: set[str] = set()
 
 # Called after the flags are parsed and before `main`.
 BEFORE_MAIN: list[Callable[[], None]] = []
@@ -91,7 +93,7 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
 
 def _check_paths() -> None:
     """Refuses URLs in flags for files and folders, because they would be taken for local names."""
-    for name in (name for name in PATHS if name in flags.FLAGS):
+    for name in (name for name in PATHS if name in flags.FLAGS and name not in TEXTS):
         value = flags.FLAGS[name].value
         for path in value if isinstance(value, list) else [value]:
             if path and "://" in path:

@@ -34,10 +34,10 @@ BELOW_THE_SEAM = {
     "search": GROUND | {"config", "models"},
     "lite": GROUND | {"config", "layers", "machine", "models", "search"},
     "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "text"},
+    "pictures": GROUND | {"machine", "text"},
     "evaluation": GROUND | {"inference", "machine", "search", "text"},
     "training": GROUND
     | {"config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules"},
-    "pictures": GROUND | {"machine"},
     "studies": GROUND
     | {
         *("config", "data", "evaluation", "inference", "machine", "models", "pictures", "planning", "runs"),

@@ -211,6 +211,9 @@ def test_other_programs(translator, runs, tmp_path):
     cases = [[EXTENSION, model_dir, f"--input={source}"], [model_dir, f"--input={source}"]]
     found, unknown = (run_cases("launch.translate", [(case, b"")])[0] for case in cases)
     assert found[:2] == (0, "".join(f"{translation.text}\n" for translation in translator.translate(LINES)))
+    picture = [EXTENSION, model_dir, f"--source={LINES[0]}", f"--output={tmp_path}"]
+    (refused,) = run_cases("launch.attention", [(picture, b"")])
+    assert refused[0] == 1 and refused[2].startswith("error: the model (Toy) has no attention to show")
     assert unknown[0] == 1 and re.search("unknown model.family 'toy'; valid: .*, transformer, and what", unknown[2])
 
 

@@ -287,7 +287,7 @@ def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]
 
 def test_every_block_of_python_is_run_by_a_test_here() -> None:
     blocks = {name: len(python_blocks(name)) for name, _ in documented("python")}
-    assert blocks == {"README.md": 2, "decoding.md": 3, "results.md": 1}
+    assert blocks == {"README.md": 2, "attention.md": 1, "decoding.md": 3, "results.md": 1}
 
 
 def test_code_in_the_readme_runs(readers_folder: tuple[Path, str]) -> None:
@@ -315,6 +315,13 @@ print(explained.attention.cross.shape, len(explained.token_log_probs), explanati
     layers, heads, targets, _, num_log_probs, *others = map(int, re.findall(r"\d+", shapes))
     assert (layers, heads) == tuple(others[:2])
     assert targets == num_log_probs
+
+
+def test_code_about_attention_draws_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
+    (code,) = python_blocks("attention.md")
+    assert run_python(code, cwd=readers_folder[0]) == ""
+    assert (readers_folder[0] / "cross.png").stat().st_size > 5000
+    assert ">key</text>" in (readers_folder[0] / "second_word.svg").read_text(encoding="utf-8")
 
 
 def test_code_about_results_runs_on_the_readmes_run(readers_folder: tuple[Path, str]) -> None:

@@ -1,1 +1,1 @@
-"""Pictures of results: plain numbers in, PNG files out."""
+"""Pictures of results: arrays and names in, files out; no model is known here."""

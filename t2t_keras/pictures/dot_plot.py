@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from t2t_keras.machine.files import replacing
+from t2t_keras.pictures.saving import save
 
 
 def draw_dots(path: str | pathlib.Path, values: Mapping[str, Sequence[float]], title: str) -> None:
-    """Draws the values of each row on a line of its own, the first row on top, and writes a PNG file.
+    """Draws the values of each row on a line of its own, the first row on top, and writes a file.
 
     Args:
-        path: the file.
+        path: a PNG or SVG file.
         values: the values of each row by its name; a row without values is an empty line.
         title: what the values are.
 
@@ -25,5 +25,4 @@ def draw_dots(path: str | pathlib.Path, values: Mapping[str, Sequence[float]], t
         axes.plot(row, [place] * len(row), "o", color="tab:blue", alpha=0.7)
     axes.set(xlabel=title, yticks=range(len(values)), yticklabels=list(values), ylim=(len(values) - 0.5, -0.5))
     axes.grid(alpha=0.3)
-    with replacing(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=100)
+    save(figure, path)

@@ -18,6 +18,19 @@ def word_starts(pieces: Sequence[str]) -> list[int]:
     return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(BLANK)]
 
 
+def places_of(text: str, pieces: Sequence[str]) -> list[int]:
+    """The positions of all tokens with which pieces spell a word, or any other text without blanks; each time."""
+    places: list[int] = []
+    for start in range(len(pieces)):
+        spelled, end = "", start
+        while end < len(pieces) and text.startswith(spelled) and spelled != text:
+            spelled += _without_blank(pieces[end]) if end == start else pieces[end]
+            end += 1
+        if spelled == text:
+            places += [place for place in range(start, end) if place not in places]
+    return places
+
+
 def readable(pieces: Sequence[str]) -> list[str]:
     """One sentence's pieces for a reader: "▁play", "house", "." and "</s>" become "play", "·house", "." and "<end>"."""
     return [_readable(piece, index == 0) for index, piece in enumerate(pieces)]
@@ -30,7 +43,12 @@ def _readable(piece: str, is_first: bool) -> str:
         character = chr(int(byte[1], 16))
         return character if "!" <= character <= "~" else piece
     if piece.startswith(BLANK):
-        return piece.replace(BLANK, "") or _SHOWN_BLANK
+        return _without_blank(piece) or _SHOWN_BLANK
     # Punctuation needs no sign that it goes on a word.
     goes_on = not is_first and piece[:1].isalnum()
     return f"{_CONTINUES if goes_on else ''}{piece.replace(BLANK, _SHOWN_BLANK)}"
+
+
+def _without_blank(piece: str) -> str:
+    """What a piece spells after a blank."""
+    return piece.replace(BLANK, "")

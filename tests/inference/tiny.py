@@ -39,11 +39,11 @@ def transformer(**changes: Any) -> Transformer:
     return model
 
 
-def make_run(model_dir: pathlib.Path, **data: Any) -> pathlib.Path:
-    """A run's directory with a checkpoint of an untrained model."""
+def make_run(model_dir: pathlib.Path, model: Any = None, **data: Any) -> pathlib.Path:
+    """A run's directory with a checkpoint of an untrained model, by default the `transformer`."""
     vocab_path = model_dir.parent / "tiny_vocab.model"
     vocab_path.write_bytes(tokenizer().serialized)
-    model = transformer()
+    model = model or transformer()
     config = Config(model=model.config, data=DataConfig(vocab_size=350, **data), decode=DecodeConfig(beam_size=2))
     the_run = run.Run(model_dir)
     the_run.start(config, model_dir.parent / "data", vocab_path)

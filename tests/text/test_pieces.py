@@ -4,7 +4,7 @@ import hypothesis
 import tiny
 from hypothesis import strategies
 
-from t2t_keras.text.pieces import readable, word_starts
+from t2t_keras.text.pieces import places_of, readable, word_starts
 from t2t_keras.text.repair import repair
 
 
@@ -23,3 +23,14 @@ def test_pieces_for_a_reader():
     assert readable(pieces) == shown
     assert readable(["house", "s"]) == ["house", "·s"]
     assert readable([]) == []
+
+
+def test_where_a_word_is():
+    pieces = ["▁the", "▁play", "house", ",", "▁the", "▁play", "▁house", "s", "</s>"]
+    assert places_of("the", pieces) == [0, 4]
+    assert places_of("play", pieces) == [1, 5]
+    assert places_of("playhouse", pieces) == [1, 2]
+    assert places_of("playhouse,", pieces) == [1, 2, 3]
+    assert places_of("house", pieces) == [2, 6]
+    assert places_of("houses", pieces) == [6, 7]
+    assert places_of("playhouses", pieces) == places_of("th", pieces) == places_of("x", pieces) == []

@@ -1,0 +1,180 @@
+"""Draws the attention behind a translation, as the figures of "Attention Is All You Need" do.
+
+Without --target the sentence is translated first. By default --output is a folder, and for each kind of attention it
+gets a heat map of every layer and head, and the lines from word to word of one layer's heads. Layers and heads are
+counted from 1, as in the paper.
+
+Examples:
+    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --output=pictures
+    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --target="Ein Hund rennt." \
+        --kind=cross --layer=3 --head=mean --style=maps --output=words.png
+    python -m launch.attention --model_dir=runs/mine --source="A dog runs." --kind=encoder --layer=3 --head=1,2 \
+        --query=dog --output=dog.svg
+"""
+
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
+
+from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+
+import numpy as np
+from absl import flags
+from matplotlib.figure import Figure
+
+from t2t_keras.errors import InputError
+from t2t_keras.inference.explain import Explanation, Kind, View
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.contract import attention_views
+from t2t_keras.pictures.attention import heat_maps, lines
+from t2t_keras.pictures.saving import missing_characters, save
+from t2t_keras.text.pieces import places_of, readable
+
+from . import decoding_flags
+
+_KINDS = get_args(Kind)
+_FULL_NAMES = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+_STYLES = ("maps", "lines")
+_FORMATS = ("png", "svg")
+
+_SOURCE = flags.DEFINE_string("source", None, "A sentence: the text itself.", required=True)
+_TARGET = flags.DEFINE_string("target", None, "A translation of it; default: the model's own.")
+_OUTPUT = flags.DEFINE_string("output", None, "A folder, or for one picture a file, .png or .svg.", required=True)
+_KIND = flags.DEFINE_multi_enum("kind", [], _KINDS, "Which attention; default: all kinds that the model has.")
+_LAYER = flags.DEFINE_integer("layer", None, "From 1; default: all in maps, the last but one in lines.")
+_HEAD = flags.DEFINE_list("head", [], "From 1, several separated by commas, or mean; default: all.")
+_QUERY = flags.DEFINE_string("query", None, "A word: only its lines are drawn.")
+_STYLE = flags.DEFINE_multi_enum("style", [], _STYLES, "Heat maps, or lines from word to word; default: both.")
+_FORMAT = flags.DEFINE_multi_enum("format", ["png"], _FORMATS, "Of the files in a folder.")
+flags.adopt_module_key_flags(decoding_flags)
+program.TEXTS.add("source")
+
+
+class Picture(NamedTuple):
+    """A figure and the name of its file, without an end."""
+
+    name: str
+    figure: Figure
+
+
+def main(argv: list[str]) -> None:
+    """Draws what the flags ask for."""
+    del argv  # every setting is a flag
+    if not _SOURCE.value.strip():
+        raise InputError("--source is blank")
+    if _QUERY.value is not None and "maps" in _STYLE.value:
+        raise InputError("--query goes with lines, not with --style=maps")
+    translator = decoding_flags.load_translator()
+    attention_views(translator.model)  # raises if it has none
+    explanation = _explained(translator)
+    views = _views(explanation)
+    pictures = [picture for kind, view in views.items() for picture in _pictures(kind, view)]
+    paths = _paths(pictures)
+    for path, picture in paths:
+        save(picture.figure, path)
+        print(path)
+    shown = [piece for view in views.values() for piece in readable([*view.queries, *view.keys])]
+    if missing := missing_characters(shown):
+        some = f"{' '.join(missing[:20])}{' ...' if len(missing) > 20 else ''}"
+        print(f"warning: the font has no {some}: boxes in .png files, text in .svg files", file=sys.stderr)
+
+
+def _explained(translator: Translator) -> Explanation:
+    """The explanation of the sentence and of the translation that is given, or else of the model's own."""
+    if _TARGET.value is not None:
+        return translator.explain([_SOURCE.value], [_TARGET.value])[0]
+    (translation,) = translator.translate([_SOURCE.value])
+    if translation.num_parts != 1:
+        limit = f"at most {translator.max_source_length} tokens"
+        raise InputError(f"--source has {translation.num_parts} parts of {limit}: give one sentence")
+    if not translation.exists:
+        raise InputError("the search found no translation; give one as --target")
+    print(f"target: {translation.text}")
+    return translator.explain_tokens(translation.source_ids, translation.token_ids)[0]
+
+
+def _views(explanation: Explanation) -> dict[Kind, View]:
+    """The attention of the kinds that are asked for, or of all that there are."""
+    views = {kind: explanation.view(kind) for kind in _KINDS}
+    there = [kind for kind in _KINDS if len(views[kind].weights)]
+    lacking = [_FULL_NAMES[kind] for kind in _KINDS if kind not in there]
+    for kind in _KIND.value:
+        if kind not in there:
+            raise InputError(f"--kind={kind}: the model has no {_FULL_NAMES[kind]}; valid: {', '.join(there)}")
+    if lacking and not _KIND.value:
+        print(f"the model has no {' and no '.join(lacking)}")
+    chosen = [kind for kind in there if not _KIND.value or kind in _KIND.value]
+    if _QUERY.value is None:
+        return {kind: views[kind] for kind in chosen}
+    found = {kind: views[kind] for kind in chosen if places_of(_QUERY.value, views[kind].queries)}
+    if not found:
+        words = list(dict.fromkeys(word for kind in chosen for word in readable(views[kind].queries)))
+        raise InputError(f"--query={_QUERY.value} is no word of the sentence; its pieces: {' '.join(words)}")
+    return found
+
+
+def _pictures(kind: Kind, view: View) -> list[Picture]:
+    """The pictures of one kind of attention."""
+    num_layers, num_heads = view.weights.shape[:2]
+    styles = _STYLE.value or (_STYLES if _QUERY.value is None else ("lines",))
+    layer = _LAYER.value
+    if layer is not None and not 1 <= layer <= num_layers:
+        raise InputError(f"--layer={layer}: {_FULL_NAMES[kind]} has the layers 1 to {num_layers}")
+    heads = _heads(kind, num_heads)
+    weights = np.stack(
+        [view.weights.mean(1) if head == "mean" else view.weights[:, int(head) - 1] for head in heads], 1
+    )
+    names = [f"mean of {num_heads} heads" if head == "mean" else f"head {head}" for head in heads]
+    suffix = f"_head{'_'.join(heads)}" if _HEAD.value else ""
+    tokens, pictures = (view.queries, view.keys), []
+    if "maps" in styles:
+        numbers = range(1, num_layers + 1) if layer is None else [layer]
+        shown = weights[[number - 1 for number in numbers]]
+        rows = [f"layer {number}" for number in numbers]
+        named = f"{kind}_maps{'' if layer is None else f'_layer{layer}'}{suffix}"
+        figure = heat_maps(shown, *tokens, row_names=rows, column_names=names, title=_FULL_NAMES[kind])
+        pictures.append(Picture(named, figure))
+    if "lines" in styles:
+        number = layer or max(num_layers - 1, 1)
+        only = [] if _QUERY.value is None else places_of(_QUERY.value, view.queries)
+        title = f"{_FULL_NAMES[kind]}, layer {number} of {num_layers}"
+        colors = [0 if head == "mean" else int(head) - 1 for head in heads]
+        figure = lines(weights[number - 1], *tokens, names=names, colors=colors, only=only, title=title)
+        pictures.append(Picture(f"{kind}_lines_layer{number}{suffix}", figure))
+    return pictures
+
+
+def _heads(kind: Kind, num_heads: int) -> Sequence[str]:
+    """The heads that are asked for: their numbers, or "mean"."""
+    valid = [str(number) for number in range(1, num_heads + 1)]
+    for head in _HEAD.value:
+        if head not in (*valid, "mean"):
+            raise InputError(f"--head={head}: {_FULL_NAMES[kind]} has the heads 1 to {num_heads}, and mean")
+    return list(dict.fromkeys(_HEAD.value)) or valid
+
+
+def _paths(pictures: Sequence[Picture]) -> list[tuple[pathlib.Path, Picture]]:
+    """Where each picture goes; makes the folder."""
+    output = pathlib.Path(_OUTPUT.value)
+    if output.suffix.lower().removeprefix(".") in _FORMATS and not output.is_dir():
+        if len(pictures) > 1:
+            names = ", ".join(picture.name for picture in pictures)
+            raise InputError(f"--output={output} is one file for {len(pictures)} pictures ({names}); name a folder")
+        return [(output, picture) for picture in pictures]
+    os.makedirs(output, exist_ok=True)
+    return [(output / f"{picture.name}.{end}", picture) for picture in pictures for end in _FORMAT.value]
+
+
+def run() -> None:
+    """The console command."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

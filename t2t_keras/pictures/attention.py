@@ -1,0 +1,207 @@
+"""Pictures of attention: heat maps of layers and heads, and the paper's lines from word to word (Figures 3 to 5)."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from t2t_keras.text.pieces import readable
+
+Segment = tuple[tuple[float, float], tuple[float, float]]
+
+MOST_TOKENS = 80  # shown of a side; a longer one is cut
+
+_POINTS = 72  # an inch
+_MOST_INCHES = 16.0  # of all panels, across and down
+_PANEL, _CELL = 2.6, 0.3  # the largest of a panel among others, and of a token in a panel alone, in inches
+_LARGEST_FONT, _SMALLEST_FONT = 9.0, 3.5  # labels that would be smaller are left out
+_ACROSS, _DOWN = 0.12, 0.25  # between panels, in inches
+_COLORS = "Blues"
+
+_ROW, _LINES_ACROSS = 0.22, 2.4  # between two tokens, and between their columns, in inches
+_SHARE_OF_ROW = 0.6  # for the ends of all heads' lines
+_FAINTEST = 0.01  # lines of smaller weights could not be seen
+
+
+def heat_maps(
+    weights: np.ndarray,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    row_names: Sequence[str] | None = None,
+    column_names: Sequence[str] | None = None,
+    title: str = "",
+) -> Figure:
+    """Draws a heat map for each layer and head, white for weight 0 and dark for 1.
+
+    Args:
+        weights: float [layers, heads, queries, keys].
+        queries: the pieces of the rows.
+        keys: the pieces of the columns.
+        row_names: of the layers; None means "layer 1", "layer 2", ...
+        column_names: of the heads; None means "head 1", "head 2", ...
+        title: stands above; what is cut is added to it.
+    """
+    weights, queries, keys, title = _shown(weights, queries, keys, title)
+    num_layers, num_heads, num_queries, num_keys = weights.shape
+    side = _PANEL if num_layers * num_heads > 1 else max(_CELL * max(num_queries, num_keys), _PANEL)
+    cell = min(side, _MOST_INCHES / max(num_layers, num_heads)) / max(num_queries, num_keys)
+    font = min(_LARGEST_FONT, 0.8 * _POINTS * cell)
+    labels = (queries, keys) if font >= _SMALLEST_FONT else ([], [])
+    row_names = row_names or _numbered("layer", num_layers)
+    column_names = column_names or _numbered("head", num_heads)
+    grid = _Grid(
+        (num_layers, num_heads), (num_queries * cell, num_keys * cell), [_width(side, font) for side in labels]
+    )
+    figure = Figure(figsize=grid.size())
+    for row, column in np.ndindex(num_layers, num_heads):
+        axes = figure.add_axes(grid.panel(row, column))
+        image = axes.imshow(weights[row, column], cmap=_COLORS, vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(f"{row_names[row]}, {column_names[column]}", fontsize=min(8, 6 * num_keys * cell), pad=3)
+        _label(axes, labels[0] if column == 0 else [], labels[1] if row == num_layers - 1 else [], font)
+    figure.colorbar(image, cax=figure.add_axes(grid.scale()), label="weight")
+    figure.supylabel("query", fontsize=_LARGEST_FONT)
+    figure.supxlabel("key", fontsize=_LARGEST_FONT)
+    figure.suptitle(title, y=1 - 0.08 / grid.size()[1], fontsize=11, parse_math=False)
+    return figure
+
+
+def lines(
+    weights: np.ndarray,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    names: Sequence[str] | None = None,
+    colors: Sequence[int] | None = None,
+    only: Collection[int] = (),
+    title: str = "",
+) -> Figure:
+    """Draws a line from each query to each key, as opaque as its weight is large, in a colour for each head.
+
+    Args:
+        weights: float [heads, queries, keys].
+        queries: the pieces of the left column.
+        keys: the pieces of the right column.
+        names: of the heads; None means "head 1", "head 2", ...
+        colors: the number of each head's colour, so that a head has one colour in all pictures; None means 0, 1, ...
+        only: positions of the queries whose lines are drawn; none means all.
+        title: stands above; what is cut is added to it.
+
+    Reference:
+        Vaswani et al., "Attention Is All You Need", 2017, Figures 3 to 5.
+    """
+    weights, queries, keys, title = _shown(weights, queries, keys, title)
+    num_heads, num_rows = len(weights), max(len(queries), len(keys))
+    width = _LINES_ACROSS + sum(_width(pieces, _LARGEST_FONT) for pieces in (queries, keys))
+    figure = Figure(figsize=(max(width, 4.0), _ROW * (num_rows + 1) + 1.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xlim=(0, 1), ylim=(num_rows - 0.5, -1.5))
+    axes.axis("off")
+    palette = [_color(number) for number in (range(num_heads) if colors is None else colors)]
+    segments, shades = _segments(weights, palette, only)
+    thickness = min(2.5, _SHARE_OF_ROW * _ROW * _POINTS / num_heads)
+    axes.add_collection(LineCollection(segments, colors=shades, linewidths=thickness, capstyle="butt"))
+    for x, side, head, pieces, marked in ((0, "right", "query", queries, only), (1, "left", "key", keys, ())):
+        axes.text(x, -1, head, ha=side, va="center", fontsize=8, color="0.45", style="italic")
+        for place, piece in enumerate(pieces):
+            box = {"facecolor": "0.85", "edgecolor": "none", "pad": 1.5} if place in marked else None
+            axes.text(x, place, piece, ha=side, va="center", fontsize=_LARGEST_FONT, bbox=box, parse_math=False)
+    handles = [Line2D([], [], color=color, linewidth=3) for color in palette]
+    names = names or _numbered("head", num_heads)
+    figure.suptitle(title, fontsize=11, parse_math=False)
+    figure.legend(handles, names, loc="outside lower center", ncols=min(num_heads, 4), fontsize=8, frameon=False)
+    return figure
+
+
+def _shown(
+    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str
+) -> tuple[np.ndarray, list[str], list[str], str]:
+    """What fits into a picture of bounded size, with readable tokens, and the title, which says what is cut."""
+    weights = np.asarray(weights)
+    if weights.shape[-2:] != (len(queries), len(keys)) or not weights.size:
+        tokens = f"{len(queries)} queries and {len(keys)} keys"
+        raise ValueError(f"weights must have some layers and heads, for {tokens}; got the shape {weights.shape}")
+    longest = max(len(queries), len(keys))
+    if longest > MOST_TOKENS:
+        title = f"{title}\n(the first {MOST_TOKENS} of {longest} tokens)".strip()
+    weights = weights[..., :MOST_TOKENS, :MOST_TOKENS]
+    return weights, readable(queries)[:MOST_TOKENS], readable(keys)[:MOST_TOKENS], title
+
+
+class _Grid(NamedTuple):
+    """Where panels lie in a figure; all lengths are in inches.
+
+    Attributes:
+        panels: their rows and columns.
+        panel_size: their height and width.
+        label_widths: of the tokens beside the rows and below the columns.
+    """
+
+    panels: tuple[int, int]
+    panel_size: tuple[float, float]
+    label_widths: Sequence[float]
+
+    def size(self) -> tuple[float, float]:
+        """Width and height of the figure: labels, panels, and the scale on the right."""
+        (rows, columns), (height, width) = self.panels, self.panel_size
+        beside, below = self.label_widths
+        return beside + columns * (width + _ACROSS) + 1.1, below + rows * (height + _DOWN) + 0.85
+
+    def panel(self, row: int, column: int) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height of a panel."""
+        (rows, _), (height, width), (beside, below) = self.panels, self.panel_size, self.label_widths
+        left = 0.4 + beside + column * (width + _ACROSS)
+        return self._shares(left, 0.4 + below + (rows - 1 - row) * (height + _DOWN), width, height)
+
+    def scale(self) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height of the scale of colours."""
+        width, height = self.size()
+        bottom, top = 0.4 + self.label_widths[1], height - 0.45 - _DOWN
+        length = min(top - bottom, 4.0)
+        return self._shares(width - 0.65, (bottom + top - length) / 2, 0.12, length)
+
+    def _shares(self, *lengths: float) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height as shares of the figure."""
+        width, height = self.size()
+        return lengths[0] / width, lengths[1] / height, lengths[2] / width, lengths[3] / height
+
+
+def _width(pieces: Sequence[str], font: float) -> float:
+    """About the width of the longest piece, in inches."""
+    return 0.7 * max(map(len, pieces), default=0) * font / _POINTS
+
+
+def _label(axes: Axes, queries: Sequence[str], keys: Sequence[str], font: float) -> None:
+    """Writes tokens beside the rows and below the columns."""
+    axes.set_yticks(range(len(queries)), queries, fontsize=font, parse_math=False)
+    axes.set_xticks(range(len(keys)), keys, rotation=90, fontsize=font, parse_math=False)
+    axes.tick_params(length=0, pad=2)
+
+
+def _segments(
+    weights: np.ndarray, palette: Sequence[tuple[float, ...]], only: Collection[int]
+) -> tuple[list[Segment], list[tuple[float, ...]]]:
+    """The ends of all lines, and their colours with the weights as opacity; heads' lines lie side by side."""
+    segments: list[Segment] = []
+    shades: list[tuple[float, ...]] = []
+    for head, query, key in zip(*np.nonzero(weights >= _FAINTEST), strict=True):
+        if not only or query in only:
+            beside = _SHARE_OF_ROW * ((head + 0.5) / len(weights) - 0.5)
+            segments.append(((0.02, query + beside), (0.98, key + beside)))
+            shades.append((*palette[head][:3], min(float(weights[head, query, key]), 1.0)))
+    return segments, shades
+
+
+def _color(number: int) -> tuple[float, ...]:
+    """One of ten colours that are easy to tell apart, then a lighter one of each, and so on."""
+    lighter, color = divmod(number % 20, 10)
+    return matplotlib.colormaps["tab20"](2 * color + lighter)
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name} {number}" for number in range(1, count + 1)]

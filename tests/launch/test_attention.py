@@ -1,0 +1,116 @@
+"""The program that draws attention."""
+
+import pathlib
+
+import pytest
+import tiny
+from drive import run_cases
+
+from t2t_keras.config import RNNAttentionConfig
+from t2t_keras.models.families import make_model
+from t2t_keras.text.tokenizer import train_tokenizer
+
+SOURCE, TARGET = "Two dogs play in the snow; one of them barks!", "Zwei Hunde spielen im Schnee."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("attention")
+    tiny.make_run(folder / "run")
+    sizes = {"d_model": 8, "num_units": 8, "d_attention": 8, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    tiny.make_run(folder / "recurrent", make_model(RNNAttentionConfig(vocab_size=tiny.tokenizer().vocab_size, **sizes)))
+    tiny.make_run(folder / "chinese")
+    train_tokenizer([*tiny.SENTENCES, *["犬 猫"] * 20], 350, folder / "chinese" / "vocab.model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    run = [f"--model_dir={folder / 'run'}", f"--source={SOURCE}"]
+    pair = [*run, f"--target={TARGET}"]
+    cross = [*pair, "--kind=cross"]
+    one = f"--output={folder / 'one.svg'}"
+    chinese = f"--model_dir={folder / 'chinese'}"
+    cases = {
+        "all": [*run, f"--output={folder / 'all'}"],
+        "given": [*pair, f"--output={folder / 'given'}", "--format=svg", "--format=png", "--kind=encoder"],
+        "mean": [*cross, "--layer=2", "--head=mean,1", "--style=maps", one],
+        "query": [*pair, "--query=dogs", "--head=2", f"--output={folder / 'dogs.svg'}"],
+        "recurrent": [f"--model_dir={folder / 'recurrent'}", *pair[1:], f"--output={folder / 'recurrent_pictures'}"],
+        "chinese": [chinese, "--source=see http://犬 now", "--target=猫 犬", "--kind=cross", "--style=lines", one],
+        "layer": [*cross, "--layer=3", one],
+        "head": [*cross, "--head=1,3", one],
+        "no_query": [*pair, "--query=cats", one],
+        "query_in_maps": [*cross, "--query=dogs", "--style=maps", one],
+        "several": [*cross, one],
+        "no_encoder": [f"--model_dir={folder / 'recurrent'}", *pair[1:], "--kind=encoder", one],
+        "blank": [run[0], "--source= ", one],
+        "long": [run[0], f"--source={'Two dogs. ' * 100}", one],
+    }
+    done = run_cases("launch.attention", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, done, strict=True))
+
+
+def names(folder: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_gets_every_kind_in_both_styles(results, folder):
+    status, output, error = results["all"]
+    assert (status, error) == (0, "")
+    target, *paths = output.splitlines()
+    assert target.startswith("target: ")
+    expected = ["cross_lines_layer1.png", "cross_maps.png", "decoder_lines_layer1.png", "decoder_maps.png"]
+    expected += ["encoder_lines_layer1.png", "encoder_maps.png"]
+    assert names(folder / "all") == sorted(pathlib.Path(path).name for path in paths) == expected
+    assert (folder / "all" / "cross_maps.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_of_one_kind_in_both_formats(results, folder):
+    assert results["given"][0] == 0, results["given"]
+    pictures = ["encoder_lines_layer1.png", "encoder_lines_layer1.svg", "encoder_maps.png", "encoder_maps.svg"]
+    assert names(folder / "given") == pictures
+    text = (folder / "given" / "encoder_lines_layer1.svg").read_text(encoding="utf-8")
+    assert "encoder self-attention, layer 1 of 1" in text and ">head 2</text>" in text
+
+
+def test_some_heads_and_their_mean_in_one_file(results, folder):
+    assert results["mean"][:2] == (0, f"{folder / 'one.svg'}\n")
+
+
+def test_a_word_and_its_lines(results, folder):
+    """The word is in the source alone, so the encoder's attention is all there is to draw."""
+    assert results["query"] == (0, f"{folder / 'dogs.svg'}\n", "")
+    text = (folder / "dogs.svg").read_text(encoding="utf-8")
+    assert "encoder self-attention" in text and ">head 2</text>" in text and ">head 1</text>" not in text
+
+
+def test_what_attends_to_the_source_alone_says_so(results, folder):
+    status, output, _ = results["recurrent"]
+    assert status == 0
+    assert output.startswith("the model has no encoder self-attention and no decoder self-attention\n")
+    assert names(folder / "recurrent_pictures") == ["cross_lines_layer1.png", "cross_maps.png"]
+
+
+def test_characters_that_the_font_lacks_are_named_and_a_source_is_no_path(results):
+    status, _, error = results["chinese"]
+    assert (status, error) == (0, "warning: the font has no 犬 猫: boxes in .png files, text in .svg files\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("layer", "--layer=3: cross-attention has the layers 1 to 2"),
+        ("head", "--head=3: cross-attention has the heads 1 to 2, and mean"),
+        ("no_query", "--query=cats is no word of the sentence; its pieces: "),
+        ("query_in_maps", "--query goes with lines, not with --style=maps"),
+        ("several", "--output={}/one.svg is one file for 2 pictures (cross_maps, cross_lines_layer1); name a folder"),
+        ("no_encoder", "--kind=encoder: the model has no encoder self-attention; valid: cross"),
+        ("blank", "--source is blank"),
+        ("long", "--source has "),
+    ],
+)
+def test_bad_input_is_one_line(results, folder, name, message):
+    status, output, error = results[name]
+    assert (status, output) == (1, "")
+    assert error.startswith(f"error: {message.format(folder)}") and error.count("\n") == 1

@@ -1,0 +1,129 @@
+"""Pictures show the weights that they are given."""
+
+import re
+import xml.etree.ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from t2t_keras.pictures.attention import MOST_TOKENS, heat_maps, lines
+from t2t_keras.pictures.saving import save
+
+QUERIES = ["▁Ein", "▁Spiel", "haus", "</s>"]
+KEYS = ["▁A", "▁play", "house", "$", "</s>"]
+
+
+def some_weights(*shape: int) -> np.ndarray:
+    """Rows add up to 1."""
+    weights = np.random.default_rng(1).random(shape) ** 4
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def svg(figure: Figure, path) -> xml.etree.ElementTree.Element:
+    save(figure, path)
+    return xml.etree.ElementTree.parse(path).getroot()
+
+
+def texts(root: xml.etree.ElementTree.Element) -> list[str]:
+    return ["".join(element.itertext()).strip() for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def strokes(root: xml.etree.ElementTree.Element) -> list[tuple[str, float]]:
+    """Colour and opacity of each line between tokens."""
+    (group,) = [element for element in root.iter() if element.get("id", "").startswith("LineCollection")]
+    styles = [element.get("style", "") for element in group.iter("{http://www.w3.org/2000/svg}path")]
+    found = []
+    for style in styles:
+        opacity = re.search(r"stroke-opacity: ([\d.]+)", style)
+        found.append((re.search(r"stroke: (#\w+)", style)[1], float(opacity[1]) if opacity else 1.0))
+    return found
+
+
+def test_every_layer_and_head_has_a_map_in_which_a_cell_is_as_dark_as_its_weight():
+    weights = some_weights(2, 3, 4, 5)
+    figure = heat_maps(weights, QUERIES, KEYS, title="attention")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[::-1] / 255  # from the bottom
+    panels = [axes for axes in figure.axes if axes.images]
+    titles = [axes.get_title() for axes in panels]
+    assert titles == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
+    for panel, expected in zip(panels, weights.reshape(6, 4, 5), strict=True):
+        for (query, key), weight in np.ndenumerate(expected):
+            column, row = panel.transData.transform((key, query)).astype(int)
+            np.testing.assert_allclose(pixels[row, column], matplotlib.colormaps["Blues"](weight), atol=0.01)
+
+
+def test_tokens_and_names_are_text(tmp_path):
+    root = svg(
+        heat_maps(some_weights(1, 1, 4, 5), QUERIES, KEYS, column_names=["mean"], title="of $x$"), tmp_path / "a.svg"
+    )
+    shown = texts(root)
+    for text in (
+        "Ein",
+        "Spiel",
+        "·haus",
+        "<end>",
+        "A",
+        "play",
+        "·house",
+        "$",
+        "layer 1, mean",
+        "of $x$",
+        "query",
+        "key",
+    ):
+        assert text in shown
+    shown = texts(svg(lines(some_weights(2, 4, 5), QUERIES, KEYS, names=["first", "second"]), tmp_path / "b.svg"))
+    for text in ("Ein", "Spiel", "·haus", "A", "play", "·house", "$", "first", "second"):
+        assert text in shown
+    assert shown.count("<end>") == 2
+
+
+def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
+    weights = np.zeros((2, 3, 3))
+    weights[0] = [[0.75, 0.25, 0], [0, 1, 0], [0.5, 0.495, 0.005]]
+    weights[1] = [[0, 0.4, 0.6], [0, 0, 1], [1, 0, 0]]
+    pieces = ["▁a", "▁b", "▁c"]
+    blue, orange = "#1f77b4", "#ff7f0e"
+    found = strokes(svg(lines(weights, pieces, pieces), tmp_path / "all.svg"))
+    first = [(blue, 0.75), (blue, 0.25), (blue, 1.0), (blue, 0.5), (blue, 0.495)]
+    assert found == [*first, (orange, 0.4), (orange, 0.6), (orange, 1.0), (orange, 1.0)]
+    one = svg(lines(weights, pieces, pieces, colors=[1, 0], only=[0]), tmp_path / "one.svg")
+    assert strokes(one) == [(orange, 0.75), (orange, 0.25), (blue, 0.4), (blue, 0.6)]
+
+
+def test_lines_lead_from_the_query_to_the_key():
+    weights = np.zeros((1, 3, 3))
+    weights[0, [0, 1, 2], [2, 0, 1]] = 1
+    figure = lines(weights, ["▁a", "▁b", "▁c"], ["▁x", "▁y", "▁z"])
+    (axes,) = figure.axes
+    places = {text.get_text(): text.get_position() for text in axes.texts}
+    ends = [(round(start[1]), round(end[1])) for start, end in axes.collections[0].get_segments()]
+    assert ends == [(places[query][1], places[key][1]) for query, key in ("az", "bx", "cy")]
+
+
+def test_many_heads_have_colours_of_their_own():
+    figure = lines(np.ones((16, 1, 1)), ["▁a"], ["▁b"])
+    assert len({tuple(color) for color in figure.axes[0].collections[0].get_colors()}) == 16
+
+
+@pytest.mark.parametrize("tokens", [MOST_TOKENS, 300])
+def test_pictures_of_long_sentences_are_bounded_and_say_so(tokens):
+    pieces = ["▁word"] * tokens
+    for figure in (
+        heat_maps(some_weights(6, 16, tokens, tokens), pieces, pieces, title="it"),
+        heat_maps(some_weights(1, 1, tokens, tokens), pieces, pieces, title="it"),
+        lines(some_weights(8, tokens, tokens), pieces, pieces, title="it"),
+    ):
+        assert max(figure.get_size_inches()) < 22
+        assert figure.get_suptitle() == ("it" if tokens == MOST_TOKENS else "it\n(the first 80 of 300 tokens)")
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 4, 4), (1, 0, 4, 5)])
+def test_weights_that_are_not_of_the_tokens_are_refused(shape):
+    with pytest.raises(ValueError, match=rf"for 4 queries and 5 keys; got the shape \({', '.join(map(str, shape))}\)"):
+        heat_maps(np.ones(shape), QUERIES, KEYS)
