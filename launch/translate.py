@@ -23,11 +23,12 @@ from absl import flags
 
 from t2t_keras.data.sources.corpora_files import decoded_line, read_raw_lines
 from t2t_keras.errors import InputError
+from t2t_keras.inference import json_lines, verification
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
 
-from . import decoding_flags, json_lines, verification
+from . import decoding_flags
 
 _INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
