@@ -1,5 +1,6 @@
 """All settings, as frozen dataclasses that are stored as JSON."""
 
+from t2t_keras.config.bytenet_config import ByteNetConfig
 from t2t_keras.config.conv_s2s_config import ConvS2SConfig
 from t2t_keras.config.data_config import DataConfig
 from t2t_keras.config.decode_config import DecodeConfig
@@ -11,6 +12,7 @@ from t2t_keras.config.transformer_config import TransformerConfig
 
 __all__ = [
     "SECTIONS",
+    "ByteNetConfig",
     "Config",
     "ConvS2SConfig",
     "DataConfig",

@@ -5,6 +5,7 @@ from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 from t2t_keras.layers.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
+from t2t_keras.layers.dilated_block import DilatedBlock
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import TiedEmbedding
 from t2t_keras.layers.encoder import Encoder, EncoderLayer
@@ -20,6 +21,7 @@ __all__ = [
     "Convolution",
     "Decoder",
     "DecoderLayer",
+    "DilatedBlock",
     "Dropout",
     "Encoder",
     "EncoderLayer",

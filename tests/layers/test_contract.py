@@ -55,6 +55,12 @@ CASES = {
     "decoder": Case(layers.Decoder, {"num_layers": 2, "layer": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "decoder_layer": Case(layers.DecoderLayer, {"settings": LAYER}, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "decoder_layer_pre": Case(layers.DecoderLayer, {"settings": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
+    "dilated_block": Case(
+        layers.DilatedBlock,
+        {"d_inner": 5, "kernel_size": 3, "dilation_rate": 2, "causal": True, "dropout_rate": 0.1, "epsilon": 1e-5},
+        [X],
+        (2, *X),
+    ),
     "dropout": Case(layers.Dropout, {"rate": 0.3}, [X], (2, *X)),
     "embedding": Case(layers.TiedEmbedding, {"vocab_size": 9, "d_model": 8}, [(4,)], (2, 4, 8), integers=True),
     "encoder": Case(layers.Encoder, {"num_layers": 2, "layer": T2T}, [X], (2, *X), "self_attention_mask"),

@@ -1,0 +1,105 @@
+"""A residual block around a dilated convolution."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.convolution import Convolution
+from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.normalization import LayerNormalization
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class DilatedBlock(keras.layers.Layer):
+    """x + W_3 f(W_2 * f(W_1 f(x))), where f(y) = max(0, LayerNorm(y)), and W_2 * is a dilated convolution.
+
+    W_1 narrows each position to `d_inner`, and W_3 widens it again. All three have biases.
+
+    Args:
+        d_inner: width within the block.
+        kernel_size: number of positions that the convolution reads.
+        dilation_rate: distance between two of these positions.
+        causal: whether it reads its own position and earlier ones. Otherwise its own is the middle one.
+        dropout_rate: dropout on what is added to the inputs.
+        epsilon: added to the variance in layer normalisation.
+
+    Call arguments:
+        inputs: float [batch, length, width].
+        token_mask: bool [batch, length], True = token; the convolution reads other positions as 0. None means tokens
+            only.
+        seed: int32 [2], for dropout; None draws a seed.
+
+    Returns:
+        float [batch, length, width].
+
+    Reference:
+        Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016, section 3.
+    """
+
+    def __init__(
+        self,
+        d_inner: int,
+        kernel_size: int = 3,
+        dilation_rate: int = 1,
+        causal: bool = False,
+        dropout_rate: float = 0.0,
+        epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.d_inner = d_inner
+        self.kernel_size = kernel_size
+        self.dilation_rate = dilation_rate
+        self.causal = causal
+        self.dropout_rate = dropout_rate
+        self.epsilon = epsilon
+        dtype = self.dtype_policy
+        self.input_norm, self.inner_norm, self.output_norm = (
+            LayerNormalization(epsilon, name=name, dtype=dtype) for name in ("input_norm", "inner_norm", "output_norm")
+        )
+        self.narrowing = Convolution(d_inner, 1, name="narrowing", dtype=dtype)
+        self.dilated = Convolution(d_inner, kernel_size, dilation_rate, causal, name="dilated", dtype=dtype)
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=dtype)
+
+    def build(self, inputs_shape: tuple) -> None:
+        inner = (*inputs_shape[:-1], self.d_inner)
+        self.widening = Convolution(inputs_shape[-1], 1, name="widening", dtype=self.dtype_policy)
+        for layer in (self.input_norm, self.narrowing):
+            layer.build(inputs_shape)
+        for layer in (self.inner_norm, self.dilated, self.output_norm, self.widening):
+            layer.build(inner)
+
+    def call(self, inputs: Tensor, token_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
+        outputs = self.connected(inputs, self.narrowing, lambda x: self.dilated(x, token_mask), self.widening)
+        return kernels.add(inputs, self.dropout(outputs, seed=seed))
+
+    def connected(
+        self,
+        inputs: Tensor,
+        narrowing: Callable[[Tensor], Tensor],
+        dilated: Callable[[Tensor], Tensor],
+        widening: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """What is added to the inputs, float [..., width], with the block's own products or others in their place."""
+        x = narrowing(ops.relu(self.input_norm(inputs)))  # --> [..., d_inner]
+        x = dilated(ops.relu(self.inner_norm(x)))  # --> [..., d_inner]
+        return widening(ops.relu(self.output_norm(x)))  # --> [..., width]
+
+    def compute_output_shape(self, inputs_shape: tuple, token_mask_shape: tuple | None = None) -> tuple:
+        return inputs_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "d_inner": self.d_inner,
+            "kernel_size": self.kernel_size,
+            "dilation_rate": self.dilation_rate,
+            "causal": self.causal,
+            "dropout_rate": self.dropout_rate,
+            "epsilon": self.epsilon,
+        }

@@ -1,0 +1,154 @@
+"""A model of dilated convolutions alone: the system of Kalchbrenner et al. that the paper's Table 2 calls ByteNet."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.config import ByteNetConfig
+from t2t_keras.layers import Convolution, DilatedBlock, Dropout, LayerNormalization, TiedEmbedding, kernels
+from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
+from t2t_keras.layers.stepping.dilated_block_step import DilatedBlockStep
+from t2t_keras.models.contract import BFLOAT16, Cache, Search, States, first_coverage
+from t2t_keras.models.encoder_decoder import EncoderDecoder
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class ByteNet(EncoderDecoder):
+    """A stack of dilated convolutions reads the source, and a causal one writes the target on top of it.
+
+    There is no attention: at position t the decoder reads the memory at position t, beside the embedding of the token
+    before. The source is unfolded to the length `config.unfolded_length`, with zeros behind its tokens, before it is
+    encoded; beyond that length the decoder reads zeros. See `EncoderDecoder` for the call.
+
+    Args:
+        config: sizes and choices.
+
+    Reference:
+        Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016.
+    """
+
+    offers = frozenset({BFLOAT16})
+
+    config_class = ByteNetConfig
+
+    def __init__(self, config: ByteNetConfig, **kwargs: Any) -> None:
+        super().__init__(config, output_bias=True, **kwargs)
+        if config.tie_embeddings:  # the source's is wider, and so never tied
+            self.source_embedding = self.make_embedding("source_embedding")
+        self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.encoder_layers = self._blocks("encoder", config.num_encoder_layers, causal=False)
+        self.decoder_layers = self._blocks("decoder", config.num_decoder_layers, causal=True)
+        self.encoder_norm, self.decoder_norm = (
+            LayerNormalization(config.layer_norm_epsilon, name=name, dtype=self.dtype_policy)
+            for name in ("encoder_norm", "decoder_norm")
+        )
+        self.encoder_readout, self.decoder_readout = (
+            Convolution(config.d_model, 1, name=name, dtype=self.dtype_policy)
+            for name in ("encoder_readout", "decoder_readout")
+        )
+
+    def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
+        width = self.config.d_model * (2 if name == "source_embedding" else 1)
+        return TiedEmbedding(self.config.vocab_size, width, use_bias=use_bias, name=name, dtype=self.dtype_policy)
+
+    def _blocks(self, stack: str, num_layers: int, *, causal: bool) -> list[DilatedBlock]:
+        config = self.config
+        return [
+            DilatedBlock(
+                config.d_model,
+                config.kernel_size,
+                config.dilation_rate(number),
+                causal,
+                config.dropout_rate,
+                config.layer_norm_epsilon,
+                name=f"{stack}_{number}",
+                dtype=self.dtype_policy,
+            )
+            for number in range(num_layers)
+        ]
+
+    def build(self, input_shape: Any = None) -> None:
+        super().build(input_shape)
+        layers: list[keras.layers.Layer] = [*self.encoder_layers, *self.decoder_layers]
+        layers += [self.encoder_norm, self.decoder_norm, self.encoder_readout, self.decoder_readout]
+        for layer in layers:
+            layer.build((None, None, 2 * self.config.d_model))
+
+    def states(
+        self,
+        inputs: dict[str, Tensor],
+        *,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> States:
+        """The decoder's outputs before the projection to the vocabulary; see `ScoringModel`."""
+        memory = self.encode(inputs["source"], fold_in(seed, 0), training)
+        target, seed = inputs["target"], fold_in(seed, 1)
+        zeros = ops.zeros((ops.shape(target)[0], ops.shape(target)[1], self.config.d_model), memory.dtype)
+        memory = ops.concatenate([memory, zeros], axis=1)[:, : ops.shape(target)[1]]  # [batch, target_len, d_model]
+        x = ops.concatenate([self.embedded_targets(target), memory], axis=-1)  # --> [batch, target_len, 2 d_model]
+        x = self._stacked(self.decoder_layers, x, None, seed, training)
+        return States(self.decoder_readout(ops.relu(self.decoder_norm(x))), ops.zeros(()))
+
+    def encode(self, source: Tensor, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
+        """The memory of a source, int [batch, source_len]: float [batch, unfolded_len, d_model].
+
+        Its length is that of the batch's padded length. In each sentence it is 0 beyond the sentence's own.
+        """
+        batch, length = ops.shape(source)[:2]
+        unfolded = self.config.unfolded_length(length)
+        tokens = ops.cast(ops.count_nonzero(source, axis=1), "int32")
+        is_position = ops.arange(unfolded, dtype="int32") < self.config.unfolded_length(tokens)[:, None]
+        source = ops.concatenate([source, ops.zeros((batch, unfolded - length), source.dtype)], axis=1)
+        x = self.source_embedding(source)  # --> [batch, unfolded_len, 2 d_model]
+        x = self._stacked(self.encoder_layers, x, is_position, seed, training)
+        memory = self.encoder_readout(ops.relu(self.encoder_norm(x)))
+        return memory * ops.cast(is_position, memory.dtype)[..., None]  # --> [batch, unfolded_len, d_model]
+
+    def _stacked(
+        self,
+        blocks: Iterable[DilatedBlock],
+        x: Tensor,
+        token_mask: Tensor | None,
+        seed: Tensor | None,
+        training: bool | None,
+    ) -> Tensor:
+        """The outputs of a stack, float [batch, length, 2 d_model] as its inputs, to which dropout is applied first."""
+        x = self.dropout(x, seed=fold_in(seed, 0), training=training)
+        for number, block in enumerate(blocks, start=1):
+            x = block(x, token_mask, seed=fold_in(seed, number), training=training)
+        return x
+
+    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+        """Prepares a search; see `StepModel`. A step takes as long whatever was written before."""
+        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        blocks = [DilatedBlockStep(block, dtype) for block in self.decoder_layers]
+        readout = ConvolutionStep(self.decoder_readout, dtype)
+        output_matrix = self.output_head.output_matrix(dtype)  # --> [d_model, vocab]
+        d_model, end = self.config.d_model, self.config.unfolded_length(ops.shape(source)[1])
+
+        def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            newest = ops.take(cache.source, ops.minimum(cache.position, end), axis=1)  # --> [batch, d_model]
+            batch = ops.shape(newest)[0]
+            embedded = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, d_model))
+            x = ops.concatenate([embedded, ops.repeat(newest[:, None], beam_size, axis=1)], axis=-1)
+            pasts = []
+            for block, past in zip(blocks, cache.per_hypothesis, strict=True):
+                x, past = block(x, past)  # --> [batch, beam, 2 d_model]
+                pasts.append(past)
+            hidden, _ = readout(ops.relu(self.decoder_norm(x)), None)
+            hidden = ops.reshape(hidden, (batch * beam_size, d_model))
+            logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
+            return logits, cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts))
+
+        batch = ops.shape(source)[0]
+        pasts = tuple(block.begin(batch, beam_size, self.compute_dtype) for block in blocks)
+        memory = ops.pad(memory, ((0, 0), (0, 1), (0, 0)))  # what is read beyond its end
+        coverage = first_coverage(source[:, :0], beam_size)
+        return Search(step, Cache(ops.zeros((), "int32"), pasts, (), memory, coverage))

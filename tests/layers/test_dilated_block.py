@@ -1,0 +1,49 @@
+"""The residual block of dilated convolutions: its formula, its padding, and its steps."""
+
+import numpy as np
+import pytest
+from keras import ops
+from numpy_oracle import layer_norm, numbers, randomise
+
+from t2t_keras.layers import DilatedBlock
+from t2t_keras.layers.stepping.dilated_block_step import DilatedBlockStep
+
+
+@pytest.fixture
+def block(rng):
+    layer = DilatedBlock(5, 3, 2, causal=True)
+    layer.build((None, None, 8))
+    randomise(layer, rng)
+    return layer
+
+
+def test_the_formula(block, rng):
+    x = rng.standard_normal((1, 6, 8)).astype("float32")
+    inner = np.maximum(layer_norm(block.input_norm, x[0]), 0) @ numbers(block.narrowing.kernel)[0]
+    inner = np.maximum(layer_norm(block.inner_norm, inner + numbers(block.narrowing.bias)), 0)
+    first, middle, last = numbers(block.dilated.kernel)
+    past = np.concatenate([np.zeros((4, 5)), inner])
+    convolved = past[:6] @ first + past[2:8] @ middle + inner @ last + numbers(block.dilated.bias)
+    outer = np.maximum(layer_norm(block.output_norm, convolved), 0) @ numbers(block.widening.kernel)[0]
+    np.testing.assert_allclose(block(x)[0], x[0] + outer + numbers(block.widening.bias), rtol=1e-4, atol=1e-5)
+
+
+def test_padding_is_not_read(rng):
+    layer = DilatedBlock(5, 3, 2)
+    x = rng.standard_normal((2, 6, 8)).astype("float32")
+    layer(x)
+    randomise(layer, rng)
+    found = layer(x, np.arange(6) < np.array([[6], [4]]))
+    np.testing.assert_allclose(found[0], layer(x[:1])[0], atol=1e-5)
+    np.testing.assert_allclose(found[1, :4], layer(x[1:, :4])[0], atol=1e-5)
+
+
+def test_steps_are_the_call(block, rng):
+    x = rng.standard_normal((2, 3, 7, 8)).astype("float32")  # of 2 sentences with 3 hypotheses each
+    expected = np.reshape(block(x.reshape((6, 7, 8))), (2, 3, 7, 8))
+    step = DilatedBlockStep(block, "float32")
+    past = step.begin(2, 3, "float32")
+    assert past.shape == (2, 3, 4, 5)
+    for position in range(7):
+        outputs, past = step(ops.convert_to_tensor(x[:, :, position]), past)
+        np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)

@@ -1,0 +1,290 @@
+"""ByteNet: against NumPy, position by position, what it can see, and as its own steps."""
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_oracle import layer_norm, numbers
+
+from t2t_keras.config import ByteNetConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.models import families
+from t2t_keras.models.contract import BFLOAT16, States, attention_views
+from t2t_keras.search.searches import Searches
+
+VOCAB = 40
+SIZES = {"d_model": 6, "num_encoder_layers": 2, "num_decoder_layers": 3, "dilation_rates": (1, 2)}
+SHAPES = {
+    "two_rates": {},
+    "one_layer": {"num_encoder_layers": 1, "num_decoder_layers": 1, "unfolding_offset": 2},
+    "tied": {"tie_embeddings": True, "kernel_size": 5, "unfolding_factor": 2.0},
+}
+SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
+# Longer than the memory of its source, whichever.
+TARGET = np.array([[3, 4, 5, 7, 9, 6, 4, 3, 2, 30, 31, 1], [8, 1] + 10 * [0], [11, 12, 13, 14] + 8 * [0]], np.int32)
+
+
+@functools.cache
+def make(shape: str = "two_rates", **changes):
+    """Untrained, but every weight matters."""
+    keras.utils.set_random_seed(1)
+    model = families.make_model(ByteNetConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
+    random = np.random.default_rng(2)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+# ---- NumPy, one sentence at a time, without padding ----
+
+
+def linear(layer, x: np.ndarray) -> np.ndarray:
+    return x @ numbers(layer.kernel)[0] + numbers(layer.bias)
+
+
+def activated(norm, x: np.ndarray) -> np.ndarray:
+    return np.maximum(layer_norm(norm, x), 0)
+
+
+def block_in_numpy(block, x: np.ndarray) -> np.ndarray:
+    """[length, 2 d] --> the same."""
+    inner = activated(block.inner_norm, linear(block.narrowing, activated(block.input_norm, x)))
+    kernel, rate = numbers(block.dilated.kernel), block.dilation_rate
+    middle = len(kernel) - 1 if block.causal else len(kernel) // 2
+    outputs = []
+    for place in range(len(x)):
+        outputs.append(numbers(block.dilated.bias).copy())
+        for number, matrix in enumerate(kernel):
+            if 0 <= (other := place + (number - middle) * rate) < len(x):
+                outputs[-1] += inner[other] @ matrix
+    return x + linear(block.widening, activated(block.output_norm, np.stack(outputs)))
+
+
+def logits_in_numpy(model, source: list[int], target: list[int]) -> np.ndarray:
+    """[target_len, vocab]."""
+    config = model.config
+
+    def embedded(embedding, ids):
+        rows = numbers(embedding.table)[ids] * np.sqrt(embedding.d_model)
+        return rows * (np.array(ids) != 0)[:, None]
+
+    length = int(np.floor(np.round(config.unfolding_factor * len(source), 6))) + config.unfolding_offset
+    x = embedded(model.source_embedding, source + [0] * (length - len(source)))
+    for block in model.encoder_layers:
+        x = block_in_numpy(block, x)
+    memory = linear(model.encoder_readout, activated(model.encoder_norm, x))
+    memory = np.concatenate([memory, np.zeros((len(target), config.d_model))])[: len(target)]
+    x = np.concatenate([embedded(model.target_embedding, [0, *target[:-1]]), memory], axis=1)
+    for block in model.decoder_layers:
+        x = block_in_numpy(block, x)
+    hidden = linear(model.decoder_readout, activated(model.decoder_norm, x))
+    return hidden @ numbers(model.output_head.table).T + numbers(model.output_head.bias)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_numpy(shape):
+    """In a batch with padding too; so neither padding nor other sentences matter."""
+    model = make(shape)
+    found = model({"source": SOURCE, "target": TARGET})
+    for row in range(3):
+        source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
+        expected = logits_in_numpy(model, source, target)
+        np.testing.assert_allclose(found[row, : len(target)], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_more_padding_changes_nothing(padding):
+    model = make()
+    source, target = (np.pad(ids, ((0, 1), (0, padding))) for ids in (SOURCE, TARGET))  # and a row of nothing else
+    found = np.array(model({"source": source, "target": target}))
+    assert np.all(np.isfinite(found))
+    for row in range(3):
+        length = np.count_nonzero(TARGET[row])
+        alone = model(
+            {"source": SOURCE[row : row + 1, : np.count_nonzero(SOURCE[row])], "target": TARGET[row : row + 1]}
+        )
+        np.testing.assert_allclose(found[row, :length], alone[0, :length], atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_parameters_are_counted(shape):
+    model = make(shape)
+    assert model.count_params() == sum(model.config.parameter_counts().values())
+    parts = {"embedding": 0, "encoder": 0, "decoder": 0}
+    for weight in model.trainable_variables:
+        name = weight.path.partition("/")[2]
+        parts["embedding" if "embedding" in name else name.partition("_")[0]] += int(np.prod(weight.shape))
+    assert parts == model.config.parameter_counts()
+
+
+def test_products_are_counted():
+    """Six operations a parameter, where the memory is as long as the source; the source is looked up."""
+    config = make(unfolding_factor=1.0).config
+    weights = make(unfolding_factor=1.0).trainable_variables
+    products = sum(int(np.prod(weight.shape)) for weight in weights if len(weight.shape) == 3)
+    assert config.training_flops(10) == {"matrices": 6 * (products + VOCAB * 6)}
+    more = dataclasses.replace(config, unfolding_factor=1.5, unfolding_offset=5)  # twice as long
+    encoder = 6 * (2 * 7 + 2) * 6**2
+    assert more.training_flops(10)["matrices"] - config.training_flops(10)["matrices"] == encoder
+    kept = [shape.kept_activations(10).computed for shape in (config, more)]
+    assert kept[1] / kept[0] == (2 + 2 + 3) / (2 + 3)
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset", "lengths"),
+    [(1.2, 0, [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12]), (1.0, 0, list(range(11))), (1.5, 3, [3, 4, 6, 7, 9, 10, 12, 13])],
+)
+def test_the_memorys_length_is_exact(factor, offset, lengths):
+    config = ByteNetConfig(unfolding_factor=factor, unfolding_offset=offset)
+    numbers = range(len(lengths))
+    assert [config.unfolded_length(number) for number in numbers] == lengths
+    assert config.unfolded_length(tf.constant(numbers)).numpy().tolist() == lengths
+    large = ByteNetConfig(unfolding_factor=1.1)
+    assert [large.unfolded_length(10 * number) for number in range(1000)] == [11 * number for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"kernel_size": 2}, r"model\.kernel_size must be odd, got 2"),
+        ({"dilation_rates": ()}, r"model\.dilation_rates must be positive, got \(\)"),
+        ({"dilation_rates": (1, 0)}, r"model\.dilation_rates must be positive, got \(1, 0\)"),
+        ({"unfolding_factor": 0.9}, r"model\.unfolding_factor must be at least 1, got 0\.9"),
+        ({"unfolding_offset": -1}, r"model\.unfolding_offset must not be negative, got -1"),
+        ({"num_decoder_layers": 0}, r"model\.num_decoder_layers must be positive, got 0"),
+    ],
+)
+def test_impossible_settings_are_named(change, complaint):
+    with pytest.raises(InputError, match=complaint):
+        ByteNetConfig(**change)
+
+
+# ---- what depends on what ----
+
+RATES = {"dilation_rates": (1, 2, 4), "num_encoder_layers": 3, "num_decoder_layers": 4}
+
+
+def changed_positions(make_logits, length: int, place: int) -> np.ndarray:
+    """Which outputs differ once the token at a place is another."""
+    ids = np.arange(2, 2 + length)[None].astype(np.int32)
+    other = ids.copy()
+    other[0, place] = 39
+    return np.flatnonzero(np.abs(np.array(make_logits(ids)) - np.array(make_logits(other))).max(axis=(0, 2)) > 0)
+
+
+def test_a_target_is_seen_from_later_positions_as_far_as_the_rates_reach():
+    model = make(**RATES)
+    field = model.config.receptive_field(4)
+    assert field == 1 + 2 * (1 + 2 + 4 + 1)
+    source = np.full((1, 4), 5, np.int32)
+    seen = changed_positions(lambda target: model({"source": source, "target": target}), 30, 3)
+    np.testing.assert_array_equal(seen, np.arange(4, 4 + field))
+
+
+def test_a_source_is_seen_from_both_sides_as_far_as_the_rates_reach():
+    model = make(**RATES)
+    reach = (model.config.receptive_field(3) - 1) // 2
+    assert reach == 1 + 2 + 4
+    seen = changed_positions(model.encode, 30, 12)
+    np.testing.assert_array_equal(seen, np.arange(12 - reach, 12 + reach + 1))
+    # From the end, also behind it: what unfolding adds is computed, not empty.
+    seen = changed_positions(model.encode, 30, 29)
+    np.testing.assert_array_equal(seen, np.arange(29 - reach, 36))
+
+
+def test_beyond_the_memory_there_is_nothing():
+    """The memory of a longer source continues with zeros, and the decoder's reading of them does not end."""
+    model = make()
+    memory = np.array(model.encode(SOURCE))
+    assert memory.shape == (3, 6, 6)
+    for row, length in enumerate((6, 3, 2)):
+        assert np.all(memory[row, :length].any(axis=1)) and not memory[row, length:].any()
+
+
+# ---- searches ----
+
+
+@pytest.fixture(scope="module")
+def forced():
+    return token_log_probs_function(make())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_size": 1},
+        {"beam_size": 4},
+        {"beam_size": 3, "sampling": True},
+        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
+        {"beam_size": 3, "length_normalization": "none", "min_length": 5},
+    ],
+    ids=lambda settings: ",".join(settings),
+)
+def test_steps_are_teacher_forcing(forced, settings):
+    """Also beyond the memory's end: outputs are up to 8 tokens longer than their source."""
+    result = Searches(make(), DecodeConfig(max_length_offset=8, **settings))(SOURCE)
+    assert result.token_ids.shape[2] > 6  # the longest memory
+    for slot in range(settings["beam_size"]):
+        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
+        log_probs = np.array(result.log_probs[:, slot])
+        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
+        assert slot or given.all()
+        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
+
+
+def test_each_step_is_a_position_of_the_whole():
+    model = make()
+    expected = model({"source": SOURCE, "target": TARGET})
+    search = model.begin(SOURCE, model.encode(SOURCE), 1)
+    cache = search.cache
+    sizes = [tuple(past.shape) for past in cache.per_hypothesis]
+    assert sizes == [(3, 1, 2, 6), (3, 1, 4, 6), (3, 1, 2, 6)]
+    for place, token_ids in enumerate(np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T):
+        logits, cache = search.step(tf.constant(token_ids), cache)
+        np.testing.assert_allclose(logits, expected[:, place], rtol=1e-5, atol=1e-5)
+    assert [tuple(past.shape) for past in cache.per_hypothesis] == sizes  # a step costs the same, however late
+
+
+def test_what_needs_attention_is_refused():
+    model = make()
+    assert model.offers == {BFLOAT16}
+    with pytest.raises(InputError, match=r"the model \(ByteNet\) has no attention to show"):
+        attention_views(model)
+    with pytest.raises(InputError, match=r"decode\.coverage_penalty: the model does not offer coverage"):
+        Searches(model, DecodeConfig(beam_size=2, coverage_penalty=0.1))
+
+
+def test_bfloat16_is_close():
+    model = make()
+    exact, rounded = (
+        Searches(model, DecodeConfig(beam_size=1, max_length_offset=3, bfloat16=bfloat16))(SOURCE[:1])
+        for bfloat16 in (False, True)
+    )
+    difference = abs(float(exact.log_probs[0, 0]) - float(rounded.log_probs[0, 0]))
+    assert 0 < difference < 0.1 * abs(float(exact.log_probs[0, 0])) + 0.1
+
+
+def test_dropout_is_a_function_of_its_seed():
+    model = make(dropout_rate=0.5)
+    batch = {"source": SOURCE, "target": TARGET}
+
+    def hidden(seed: int, training: bool = True) -> np.ndarray:
+        states = model.states(batch, seed=tf.constant([seed, 0]), training=training)
+        assert isinstance(states, States) and float(states.auxiliary_loss) == 0
+        return np.array(states.hidden)
+
+    np.testing.assert_array_equal(hidden(1), hidden(1))
+    assert np.abs(hidden(1) - hidden(2)).max() > 0.01
+    np.testing.assert_array_equal(hidden(1, training=False), hidden(2, training=False))
+
+
+def test_keras_saves_it(tmp_path):
+    model = make()
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    batch = {"source": SOURCE, "target": TARGET}
+    np.testing.assert_array_equal(again(batch), model(batch))
