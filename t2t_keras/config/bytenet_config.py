@@ -84,13 +84,15 @@ class ByteNetConfig(ModelConfig):
         }
 
     def training_flops(self, length: int) -> dict[str, int]:
-        """Those of "matrices"; the encoder's count for each position of the memory."""
+        """Those of "matrices", and of the encoder's at the positions that "unfolding" adds to the source."""
         encoder, decoder = (
             layers * self._block_matrices() + 2 * self.d_model**2
             for layers in (self.num_encoder_layers, self.num_decoder_layers)
         )
-        encoder = encoder * self.unfolded_length(length) // length
-        return {"matrices": 6 * (encoder + decoder + self.vocab_size * self.d_model)}
+        return {
+            "matrices": 6 * (encoder + decoder + self.vocab_size * self.d_model),
+            "unfolding": 6 * encoder * (self.unfolded_length(length) - length) // length,
+        }
 
     def kept_activations(self, length: int) -> Activations:
         """The inputs of every product, and what is normalised, in each block."""

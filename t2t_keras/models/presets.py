@@ -3,6 +3,7 @@
 from typing import Any
 
 from t2t_keras.config import (
+    ByteNetConfig,
     Config,
     ConvS2SConfig,
     DecodeConfig,
@@ -171,6 +172,38 @@ PRESETS: dict[str, Config] = {
         ),
         _CONV_TINY_TRAIN,
         _CONV_DECODE,
+    ),
+    "bytenet": _other(
+        # With the entries that a vocabulary of characters has, about.
+        ByteNetConfig(vocab_size=512),
+        # The rate rises to 3e-4: 0.5367 * (800 * 4000)^-0.5.
+        {
+            "max_steps": 300000,
+            "learning_rate_scale": 0.5367,
+            "adam_beta2": 0.999,
+            "adam_epsilon": 1e-8,
+            "label_smoothing": 0.0,
+        },
+        DecodeConfig(beam_size=12, length_normalization="none"),
+    ),
+    "bytenet_tiny": _other(
+        ByteNetConfig(
+            d_model=128,
+            num_encoder_layers=10,
+            num_decoder_layers=10,
+            dropout_rate=0.2,
+            tie_embeddings=True,
+        ),
+        # The rate rises to 0.001 in 1,000 updates: 0.3578 * (128 * 1000)^-0.5.
+        {
+            "tokens_per_batch": 4096,
+            "max_steps": 5000,
+            "learning_rate_scale": 0.3578,
+            "warmup_steps": 1000,
+            "checkpoint_steps": 200,
+            "keep_checkpoints": 10,
+            "patience": 10,
+        },
     ),
 }
 
