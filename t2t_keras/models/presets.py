@@ -173,13 +173,13 @@ PRESETS: dict[str, Config] = {
         _CONV_TINY_TRAIN,
         _CONV_DECODE,
     ),
+    # ByteNet for English to German, with about as many entries as a vocabulary of characters has, and a small one.
     "bytenet": _other(
-        # With the entries that a vocabulary of characters has, about.
         ByteNetConfig(vocab_size=512),
-        # The rate rises to 3e-4: 0.5367 * (800 * 4000)^-0.5.
         {
             "max_steps": 300000,
-            "learning_rate_scale": 0.5367,
+            "schedule": "constant",
+            "learning_rate_scale": 3e-4,
             "adam_beta2": 0.999,
             "adam_epsilon": 1e-8,
             "label_smoothing": 0.0,

@@ -7,14 +7,22 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_training
 from numpy_oracle import layer_norm, numbers
 
-from t2t_keras.config import ByteNetConfig, DecodeConfig
+from t2t_keras.config import ByteNetConfig, Config, DecodeConfig, TrainConfig
 from t2t_keras.errors import InputError
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
 from t2t_keras.models.contract import BFLOAT16, States, attention_views
+from t2t_keras.runs.run import Run
 from t2t_keras.search.searches import Searches
+from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
 
 VOCAB = 40
 SIZES = {"d_model": 6, "num_encoder_layers": 2, "num_decoder_layers": 3, "dilation_rates": (1, 2)}
@@ -287,3 +295,27 @@ def test_keras_saves_it(tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     batch = {"source": SOURCE, "target": TARGET}
     np.testing.assert_array_equal(again(batch), model(batch))
+
+
+def test_it_learns_to_copy_characters(tmp_path):
+    """And copies sentences that it never saw, also in the graph of an export."""
+    data = tiny_training.make_data(
+        tmp_path, tiny_training.copy, train_pairs=2000, valid_pairs=20, longest=4, vocab_type="char"
+    )
+    sizes = {"d_model": 32, "num_encoder_layers": 2, "num_decoder_layers": 2, "dilation_rates": (1, 2)}
+    sizes["vocab_size"] = data.tokenizer.vocab_size
+    recipe = {"tokens_per_batch": 1000, "max_steps": 120, "checkpoint_steps": 120, "warmup_steps": 60}
+    config = Config(
+        ByteNetConfig(**sizes),
+        data.config,
+        TrainConfig(**{**tiny_training.TRAIN, **recipe, "label_smoothing": 0.0, "learning_rate_scale": 0.4}),
+        DecodeConfig(beam_size=2),
+    )
+    Trainer(Run(tmp_path / "run"), config, data, make_strategy("cpu", 1)).train()
+    assert tiny_training.records(tmp_path / "run", "train")[-1]["loss"] < 0.05
+    sources, references = data.text("valid")
+    translator = Translator.load(tmp_path / "run")
+    assert [translation.text for translation in translator.translate(sources)] == references
+    pipeline = Pipeline(translator, Weights(translator.model), data.tokenizer.graph_tokenizer())
+    outputs = signatures(pipeline)["serving_default"](text=tf.constant(sources))
+    assert [text.decode() for text in outputs["translation"].numpy()] == references

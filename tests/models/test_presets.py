@@ -115,15 +115,18 @@ def test_the_systems_of_table_2_reach_their_rate(name, rate):
     assert train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5 == pytest.approx(rate, rel=1e-3)
 
 
-@pytest.mark.parametrize(("name", "peak"), [("bytenet", 3e-4), ("bytenet_tiny", 1e-3)])
-def test_the_rates_of_bytenet(name, peak):
-    model, train = preset(name).model, preset(name).train
-    assert train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5 == pytest.approx(peak, rel=1e-3)
-    assert (model.kernel_size, model.dilation_rates, model.unfolding_factor) == (3, (1, 2, 4, 8, 16), 1.2)
+def test_a_small_bytenet_has_the_rates_of_the_large_one():
+    config, large = preset("bytenet_tiny"), preset("bytenet").model
+    train, model = config.train, config.model
+    assert train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5 == pytest.approx(1e-3, rel=1e-3)
+    for field in ("kernel_size", "dilation_rates", "unfolding_factor", "unfolding_offset"):
+        assert getattr(model, field) == getattr(large, field)
 
 
 def test_bytenet_is_kalchbrenner_et_als():
     config = preset("bytenet")
+    assert (config.train.schedule, config.train.learning_rate_scale) == ("constant", 3e-4)
+    assert (config.model.dilation_rates, config.model.unfolding_factor) == ((1, 2, 4, 8, 16), 1.2)
     assert (config.model.num_encoder_layers, config.model.num_decoder_layers, config.model.d_model) == (30, 30, 800)
     assert (config.decode.beam_size, config.decode.length_normalization) == (12, "none")
     assert sum(config.model.parameter_counts().values()) == 273_582_912  # docs/models.md
