@@ -262,6 +262,6 @@ def test_help_is_short():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Trains a model on prepared data")
-    assert len(lines) < 45
+    assert len(lines) < 48
     for flag in ("data_dir", "model_dir", "preset", "set", "strategy", "cluster", "replicas"):
         assert any(line.strip().startswith(f"--{flag}:") for line in lines), flag
