@@ -6,7 +6,7 @@ import pathlib
 import platform
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -30,10 +30,11 @@ from t2t_keras.studies.performing import StoppedError
 from t2t_keras.studies.states import read_record
 from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
 from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.interval import Interval
 from t2t_keras.training.trainer import Trainer
 
-# The results of an ensemble's members that add up to its own.
-_SUMS = ("parameters", "hours", "flops_by_count", "flops_by_time")
+# What a training costs. The costs of trainings that a model is made of add up to its own.
+_COSTS = ("hours", "flops_by_count", "flops_by_time")
 
 
 def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
         "parameters"; "updates"; "seconds_per_update", the median over the lines of metrics; "target_tokens", without
         padding; "hours" of training, without validation; the "flops_by_count", the planned operations a token times the
         tokens; the "flops_by_time", hours times what the devices' products of matrices reach, as the paper estimates
-        them (section 6.1, Table 2); "devices", "machine".
+        them (section 6.1, Table 2); "devices", "machine". The costs of a training that it begins from are added.
 
     Raises:
         InputError: as `Trainer`.
@@ -62,7 +63,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     tokens, seconds = _trained(run, lines)
     machine, rate = _machine(study_dir)
     devices = strategy.num_replicas_in_sync
-    return {
+    results = {
         "parameters": sum(job.config.model.parameter_counts().values()),
         "updates": outcome.step,
         "seconds_per_update": statistics.median([1 / line["steps_per_second"] for line in lines]) if lines else None,
@@ -73,6 +74,8 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
         "devices": devices,
         "machine": machine,
     }
+    before = [job.begins_from] if job.begins_from else []
+    return {**results, **_sums(_COSTS, [results, *_results_of(before, study_dir)])}
 
 
 def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
@@ -93,16 +96,26 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
         members = [RunCheckpoint(study_dir / member.name, member.average) for member in job.members]
         translator = Translator.load_ensemble(members, config=first.config.decode)
         found = _evaluated(translator, PreparedData.open(first.data_dir), study_dir / job.name)
-    records = [read_record(study_dir / member.name) for member in job.members]
-    costs = {name: sum(record["results"][name] for record in records if record) for name in _SUMS}
-    return {**costs, **found}
+    return {**_sums(("parameters", *_COSTS), _results_of(job.members, study_dir)), **found}
+
+
+def _results_of(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> list[dict[str, Any]]:
+    """The results of finished trainings."""
+    records = [read_record(study_dir / job.name) for job in jobs]
+    return [record["results"] for record in records if record]
+
+
+def _sums(names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The sums of some results; None where one of them is."""
+    values = {name: [result[name] for result in results] for name in names}
+    return {name: None if None in found else sum(found) for name, found in values.items()}
 
 
 def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
     """Target tokens and seconds of all updates: those of the lines of metrics, and those since the last of them."""
     newest = checkpoints.load(checkpoints.resolve(run.checkpoints_path, "latest"), weights_only=True)
-    _, tokens, seconds = newest.state.get("interval") or (0.0, 0.0, 0.0)
-    return tokens + sum(line["tokens"] for line in lines), seconds + sum(line["seconds"] for line in lines)
+    rest = Interval(*newest.state.get("interval", []))
+    return rest.tokens + sum(line["tokens"] for line in lines), rest.seconds + sum(line["seconds"] for line in lines)
 
 
 def _machine(study_dir: pathlib.Path) -> tuple[str, float]:

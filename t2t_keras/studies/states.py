@@ -1,6 +1,7 @@
 """What a study's folder holds of a job, and the record that a finished job leaves there."""
 
 import json
+import math
 import pathlib
 from typing import Any, Literal, NamedTuple
 
@@ -61,7 +62,11 @@ def read_record(folder: pathlib.Path) -> dict[str, Any] | None:
 
 
 def write_record(job: Job, study_dir: pathlib.Path, results: dict[str, Any]) -> None:
-    """Writes the record of a finished job; raises an OSError if it cannot be written."""
+    """Writes the record of a finished job; raises an OSError if it cannot be written.
+
+    JSON has no infinity: numbers that are not finite become null.
+    """
+    results = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in results.items()}
     folder = study_dir / job.name
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / RECORD) as file:

@@ -108,7 +108,7 @@ class Table:
             with replacing(path) as file:
                 file.write(text)
         key = self.plotted.key
-        values = {line.name: [r[key] for r in _results(line, states) if key in r] for line in self.lines}
+        values = {line.name: [r[key] for r in _results(line, states) if r.get(key) is not None] for line in self.lines}
         draw_dots(paths[-1], values, self.plotted.heading)
         return paths
 

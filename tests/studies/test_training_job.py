@@ -4,14 +4,18 @@ import dataclasses
 import json
 import types
 
+import numpy as np
 import pytest
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.studies import phases
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.performing import answer_of_phase
 from t2t_keras.studies.states import state, write_record
 from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
+from t2t_keras.training.trainer import Outcome
 
 CONFIG = Config(model=TransformerConfig(vocab_size=9), train=TrainConfig(max_steps=20))
 FIRST = TrainingJob(name="one/seed_1", config=CONFIG, data_dir="/data", vocabulary="a")
@@ -81,6 +85,12 @@ def test_progress_is_counted_in_updates(study_dir):
     assert state(FIRST, study_dir).text == "not evaluated"
 
 
+def test_what_is_not_finite_is_null(study_dir):
+    write_record(FIRST, study_dir, {"score": float("inf"), "machine": "2 x core"})
+    assert '"score": null' in (study_dir / "one/seed_1/row.json").read_text(encoding="utf-8")
+    assert state(FIRST, study_dir).results == {"score": None, "machine": "2 x core"}
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"settings": {}}', '{"settings": 1, "results": {}}'])
 def test_a_damaged_record_is_named(study_dir, text):
     (study_dir / "one/seed_1/row.json").write_text(text, encoding="utf-8")
@@ -112,3 +122,38 @@ def test_a_training_begins_with_another_ones_average_once(study_dir, monkeypatch
             phases.train(job, study_dir)
     # The last of them is a run that exists: it is resumed.
     assert begun == [None, (study_dir / "one/seed_1", "averaged_last5"), None]
+
+
+def test_a_training_costs_what_its_run_and_the_one_before_it_took(study_dir, monkeypatch):
+    folder = study_dir / "more/seed_1"
+    write_record(FIRST, study_dir, {"hours": 1.0, "flops_by_count": None, "flops_by_time": 7200.0})
+    state = {"interval": [9.0, 30.0, 800.0]}
+    checkpoints.save(folder / "checkpoints", 20, {"w": np.zeros(1)}, {}, state)
+    lines = [{"step": 9 * n, "kind": "train", "tokens": 60, "seconds": 500.0, "steps_per_second": n} for n in (1, 2)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    data = DataFacts(vocab_size=9, pairs=2, source_tokens=30, target_tokens=10)
+    monkeypatch.setattr(phases.DataFacts, "of", lambda data: data)
+    monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: data))
+    monkeypatch.setattr(phases, "make_strategy", lambda name: types.SimpleNamespace(num_replicas_in_sync=2))
+    monkeypatch.setattr(phases, "note_rate", lambda *arguments: 3.0)
+    trainer = types.SimpleNamespace(train=lambda: Outcome(20, "", 0))
+    monkeypatch.setattr(phases, "Trainer", lambda *arguments: trainer)
+    results = phases.train(MORE, study_dir)
+    assert (results["updates"], results["target_tokens"], results["devices"]) == (20, 150, 2)
+    assert results["seconds_per_update"] == 0.75
+    assert results["hours"] == pytest.approx(1800 / 3600 + 1)
+    assert results["flops_by_time"] == pytest.approx(1800 * 2 * 3 + 7200)
+    assert results["flops_by_count"] is None
+    alone = phases.train(dataclasses.replace(MORE, begins_from=None), study_dir)
+    assert alone["hours"] == 0.5
+    # Of 40 tokens 10 are targets: 2 pairs of tokens for each, in sentences of 10.
+    assert alone["flops_by_count"] == pytest.approx(150 * 2 * sum(CONFIG.model.training_flops(10).values()))
+
+
+def test_a_signal_ends_a_training_without_results(study_dir, monkeypatch):
+    monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: None))
+    monkeypatch.setattr(phases, "make_strategy", lambda name: None)
+    trainer = types.SimpleNamespace(train=lambda: Outcome(3, "stopped", 15))
+    monkeypatch.setattr(phases, "Trainer", lambda *arguments: trainer)
+    answer = answer_of_phase("t2t_keras.studies.phases:train", FIRST, study_dir)
+    assert answer == ("stopped", 15)
