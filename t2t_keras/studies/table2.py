@@ -13,6 +13,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "tiny": (
         Row("transformer", "tiny", label="Transformer", is_repeated=True),
         Row("transformer_moe", "moe_tiny", label="Transformer with experts", is_repeated=True),
+        Row("bytenet", "bytenet_tiny", label="ByteNet", is_repeated=True),
         Row("deep_att", "deep_att_tiny", label="Deep-Att", is_repeated=True),
         Row("gnmt", "rnn_tiny", label="GNMT", is_repeated=True),
         Row("conv_s2s", "conv_tiny", label="ConvS2S", is_repeated=True),
@@ -20,6 +21,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "paper": (
         Row("transformer_base", "base", label="Transformer (base)", is_repeated=True),
         Row("transformer_big", "big", label="Transformer (big)", is_repeated=True),
+        Row("bytenet", "bytenet", label="ByteNet", is_repeated=True),
         Row("deep_att", "deep_att", label="Deep-Att", is_repeated=True),
         Row("gnmt", "gnmt", label="GNMT", is_repeated=True),
         Row("conv_s2s", "conv_s2s", label="ConvS2S", is_repeated=True),
