@@ -1,19 +1,22 @@
 """Recurrent layers: long short-term memories, alone and with attention to a memory."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import keras
 from keras import ops
 
 from t2t_keras.layers import kernels
 from t2t_keras.layers.attention.additive import AdditiveAttention
+from t2t_keras.layers.attention.multiplicative import MultiplicativeAttention
 from t2t_keras.layers.kernels.plain import lstm_step
 
 Tensor = Any
 
+_ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}
+
 
 class LSTMState(NamedTuple):
-    """What a long short-term memory hands from position to position: float [..., units] each."""
+    """What a long short-term memory hands from position to position: float [..., width] and [..., units]."""
 
     hidden: Tensor
     cell: Tensor
@@ -24,8 +27,10 @@ class LSTM(keras.layers.Layer):
     """A long short-term memory, of which the inputs of all positions are one product.
 
     Args:
-        units: width of the hidden state and of the cell.
+        units: width of the cell, and of the hidden state without projection.
         reverse: whether the sequence is read from its end.
+        projection: width that the hidden state is projected to before it is handed on and out; None means that it is
+            not.
 
     Call arguments:
         inputs: float [batch, length, d_in].
@@ -33,18 +38,23 @@ class LSTM(keras.layers.Layer):
             tokens only.
 
     Returns:
-        The hidden state at each position, float [batch, length, units].
+        The hidden state at each position, float [batch, length, width], width being that of the projection, if any,
+        else units.
 
     Reference:
-        Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000.
+        Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000; the
+        projection: Sak et al., "Long Short-Term Memory Based Recurrent Neural Network Architectures", 2014.
     """
 
-    def __init__(self, units: int, reverse: bool = False, **kwargs: Any) -> None:
+    def __init__(self, units: int, reverse: bool = False, projection: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"`units` must be at least 1, got {units}")
+        for name, value in (("units", units), ("projection", projection)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}")
         self.units = units
         self.reverse = reverse
+        self.projection = projection
+        self.width = projection or units
 
     def build(self, inputs_shape: tuple) -> None:
         def forgetting_little(shape: tuple, dtype: Any = None) -> Tensor:
@@ -54,9 +64,12 @@ class LSTM(keras.layers.Layer):
 
         self.kernel = self.add_weight(shape=(inputs_shape[-1], 4 * self.units), name="kernel")
         self.recurrent_kernel = self.add_weight(
-            shape=(self.units, 4 * self.units), initializer="orthogonal", name="recurrent_kernel"
+            shape=(self.width, 4 * self.units), initializer="orthogonal", name="recurrent_kernel"
         )
         self.bias = self.add_weight(shape=(4 * self.units,), initializer=forgetting_little, name="bias")
+        self.projection_kernel = None
+        if self.projection:
+            self.projection_kernel = self.add_weight(shape=(self.units, self.projection), name="projection_kernel")
 
     def call(self, inputs: Tensor, token_mask: Tensor | None = None) -> Tensor:
         return self.recur(self.gates(inputs), token_mask)
@@ -70,14 +83,24 @@ class LSTM(keras.layers.Layer):
         batch, length, _ = ops.shape(gates)
         mask = ops.ones((batch, length), "bool") if token_mask is None else token_mask
         nothing = ops.zeros((batch, self.units), gates.dtype)
-        outputs, *_ = kernels.lstm(gates, self.recurrent_kernel, mask, nothing, nothing, reverse=self.reverse)
-        return outputs
+        factors = [kernel for kernel in (self.projection_kernel, self.recurrent_kernel) if kernel is not None]
+        hidden, *_ = kernels.lstm(gates, factors, mask, nothing, nothing, reverse=self.reverse)
+        return self.projected(hidden)
+
+    def projected(self, hidden: Tensor) -> Tensor:
+        """What is handed on and out of hidden states: float [..., units] --> [..., width]."""
+        return hidden if self.projection_kernel is None else kernels.linear(hidden, self.projection_kernel, None)
 
     def compute_output_shape(self, inputs_shape: tuple, token_mask_shape: tuple | None = None) -> tuple:
-        return (*inputs_shape[:-1], self.units)
+        return (*inputs_shape[:-1], self.width)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units, "reverse": self.reverse}
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "reverse": self.reverse,
+            "projection": self.projection,
+        }
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -88,8 +111,10 @@ class AttentiveLSTM(keras.layers.Layer):
     stands behind the input.
 
     Args:
-        units: width of the hidden state and of the cell.
+        units: width of the cell, and of the hidden state without projection.
         d_attention: width of the attention's hidden layer.
+        projection: as in `LSTM`.
+        score: how a hidden state is compared with the memory, by `AdditiveAttention` or `MultiplicativeAttention`.
 
     Call arguments:
         inputs: float [batch, length, d_in].
@@ -97,45 +122,62 @@ class AttentiveLSTM(keras.layers.Layer):
         bias: a `mask_bias`, [batch, 1, source_len], that hides positions of the memory.
 
     Returns:
-        Hidden states, float [batch, length, units], and contexts, float [batch, length, d_memory].
+        Hidden states, float [batch, length, width], and contexts, float [batch, length, d_memory].
 
     Reference:
         Wu et al., "Google's Neural Machine Translation System", 2016, section 3.
     """
 
-    def __init__(self, units: int, d_attention: int, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        units: int,
+        d_attention: int,
+        projection: int | None = None,
+        score: Literal["additive", "multiplicative"] = "additive",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        if score not in _ATTENTIONS:
+            raise ValueError(f"`score` must be one of {', '.join(_ATTENTIONS)}, got {score!r}")
         self.units = units
         self.d_attention = d_attention
-        self.attention = AdditiveAttention(d_attention, name="attention", dtype=self.dtype_policy)
-        self.lstm = LSTM(units, name="lstm", dtype=self.dtype_policy)
+        self.projection = projection
+        self.score = score
+        self.attention = _ATTENTIONS[score](d_attention, name="attention", dtype=self.dtype_policy)
+        self.lstm = LSTM(units, projection=projection, name="lstm", dtype=self.dtype_policy)
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
-        self.attention.build((None, None, self.units), memory_shape)
+        self.attention.build((None, None, self.lstm.width), memory_shape)
         self.lstm.build((*inputs_shape[:-1], inputs_shape[-1] + memory_shape[-1]))
 
     def call(self, inputs: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        keys, d_in, units = self.attention.keys(memory), inputs.shape[-1], self.units
+        keys, d_in, width = self.attention.keys(memory), inputs.shape[-1], self.lstm.width
         kernel = ops.convert_to_tensor(self.lstm.kernel)
         gates = kernels.linear(inputs, kernel[:d_in], self.lstm.bias)  # --> [batch, length, 4 units]
         recurrent = ops.concatenate([kernel[d_in:], self.lstm.recurrent_kernel], axis=0)
 
         # The output is the state: all that `ops.scan` takes everywhere.
         def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-            hidden, cell = state[:, :units], state[:, units : 2 * units]
+            hidden, cell = state[:, :width], state[:, width : width + self.units]
             context, _ = self.attention(hidden[:, None], memory, keys, bias)
-            recalled = ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + units]
-            after = lstm_step(x + kernels.linear(recalled, recurrent, None), cell)
-            state = ops.concatenate([*after, context[:, 0]], axis=-1)
+            recalled = ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + width]
+            hidden, cell = lstm_step(x + kernels.linear(recalled, recurrent, None), cell)
+            state = ops.concatenate([self.lstm.projected(hidden), cell, context[:, 0]], axis=-1)
             return state, state
 
-        start = ops.zeros((ops.shape(inputs)[0], 2 * units + memory.shape[-1]), gates.dtype)
+        start = ops.zeros((ops.shape(inputs)[0], width + self.units + memory.shape[-1]), gates.dtype)
         _, states = ops.scan(step, start, ops.swapaxes(gates, 0, 1))
-        states = ops.swapaxes(states, 0, 1)  # --> [batch, length, 2 units + d_memory]
-        return states[..., :units], states[..., 2 * units :]
+        states = ops.swapaxes(states, 0, 1)  # --> [batch, length, width + units + d_memory]
+        return states[..., :width], states[..., width + self.units :]
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
-        return (*inputs_shape[:-1], self.units), (*inputs_shape[:-1], memory_shape[-1])
+        return (*inputs_shape[:-1], self.lstm.width), (*inputs_shape[:-1], memory_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units, "d_attention": self.d_attention}
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "d_attention": self.d_attention,
+            "projection": self.projection,
+            "score": self.score,
+        }

@@ -12,6 +12,7 @@ from t2t_keras.models.contract import SequenceModel
 _MODELS: dict[str, str | Callable[[Any], SequenceModel]] = {
     "bytenet": "t2t_keras.models.bytenet:ByteNet",
     "conv_s2s": "t2t_keras.models.conv_s2s:ConvS2S",
+    "moe_rnn": "t2t_keras.models.moe_rnn:MoERNN",
     "rnn_attention": "t2t_keras.models.rnn_attention:RNNAttention",
     "transformer": "t2t_keras.models.transformer:Transformer",
 }

@@ -8,6 +8,7 @@ from t2t_keras.config import (
     ConvS2SConfig,
     DecodeConfig,
     ModelConfig,
+    MoERNNConfig,
     RNNAttentionConfig,
     TrainConfig,
     TransformerConfig,
@@ -109,6 +110,16 @@ _CONV_TINY_TRAIN = {
     "keep_checkpoints": 10,
     "patience": 10,
 }
+# Shazeer et al. had about 16,000 words on each of up to 64 GPUs. Their rate rose for 2,000 updates, stayed for 8,000,
+# and fell with the root of the step after that; here it falls at once, from 0.001: 1.012 * (512 * 2000)^-0.5.
+_MOE_TRAIN = {
+    "tokens_per_batch": 1024000,
+    "learning_rate_scale": 1.012,
+    "warmup_steps": 2000,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "label_smoothing": 0.0,
+}
 _CONV_DECODE = DecodeConfig(beam_size=5, length_normalization="average")
 
 PRESETS: dict[str, Config] = {
@@ -204,6 +215,21 @@ PRESETS: dict[str, Config] = {
             "keep_checkpoints": 10,
             "patience": 10,
         },
+    ),
+    # MoE with 32 experts, and a small one, whose rate rises to 0.001 too: 0.3578 * (128 * 1000)^-0.5.
+    "moe": _other(MoERNNConfig(vocab_size=32000), _MOE_TRAIN),
+    "moe_rnn_tiny": _other(
+        MoERNNConfig(
+            d_model=128,
+            num_units=512,
+            d_attention=128,
+            num_experts=8,
+            experts_per_token=2,
+            d_expert=512,
+            dropout_rate=0.3,
+            tie_embeddings=True,
+        ),
+        {**_RNN_TINY_TRAIN, "learning_rate_scale": 0.3578},
     ),
 }
 

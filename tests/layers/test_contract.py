@@ -74,6 +74,7 @@ CASES = {
     "feed_forward": Case(layers.FeedForward, {"d_ff": 12, "dropout_rate": 0.1}, [X], (2, *X)),
     "learned_positions": Case(layers.LearnedPositions, {"max_positions": 6}, [X], (2, *X)),
     "lstm": Case(layers.LSTM, {"units": 5, "reverse": True}, [X], (2, 4, 5)),
+    "lstm_projected": Case(layers.LSTM, {"units": 7, "projection": 3}, [X], (2, 4, 3)),
     "normalization": Case(layers.LayerNormalization, {"epsilon": 1e-4}, [X], (2, *X)),
     "sinusoidal_positions": Case(layers.SinusoidalPositions, {"layout": "halves"}, [X], (2, *X)),
 }

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from numpy_oracle import randomise
+from numpy_oracle import numbers, randomise
 
 from t2t_keras.layers import LSTM
 from t2t_keras.layers.recurrent import AttentiveLSTM
@@ -53,7 +53,26 @@ def test_attention_to_nothing_but_one_position_is_that_position(rng):
     np.testing.assert_allclose(outputs, plain, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["units", "d_attention"])
-def test_bad_widths_are_named(name):
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_projection_is_what_is_handed_on(rng, reverse):
+    """As a memory without one, whose recurrent kernel is the product of both, and whose output is projected."""
+    inputs, mask = rng.standard_normal((3, 5, 2)).astype("float32"), np.arange(5) < np.array([[5], [1], [3]])
+    layer, plain = LSTM(6, reverse, projection=3), LSTM(6, reverse)
+    layer(inputs), plain(inputs)
+    randomise(layer, rng)
+    joined = numbers(layer.projection_kernel) @ numbers(layer.recurrent_kernel)
+    plain.set_weights([layer.kernel, joined, layer.bias])
+    expected = np.array(plain(inputs, mask)) @ numbers(layer.projection_kernel)
+    np.testing.assert_allclose(layer(inputs, mask), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["units", "d_attention", "projection"])
+@pytest.mark.parametrize("score", ["additive", "multiplicative"])
+def test_bad_widths_are_named(name, score):
     with pytest.raises(ValueError, match=f"`{name}` must be at least 1, got 0"):
-        AttentiveLSTM(**{"units": 3, "d_attention": 3, name: 0})
+        AttentiveLSTM(**{"units": 3, "d_attention": 3, name: 0}, score=score)
+
+
+def test_an_unknown_score_is_named():
+    with pytest.raises(ValueError, match="`score` must be one of additive, multiplicative, got 'dot'"):
+        AttentiveLSTM(3, 3, score="dot")

@@ -108,7 +108,16 @@ def test_conv_s2s_has_the_size_of_the_released_code():
 
 
 @pytest.mark.parametrize(
-    ("name", "rate"), [("gnmt", 2e-4), ("deep_att", 2e-4), ("rnn_tiny", 1e-3), ("conv_s2s", 5e-4), ("conv_tiny", 1e-3)]
+    ("name", "rate"),
+    [
+        ("gnmt", 2e-4),
+        ("deep_att", 2e-4),
+        ("rnn_tiny", 1e-3),
+        ("conv_s2s", 5e-4),
+        ("conv_tiny", 1e-3),
+        ("moe", 1e-3),
+        ("moe_rnn_tiny", 1e-3),
+    ],
 )
 def test_the_systems_of_table_2_reach_their_rate(name, rate):
     model, train = preset(name).model, preset(name).train

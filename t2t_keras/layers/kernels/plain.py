@@ -189,13 +189,19 @@ __all__ = [
 
 
 def lstm(
-    inputs: Tensor, recurrent_kernel: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, *, reverse: bool = False
+    inputs: Tensor,
+    recurrent_kernels: Sequence[Tensor],
+    mask: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    *,
+    reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A long short-term memory over a sequence; see `layers.LSTM`.
 
     Args:
         inputs: float [batch, length, 4 units], what the input adds to the gates: input, forget, candidate, output.
-        recurrent_kernel: float [units, 4 units].
+        recurrent_kernels: float [units, 4 units], or two factors of such a matrix, [units, width] and [width, 4 units].
         mask: bool [batch, length], True = token; the state passes over other positions unchanged.
         hidden: float [batch, units], before the first position.
         cell: float [batch, units], likewise.
@@ -204,12 +210,14 @@ def lstm(
     Returns:
         The hidden state at each position, float [batch, length, units], and the last hidden state and cell.
     """
-    kernel, units = ops.cast(recurrent_kernel, inputs.dtype), hidden.shape[-1]
+    factors, units = [ops.cast(kernel, inputs.dtype) for kernel in recurrent_kernels], hidden.shape[-1]
 
     # State, input and output are one tensor each, and the output is the state: all that `ops.scan` takes everywhere.
     def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        hidden, cell = state[:, :units], state[:, units:]
-        after = lstm_step(x[:, :-1] + ops.matmul(hidden, kernel), cell)
+        recurrent, cell = state[:, :units], state[:, units:]
+        for factor in factors:
+            recurrent = ops.matmul(recurrent, factor)
+        after = lstm_step(x[:, :-1] + recurrent, cell)
         state = ops.where(x[:, -1:] > 0, ops.concatenate(after, axis=-1), state)
         return state, state
 

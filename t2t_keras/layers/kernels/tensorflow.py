@@ -221,14 +221,20 @@ def reshape_like(values: Tensor, like: Tensor) -> Tensor:
 
 
 def lstm(
-    inputs: Tensor, recurrent_kernel: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor, *, reverse: bool = False
+    inputs: Tensor,
+    recurrent_kernels: Sequence[Tensor],
+    mask: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    *,
+    reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`plain.lstm` with a hand-written gradient: the kernel's is one product over all positions, not one at each."""
+    """`plain.lstm` with a hand-written gradient: a kernel's is one product over all positions, not one at each."""
     is_token = tf.cast(tf.transpose(mask), inputs.dtype)[..., tf.newaxis]  # --> [length, batch, 1]
 
     @tf.custom_gradient
-    def run(x: Tensor, kernel: Tensor, hidden: Tensor, cell: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Callable]:
-        gates, hiddens, cells = _lstm_forward(x, kernel, is_token, hidden, cell, reverse)
+    def run(x: Tensor, hidden: Tensor, cell: Tensor, *factors: Tensor) -> tuple[tuple[Tensor, ...], Callable]:
+        gates, hiddens, cells = _lstm_forward(x, factors, is_token, hidden, cell, reverse)
         end = 0 if reverse else -1
         hiddens_with_first, cells_with_first = (
             tf.concat([values, first[tf.newaxis]] if reverse else [first[tf.newaxis], values], 0)
@@ -239,29 +245,41 @@ def lstm(
             before = slice(1, None) if reverse else slice(None, -1)
             hiddens_before, cells_before = hiddens_with_first[before], cells_with_first[before]
             d_gates, d_hidden, d_cell = _lstm_backward(
-                (gates, cells_before, cells, is_token), kernel, d_hiddens, d_hidden, d_cell, reverse
+                (gates, cells_before, cells, is_token), factors, d_hiddens, d_hidden, d_cell, reverse
             )
-            rows, width = tf.reshape(hiddens_before, [-1, kernel.shape[0]]), kernel.shape[1]
-            d_kernel = tf.matmul(rows, tf.reshape(d_gates, [-1, width]), transpose_a=True)
-            return d_gates, d_kernel, d_hidden, d_cell
+            rows, d_rows = (tf.reshape(values, [-1, values.shape[-1]]) for values in (hiddens_before, d_gates))
+            return d_gates, d_hidden, d_cell, *_factor_gradients(rows, factors, d_rows)
 
         last = hiddens_with_first[end], cells_with_first[end]
         return (hiddens, *last), gradient
 
-    kernel = tf.cast(tf.convert_to_tensor(recurrent_kernel), inputs.dtype)
-    hiddens, hidden, cell = run(tf.transpose(inputs, [1, 0, 2]), kernel, hidden, cell)
+    factors = [tf.cast(tf.convert_to_tensor(kernel), inputs.dtype) for kernel in recurrent_kernels]
+    hiddens, hidden, cell = run(tf.transpose(inputs, [1, 0, 2]), hidden, cell, *factors)
     return tf.transpose(hiddens, [1, 0, 2]), hidden, cell
 
 
+def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor) -> list[Tensor]:
+    """Gradients of the factors of rows @ factors[0] @ factors[1] ..., from that of the product."""
+    lefts, gradients = [rows], []
+    for factor in factors[:-1]:
+        lefts.append(tf.matmul(lefts[-1], factor))
+    for left, factor in zip(reversed(lefts), reversed(factors), strict=True):
+        gradients.append(tf.matmul(left, upstream, transpose_a=True))
+        upstream = tf.matmul(upstream, factor, transpose_b=True)
+    return gradients[::-1]
+
+
 def _lstm_forward(
-    x: Tensor, kernel: Tensor, is_token: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
+    x: Tensor, factors: Sequence[Tensor], is_token: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units], at each position."""
     length = tf.shape(x)[0]
 
     def step(count: Tensor, hidden: Tensor, cell: Tensor, arrays: tuple) -> tuple:
-        at = length - 1 - count if reverse else count
-        add, keep, candidate, show = tf.split(x[at] + tf.matmul(hidden, kernel), 4, axis=-1)
+        at, recurrent = length - 1 - count if reverse else count, hidden
+        for factor in factors:
+            recurrent = tf.matmul(recurrent, factor)
+        add, keep, candidate, show = tf.split(x[at] + recurrent, 4, axis=-1)
         add, keep, candidate, show = tf.sigmoid(add), tf.sigmoid(keep), tf.tanh(candidate), tf.sigmoid(show)
         next_cell = keep * cell + add * candidate
         hidden += is_token[at] * (show * tf.tanh(next_cell) - hidden)
@@ -269,7 +287,8 @@ def _lstm_forward(
         values = tf.concat([add, keep, candidate, show], -1), hidden, cell
         return count + 1, hidden, cell, tuple(array.write(at, v) for array, v in zip(arrays, values, strict=True))
 
-    shapes = ([None, kernel.shape[1]], [None, kernel.shape[0]], [None, kernel.shape[0]])
+    units = factors[0].shape[0]
+    shapes = ([None, 4 * units], [None, units], [None, units])
     arrays = tuple(tf.TensorArray(x.dtype, length, element_shape=shape) for shape in shapes)
     *_, arrays = tf.while_loop(
         lambda count, *_: count < length, step, (tf.constant(0), hidden, cell, arrays), parallel_iterations=1
@@ -278,7 +297,12 @@ def _lstm_forward(
 
 
 def _lstm_backward(
-    forward: tuple[Tensor, ...], kernel: Tensor, d_hiddens: Tensor, d_hidden: Tensor, d_cell: Tensor, reverse: bool
+    forward: tuple[Tensor, ...],
+    factors: Sequence[Tensor],
+    d_hiddens: Tensor,
+    d_hidden: Tensor,
+    d_cell: Tensor,
+    reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of what the input adds to the gates, [length, batch, 4 units], and of the first state.
 
@@ -303,11 +327,14 @@ def _lstm_backward(
             ],
             -1,
         )  # --> [batch, 4 units]
-        d_hidden += tf.matmul(d_gates, kernel, transpose_b=True) - d_new
+        d_recurrent = d_gates
+        for factor in reversed(factors):
+            d_recurrent = tf.matmul(d_recurrent, factor, transpose_b=True)
+        d_hidden += d_recurrent - d_new
         d_cell += d_new_cell * keep - is_token[at] * d_cell
         return count + 1, d_hidden, d_cell, array.write(at, d_gates)
 
-    array = tf.TensorArray(gates.dtype, length, element_shape=[None, kernel.shape[1]])
+    array = tf.TensorArray(gates.dtype, length, element_shape=[None, factors[-1].shape[1]])
     _, d_hidden, d_cell, array = tf.while_loop(
         lambda count, *_: count < length, step, (tf.constant(0), d_hidden, d_cell, array), parallel_iterations=1
     )

@@ -1,5 +1,7 @@
 """The TensorFlow kernels against the plain ones they stand for: values, gradients, shapes unknown until run."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -190,26 +192,26 @@ def test_kernels_run_in_a_graph_of_unknown_shapes(rng):
     np.testing.assert_allclose(traced(x), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("widths", [(4, 16), (4, 3, 16)], ids=["one_kernel", "two_factors"])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_lstm(rng, dtype, reverse):
+def test_lstm(rng, dtype, reverse, widths):
     batch, length, units = 3, 6, 4
     mask = np.arange(length) < np.array([[6], [2], [4]])
-    arrays = [(batch, length, 4 * units), (units, 4 * units), (batch, units), (batch, units)]
-    inputs, kernel, hidden, cell = (tf.constant(rng.standard_normal(shape), tf.float32) for shape in arrays)
-    inputs, hidden, cell = (tf.cast(values, dtype) for values in (inputs, hidden, cell))
+    arrays = [(batch, length, 4 * units), (batch, units), (batch, units)]
+    states = [tf.cast(rng.standard_normal(shape), dtype) for shape in arrays]
+    factors = [tf.constant(rng.standard_normal(shape), tf.float32) for shape in itertools.pairwise(widths)]
 
     def joined(module):
-        def run(*arguments):
-            inputs, kernel, hidden, cell = arguments
-            outputs, *last = module.lstm(inputs, kernel, tf.constant(mask), hidden, cell, reverse=reverse)
+        def run(inputs, hidden, cell, *factors):
+            outputs, *last = module.lstm(inputs, factors, tf.constant(mask), hidden, cell, reverse=reverse)
             return tf.concat([outputs, *(values[:, tf.newaxis] for values in last)], axis=1)
 
         return run
 
-    pair = [values_and_gradients(tf.function(joined(module)), inputs, kernel, hidden, cell) for module in (fast, plain)]
+    pair = [values_and_gradients(tf.function(joined(module)), *states, *factors) for module in (fast, plain)]
     assert_same(*pair, 5 * tolerance(dtype))
-    assert float(tf.reduce_max(tf.abs(pair[0][2]))) > 0.1
+    assert all(float(tf.reduce_max(tf.abs(gradient))) > 0.1 for gradient in pair[0][1:])
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -1,0 +1,102 @@
+"""The settings of a recurrent model with mixtures of experts, and what they say of its size and cost."""
+
+import dataclasses
+from typing import ClassVar
+
+from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
+from t2t_keras.config.model_config import Activations, ModelConfig, register_config
+from t2t_keras.errors import InputError
+
+
+@register_config
+@dataclasses.dataclass(frozen=True)
+class MoERNNConfig(ModelConfig):
+    """Long short-term memories with mixtures of experts; the defaults are the sizes of Shazeer et al., 2017.
+
+    Attributes:
+        num_encoder_layers: layers of the encoder, of which the first two read the embeddings in opposite directions;
+            experts follow them. At least 2.
+        num_decoder_layers: layers of the decoder, of which the first one attends; experts follow it.
+        num_units: width of a layer's cell, whose output is projected to d_model.
+        d_attention: width of the attention's hidden layers.
+        num_experts: experts in encoder and in decoder; 0 means none.
+        experts_per_token: how many of the experts compute a token.
+        d_expert: inner width of an expert.
+        gate_noise: whether the choice of experts is noisy in training.
+        balance_weight: weight of the losses that ask for an even use of the experts.
+        dropout_rate: dropout on embeddings and on the outputs of every layer and of the experts.
+        tie_embeddings: one matrix for source, target and the pre-softmax projection.
+    """
+
+    family: ClassVar[str] = "moe_rnn"
+
+    num_encoder_layers: int = 3
+    num_decoder_layers: int = 2
+    num_units: int = 2048
+    d_attention: int = 512
+    num_experts: int = 32
+    experts_per_token: int = 4
+    d_expert: int = 2048
+    gate_noise: bool = True
+    balance_weight: float = 0.01
+    dropout_rate: float = 0.4
+    tie_embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "num_decoder_layers", "num_units", "d_attention", "experts_per_token", "d_expert")
+        check_not_negative(self, "num_experts", "balance_weight")
+        check_rate(self, "dropout_rate")
+        if self.num_encoder_layers < 2:
+            raise InputError(f"model.num_encoder_layers must be at least 2, got {self.num_encoder_layers}")
+        if self.num_experts and self.experts_per_token > self.num_experts:
+            raise InputError(
+                f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
+            )
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Those of "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
+        token_matrices = 1 if self.tie_embeddings else 3
+        lstm = self._lstm_matrices() + 4 * self.num_units
+        expert = 2 * self.d_model * self.d_expert + self.d_expert + self.d_model
+        experts = self.num_experts * (expert + 2 * self.d_model)
+        attention = self._attention_matrices() + self.d_attention
+        return {
+            "embedding": token_matrices * self.vocab_size * self.d_model + self.vocab_size,
+            "encoder": self.num_encoder_layers * lstm + experts,
+            "decoder": self.num_decoder_layers * lstm + self._context_matrix() + experts + attention,
+        }
+
+    def training_flops(self, length: int) -> dict[str, int]:
+        """Those of "matrices", of which a token pays for its own experts and for the gates, and of "attention"."""
+        layers = self.num_encoder_layers + self.num_decoder_layers
+        experts = 0
+        if self.num_experts:
+            experts = 2 * self.d_model * (self.experts_per_token * self.d_expert + self.num_experts)
+        matrices = layers * self._lstm_matrices() + self._context_matrix() + 2 * experts + self._attention_matrices()
+        return {
+            "matrices": 6 * (matrices + self.vocab_size * self.d_model),
+            "attention": 6 * length * (self.d_attention + self.d_model),
+        }
+
+    def kept_activations(self, length: int) -> Activations:
+        """Gates, cells, outputs and inputs of every layer; pairs of a token and an expert; the attention's weights."""
+        layers = self.num_encoder_layers + self.num_decoder_layers
+        lstms = layers * (6 * self.num_units + 4 * self.d_model)
+        experts = gates = 0
+        if self.num_experts:
+            experts = 2 * (4 * self.d_model + self.experts_per_token * (4 * self.d_model + self.d_expert))
+            gates = 2 * 8 * self.num_experts
+        attention = 2 * length + 3 * self.d_attention + self.d_model
+        return Activations(computed=lstms + experts + attention, float32=gates)
+
+    def _lstm_matrices(self) -> int:
+        """Those of one layer that reads d_model, and its projection."""
+        return 4 * self.num_units * 2 * self.d_model + self.num_units * self.d_model
+
+    def _context_matrix(self) -> int:
+        """What the decoder's first layer has more, because it reads the context too."""
+        return 4 * self.num_units * self.d_model
+
+    def _attention_matrices(self) -> int:
+        return 2 * self.d_model * self.d_attention

@@ -1,0 +1,210 @@
+"""A recurrent model with mixtures of experts: the system of Shazeer et al. that the paper's Table 2 calls MoE."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.config import MoERNNConfig
+from t2t_keras.layers import Dropout, MixtureOfExperts, kernels, token_rows
+from t2t_keras.layers.attention.scores import mask_bias
+from t2t_keras.layers.dropout import fold_in
+from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState
+from t2t_keras.layers.stepping import MixtureStep
+from t2t_keras.layers.stepping.recurrent_step import LSTMStep
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
+from t2t_keras.models.encoder_decoder import EncoderDecoder
+from t2t_keras.models.rnn_attention import RecurrentMemory
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class MoERNN(EncoderDecoder):
+    """Stacks of long short-term memories with experts between their layers, and attention to the encoder's outputs.
+
+    All layers read and write d_model, and have residual connections: x + Dropout(LSTM(x)) and x + Dropout(sigmoid(
+    MixtureOfExperts(x))). The encoder's first two layers read the embeddings in opposite directions, and their outputs
+    are added up; its experts come next. The decoder's first layer attends, and is the only one that reads the context;
+    its experts come next. See `EncoderDecoder` for the call.
+
+    Args:
+        config: sizes and choices.
+
+    Reference:
+        Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
+        appendix E.
+    """
+
+    offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
+    config_class = MoERNNConfig
+
+    def __init__(self, config: MoERNNConfig, **kwargs: Any) -> None:
+        super().__init__(config, output_bias=True, **kwargs)
+        dtype, units, width = self.dtype_policy, config.num_units, config.d_model
+
+        def layer(name: str, reverse: bool = False) -> LSTM:
+            return LSTM(units, reverse, width, name=name, dtype=dtype)
+
+        self.forward = layer("encoder_1")
+        self.backward = layer("encoder_2", reverse=True)
+        self.encoder_layers = [layer(f"encoder_{number}") for number in range(3, config.num_encoder_layers + 1)]
+        self.bottom = AttentiveLSTM(
+            units, config.d_attention, width, score="multiplicative", name="decoder_1", dtype=dtype
+        )
+        self.decoder_layers = [layer(f"decoder_{number}") for number in range(2, config.num_decoder_layers + 1)]
+        self.encoder_experts, self.decoder_experts = self._experts("encoder_experts"), self._experts("decoder_experts")
+        self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
+
+    def _experts(self, name: str) -> MixtureOfExperts | None:
+        config = self.config
+        if not config.num_experts:
+            return None
+        sizes = config.num_experts, config.experts_per_token, config.d_expert
+        return MixtureOfExperts(*sizes, config.gate_noise, config.balance_weight, name=name, dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any = None) -> None:
+        super().build(input_shape)
+        states = (None, None, self.config.d_model)
+        self.bottom.build(states, states)
+        layers = [self.forward, self.backward, *self.encoder_layers, *self.decoder_layers]
+        for layer in (*layers, self.encoder_experts, self.decoder_experts):
+            if layer is not None:
+                layer.build(states)
+
+    def states(
+        self,
+        inputs: dict[str, Tensor],
+        *,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> States:
+        """The decoder's outputs before the projection to the vocabulary, and the experts' balance losses; see
+        `ScoringModel`. `skip_padding` leaves padding out of the experts.
+        """
+        memory, of_source = self._encoded(inputs["source"], fold_in(seed, 0), training, skip_padding)
+        x, _ = self._attended(inputs, memory, fold_in(seed, 1), training)
+        hidden, of_target = self._above(x, inputs["target"], fold_in(seed, 2), training, skip_padding)
+        tokens = ops.cast(ops.count_nonzero(inputs["target"], axis=1), "float32")  # --> [batch]
+        return States(hidden, ops.sum(tokens * (of_source + of_target)))
+
+    def encode(self, source: Tensor) -> Tensor:
+        """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
+        return self._encoded(source, None, False, False)[0]
+
+    def _encoded(
+        self, source: Tensor, seed: Tensor | None, training: bool | None, skip_padding: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The memory, and the balance loss of each sentence."""
+        is_token = ops.not_equal(source, 0)
+        embedded = self._dropped(self.source_embedding(source), fold_in(seed, 0), training)
+        x = embedded
+        for number, layer in enumerate((self.forward, self.backward), start=1):
+            x = x + self._dropped(layer(embedded, is_token), fold_in(seed, number), training)
+        x, loss = self._mixed(self.encoder_experts, x, source, fold_in(seed, 3), training, skip_padding)
+        for number, layer in enumerate(self.encoder_layers, start=4):
+            x = x + self._dropped(layer(x, is_token), fold_in(seed, number), training)
+        return x, loss
+
+    def _attended(
+        self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
+    ) -> tuple[Tensor, Tensor]:
+        """The first layer's outputs with its inputs, and without, float [batch, target_len, d_model] each."""
+        x = self._dropped(self.embedded_targets(inputs["target"]), fold_in(seed, 0), training)
+        hidden, _ = self.bottom(x, memory, self._bias(inputs["source"]))
+        return x + self._dropped(hidden, fold_in(seed, 1), training), hidden
+
+    def _above(
+        self,
+        x: Tensor,
+        target: Tensor,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """The decoder's outputs from those of its first layer, and the balance loss of each sentence."""
+        x, loss = self._mixed(self.decoder_experts, x, target, fold_in(seed, 0), training, skip_padding)
+        for number, layer in enumerate(self.decoder_layers, start=1):
+            x = x + self._dropped(layer(x), fold_in(seed, number), training)
+        return x, loss
+
+    def _mixed(
+        self,
+        experts: MixtureOfExperts | None,
+        x: Tensor,
+        token_ids: Tensor,
+        seed: Tensor | None,
+        training: bool | None,
+        skip_padding: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """x + Dropout(sigmoid(MixtureOfExperts(x))), and the balance loss of each sentence; x and 0 without experts."""
+        if experts is None:
+            return x, ops.zeros(())
+        rows = token_rows(token_ids) if skip_padding else None
+        is_token, mode = ops.not_equal(token_ids, 0), {} if training is None else {"training": training}
+        outputs, loss = experts(x, token_mask=is_token, seed=fold_in(seed, 0), token_rows=rows, **mode)
+        return x + self._dropped(ops.sigmoid(outputs), fold_in(seed, 1), training), loss
+
+    def _dropped(self, x: Tensor, seed: Tensor | None, training: bool | None) -> Tensor:
+        return self.dropout(x, seed=seed, training=training)
+
+    def _cross_attention(self, inputs: dict[str, Tensor], memory: Tensor, bottom: Tensor) -> Tensor:
+        """Attention of the state before each position: [batch, target_len, source_len]."""
+        queries = ops.pad(bottom, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+        attention = self.bottom.attention
+        _, weights = attention(queries, memory, attention.keys(memory), self._bias(inputs["source"]))
+        return ops.cast(weights, "float32")
+
+    def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
+        """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
+        memory = self.encode(inputs["source"])
+        x, bottom = self._attended(inputs, memory, None, False)
+        hidden, _ = self._above(x, inputs["target"])
+        cross = self._cross_attention(inputs, memory, bottom)
+        cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
+        return self.logits(hidden), Attentions.cross_only(cross)
+
+    def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
+        """The attention of `logits_and_attention`, float32 [batch, target_len, source_len]."""
+        memory = self.encode(inputs["source"])
+        _, bottom = self._attended(inputs, memory, None, False)
+        return self._cross_attention(inputs, memory, bottom)
+
+    def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
+        """Prepares a search; see `StepModel`."""
+        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        bottom, *above = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
+        experts = None if self.decoder_experts is None else MixtureStep(self.decoder_experts, dtype)
+        output_matrix = self.output_head.output_matrix(dtype)  # --> [d_model, vocab]
+
+        def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            (first, *others), recalled = cache.per_hypothesis, cache.source
+            batch, d_model = ops.shape(first.hidden)[0], self.config.d_model
+            x = ops.reshape(self.target_embedding(token_ids), (batch, beam_size, d_model))
+            context, attention = self.bottom.attention(first.hidden, *recalled)  # --> [batch, beam, d_model]
+            after = [bottom(bottom.gates(ops.concatenate([x, context], axis=-1)), first)]
+            x = x + after[0].hidden
+            if experts is not None:
+                outputs = experts(ops.reshape(x, (batch * beam_size, d_model)))
+                x = x + ops.sigmoid(ops.reshape(outputs, (batch, beam_size, d_model)))
+            for lstm, state in zip(above, others, strict=True):
+                after.append(lstm(lstm.gates(x), state))
+                x = x + after[-1].hidden
+            hidden = ops.reshape(x, (batch * beam_size, d_model))
+            logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
+            coverage = cache.coverage
+            if COVERAGE in wanted:
+                coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
+            return logits, Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
+
+        widths = self.config.d_model, self.config.num_units
+        nothing = [ops.zeros((ops.shape(source)[0], beam_size, width), self.compute_dtype) for width in widths]
+        recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self._bias(source))
+        coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
+        states = tuple(LSTMState(*nothing) for _ in (bottom, *above))
+        return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
+
+    def _bias(self, source: Tensor) -> Tensor:
+        """What hides padding: [batch, 1, source_len]."""
+        return mask_bias(ops.not_equal(source, 0)[:, None], self.compute_dtype)

@@ -1,0 +1,233 @@
+"""The recurrent model with mixtures of experts: against NumPy, position by position, and as its own steps."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_oracle import gates, mixture, numbers
+
+from t2t_keras.config import DecodeConfig, MoERNNConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.models import families
+from t2t_keras.models.contract import COVERAGE, States
+from t2t_keras.models.presets import preset
+from t2t_keras.search.searches import Searches
+
+VOCAB = 40
+SIZES = {"d_model": 6, "num_units": 9, "d_attention": 5, "num_experts": 4, "experts_per_token": 2, "d_expert": 7}
+SHAPES = {
+    "three_and_two": {},
+    "four_and_three": {"num_encoder_layers": 4, "num_decoder_layers": 3, "tie_embeddings": True},
+    "fewest_layers": {"num_encoder_layers": 2, "num_decoder_layers": 1, "experts_per_token": 4},
+    "no_experts": {"num_experts": 0},
+}
+SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
+TARGET = np.array([[3, 4, 5, 1], [8, 1, 0, 0], [11, 12, 13, 14]], np.int32)
+BATCH = {"source": SOURCE, "target": TARGET}
+
+
+@functools.cache
+def make(shape: str = "three_and_two", **changes):
+    """Untrained, but every weight matters."""
+    keras.utils.set_random_seed(1)
+    model = families.make_model(MoERNNConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
+    random = np.random.default_rng(2)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+# ---- NumPy, one sentence at a time, without padding ----
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+class LSTMInNumpy:
+    """One layer, position by position: what is handed on is projected."""
+
+    def __init__(self, layer) -> None:
+        weights = layer.kernel, layer.recurrent_kernel, layer.bias, layer.projection_kernel
+        self.kernel, self.recurrent, self.bias, self.projection = map(numbers, weights)
+        self.hidden, self.cell = np.zeros(self.projection.shape[1]), np.zeros(self.projection.shape[0])
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        add, keep, candidate, show = np.split(x @ self.kernel + self.hidden @ self.recurrent + self.bias, 4)
+        self.cell = sigmoid(keep) * self.cell + sigmoid(add) * np.tanh(candidate)
+        self.hidden = (sigmoid(show) * np.tanh(self.cell)) @ self.projection
+        return self.hidden
+
+
+def read(layer, inputs: np.ndarray) -> np.ndarray:
+    """[length, d_model] --> the same."""
+    lstm = LSTMInNumpy(layer)
+    outputs = [lstm(x) for x in (inputs[::-1] if layer.reverse else inputs)]
+    return np.stack(outputs[::-1] if layer.reverse else outputs)
+
+
+def with_experts(layer, x: np.ndarray) -> np.ndarray:
+    return x if layer is None else x + sigmoid(mixture(layer, x, gates(layer, x)[0]))
+
+
+def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Logits [target_len, vocab] and attention [target_len, source_len]."""
+
+    def embedded(embedding, ids):
+        rows = numbers(embedding.table)[ids] * np.sqrt(model.config.d_model)
+        return rows * (np.array(ids) != 0)[:, None]
+
+    x = embedded(model.source_embedding, source)
+    x = with_experts(model.encoder_experts, x + read(model.forward, x) + read(model.backward, x))
+    for layer in model.encoder_layers:
+        x = x + read(layer, x)
+    memory, attention, bottom, outputs, seen = x, model.bottom.attention, LSTMInNumpy(model.bottom.lstm), [], []
+    keys = np.tanh(memory @ numbers(attention.memory_kernel))
+    for token in embedded(model.target_embedding, [0, *target[:-1]]):
+        query = np.tanh(bottom.hidden @ numbers(attention.query_kernel))
+        scores = [sum(numbers(attention.score) * query * key) for key in keys]
+        weights = np.exp(scores) / np.exp(scores).sum()
+        outputs.append(token + bottom(np.concatenate([token, weights @ memory])))
+        seen.append(weights)
+    x = with_experts(model.decoder_experts, np.stack(outputs))
+    for layer in model.decoder_layers:
+        x = x + read(layer, x)
+    head = model.output_head
+    return x @ numbers(head.table).T + numbers(head.bias), np.stack(seen)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_numpy(shape):
+    """In a batch with padding too; so neither padding nor other sentences matter."""
+    model = make(shape)
+    logits, attentions = model.logits_and_attention(BATCH)
+    attention = attentions.cross
+    assert attention.shape == (3, 1, 1, 4, 5)
+    np.testing.assert_allclose(model(BATCH), logits, atol=1e-5)
+    for row in range(3):
+        source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
+        expected, weights = logits_in_numpy(model, source, target)
+        np.testing.assert_allclose(logits[row, : len(target)], expected, rtol=1e-4, atol=2e-5)
+        found = attention[row, 0, 0, : len(target)]
+        np.testing.assert_allclose(found[:, : len(source)], weights, rtol=1e-4, atol=1e-6)
+        assert not np.any(found[:, len(source) :] > 1e-7)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_its_settings_count_its_weights(shape):
+    model = make(shape)
+    assert model.count_params() == sum(model.config.parameter_counts().values())
+
+
+def test_sizes_of_the_paper():
+    """85 million operations a step of the decoder, and 8.7 billion parameters with 2,048 experts."""
+    model = preset("moe").model
+    assert model.training_flops(1)["matrices"] / 6 == pytest.approx(85e6, rel=0.01)
+    many = {**vars(model), "num_experts": 2048}
+    assert sum(MoERNNConfig(**many).parameter_counts().values()) == pytest.approx(8.7e9, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_encoder_layers": 1}, r"model\.num_encoder_layers must be at least 2, got 1"),
+        ({"num_experts": 3}, r"model\.experts_per_token=4 is more than model\.num_experts=3"),
+        ({"num_experts": -1}, r"model\.num_experts must not be negative"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(InputError, match=message):
+        MoERNNConfig(**settings)
+
+
+def test_a_target_depends_on_earlier_ones_alone():
+    model, changed = make(), TARGET.copy()
+    changed[:, 2:] = 17
+    logits, others = (np.array(model({"source": SOURCE, "target": target})) for target in (TARGET, changed))
+    np.testing.assert_allclose(logits[:, :3], others[:, :3], atol=1e-6)
+    assert np.abs(logits[2, 3] - others[2, 3]).max() > 1e-3
+
+
+def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
+    model = make(gate_noise=False, dropout_rate=0.0)
+
+    def states(rows, padding: int = 0, **how) -> States:
+        batch = {name: np.pad(ids[rows], ((0, 0), (0, padding))) for name, ids in BATCH.items()}
+        return model.states(batch, training=True, **how)
+
+    whole, skipped = (states(slice(None), skip_padding=skip) for skip in (False, True))
+    assert float(whole.auxiliary_loss) > 0.01
+    parts = [float(states(slice(row, row + 1), padding=row).auxiliary_loss) for row in range(3)]
+    assert sum(parts) == pytest.approx(float(whole.auxiliary_loss), rel=1e-5)
+    assert float(skipped.auxiliary_loss) == pytest.approx(float(whole.auxiliary_loss), rel=1e-5)
+    is_token = TARGET != 0
+    np.testing.assert_allclose(np.array(skipped.hidden)[is_token], np.array(whole.hidden)[is_token], atol=1e-5)
+    assert float(make("no_experts").states(BATCH, training=True).auxiliary_loss) == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_size": 1},
+        {"beam_size": 3, "sampling": True},
+        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
+        {"beam_size": 3, "coverage_penalty": 0.4, "length_normalization": "average"},
+    ],
+    ids=lambda settings: ",".join(settings),
+)
+@pytest.mark.parametrize("shape", ["three_and_two", "fewest_layers"])
+def test_steps_are_teacher_forcing(shape, settings):
+    model = make(shape)
+    result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)
+    forced = token_log_probs_function(model)
+    for slot in range(settings["beam_size"]):
+        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
+        log_probs = np.array(result.log_probs[:, slot])
+        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
+        assert slot or given.all()
+        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-5)
+
+
+def test_coverage_is_the_sum_of_attention():
+    model = make()
+    search = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
+    cache = search.cache
+    for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
+        _, cache = search.step(tf.constant(token_ids), cache)
+    _, (encoder, decoder, attention) = model.logits_and_attention(BATCH)
+    assert encoder.shape[1] == decoder.shape[1] == 0
+    expected = np.sum(attention[:, 0, 0], axis=1) + (SOURCE == 0)
+    np.testing.assert_allclose(cache.coverage[:, 0], expected, atol=1e-5)
+    np.testing.assert_allclose(model.alignment_attention(BATCH), attention[:, 0, 0], atol=1e-6)
+
+
+def test_bfloat16_is_close():
+    model = make()
+    exact, rounded = (
+        Searches(model, DecodeConfig(beam_size=1, max_length_offset=3, bfloat16=bfloat16))(SOURCE[:1])
+        for bfloat16 in (False, True)
+    )
+    difference = abs(float(exact.log_probs[0, 0]) - float(rounded.log_probs[0, 0]))
+    assert 0 < difference < 0.1 * abs(float(exact.log_probs[0, 0])) + 0.1
+
+
+def test_dropout_and_noise_are_functions_of_the_seed():
+    for model in (make(dropout_rate=0.5, gate_noise=False), make(dropout_rate=0.0)):
+
+        def values(seed: int, training: bool = True, model=model) -> np.ndarray:
+            states = model.states(BATCH, seed=tf.constant([seed, 0]), training=training)
+            return np.append(states.hidden, states.auxiliary_loss)
+
+        np.testing.assert_array_equal(values(1), values(1))
+        assert np.abs(values(1) - values(2)).max() > 0.01
+        np.testing.assert_array_equal(values(1, training=False), values(2, training=False))
+
+
+def test_keras_saves_it(tmp_path):
+    model = make()
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(BATCH), model(BATCH))
