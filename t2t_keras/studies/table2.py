@@ -17,6 +17,8 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
         Row("deep_att", "deep_att_tiny", label="Deep-Att", is_repeated=True),
         Row("gnmt", "rnn_tiny", label="GNMT", is_repeated=True),
         Row("conv_s2s", "conv_tiny", label="ConvS2S", is_repeated=True),
+        Row("moe", "moe_rnn_tiny", label="MoE", is_repeated=True),
+        Row("moe_none", "moe_rnn_tiny", ("model.num_experts=0",), label="MoE without experts", is_repeated=True),
     ),
     "paper": (
         Row("transformer_base", "base", label="Transformer (base)", is_repeated=True),
@@ -25,6 +27,8 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
         Row("deep_att", "deep_att", label="Deep-Att", is_repeated=True),
         Row("gnmt", "gnmt", label="GNMT", is_repeated=True),
         Row("conv_s2s", "conv_s2s", label="ConvS2S", is_repeated=True),
+        Row("moe", "moe", label="MoE", is_repeated=True),
+        Row("moe_none", "moe", ("model.num_experts=0",), label="MoE without experts", is_repeated=True),
     ),
 }
 # Small models get the same number of updates from batches of the same size; the paper's sizes get their own papers'.
