@@ -2,12 +2,15 @@
 
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
     python -m benchmarks.train_step --data_dir=data/multi30k --preset=base --tokens_per_batch=1024
+    python -m benchmarks.train_step --data_dir=data/multi30k --preset=conv_tiny --tokens_per_batch=4096
 
+A family other than the Transformer meets the network of benchmarks/FAMILY_in_keras.py, the same one in keras.layers.
 An engine whose packages are missing is left out with a note. `--python marian=PATH`
 runs an engine with another environment's interpreter.
 """
 
 import argparse
+import dataclasses
 import itertools
 import json
 import os
@@ -20,13 +23,15 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import numpy as np
 
 from benchmarks.turns import Worker, take_turns
+from t2t_keras.config import ModelConfig
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.models import presets
 
 BUCKETS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64)  # the longest pair of each
-ENGINES = ("ours", "keras_layers", "keras_hub", "marian", "products")
+ENGINES = ("ours", "keras_layers")  # of any family
+ENGINES_OF_THE_TRANSFORMER = (*ENGINES, "keras_hub", "marian", "products")
 
 
 def write_batches(data_dir: str, batching: str, tokens_per_batch: int, count: int, path: str) -> tuple[int, int, float]:
@@ -81,7 +86,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=8, help="batches a turn")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dropout_rate", type=float, default=0.1)
-    parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
+    parser.add_argument("--engines", help="which, by commas; default: all that have the preset's family")
     parser.add_argument("--python", action="append", default=[], help="ENGINE=interpreter")
     parser.add_argument("--output", help="also write the numbers to this JSON file")
     flags = parser.parse_args()
@@ -90,18 +95,14 @@ def main() -> None:
         batches, sizes_path = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
         settings = (flags.batching, flags.tokens_per_batch, flags.batches)
         vocab_size, tokens, fill = write_batches(flags.data_dir, *settings, batches)
-        sizes = {
-            **{key: getattr(model, key) for key in ("d_model", "d_ff", "num_heads")},
-            "num_layers": model.num_encoder_layers,
-            "vocab_size": vocab_size,
-            "dropout_rate": flags.dropout_rate,
-        }
+        sizes = sizes_of(model, vocab_size, flags.dropout_rate)
+        engines = ENGINES_OF_THE_TRANSFORMER if model.family == "transformer" else ENGINES
         with open(sizes_path, "w") as file:
             json.dump(sizes, file)
         interpreters = dict(item.split("=", 1) for item in flags.python)
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_step_engines.py")
         workers = []
-        for engine in flags.engines.split(","):
+        for engine in flags.engines.split(",") if flags.engines else engines:
             command = [interpreters.get(engine, sys.executable), script, engine, batches, sizes_path]
             worker = Worker(engine, command, os.path.join(folder, f"{engine}.log"))
             if worker.failure:
@@ -112,6 +113,15 @@ def main() -> None:
         report(workers, sizes, flags.batches, tokens, fill, flags.output)
         for worker in workers:
             worker.close()
+
+
+def sizes_of(model: ModelConfig, vocab_size: int, dropout_rate: float) -> dict:
+    """What the engines make of a preset: all its settings, or the sizes that all engines of the Transformer know."""
+    changes = {"family": model.family, "vocab_size": vocab_size, "dropout_rate": dropout_rate}
+    if model.family != "transformer":
+        return {**dataclasses.asdict(model), **changes}
+    sizes = {key: getattr(model, key) for key in ("d_model", "d_ff", "num_heads")}
+    return {**sizes, "num_layers": model.num_encoder_layers, **changes}
 
 
 def report(workers: list[Worker], sizes: dict, batches: int, tokens: int, fill: float, output: str | None) -> None:

@@ -3,6 +3,7 @@
 python -m benchmarks.train_step_engines ENGINE BATCHES.npz SIZES.json
 """
 
+import importlib
 import json
 import os
 import sys
@@ -33,24 +34,18 @@ def ours(batches: list, sizes: dict) -> tuple:
     """t2t_keras: its trainer's step."""
     import tensorflow as tf
 
-    from t2t_keras.config import TrainConfig, TransformerConfig
-    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.config import TrainConfig
+    from t2t_keras.config.model_config import model_config_class
+    from t2t_keras.models.families import make_model
     from t2t_keras.training.devices.strategy import distributed, make_strategy
     from t2t_keras.training.step import TrainingStep
 
     strategy = make_strategy("cpu")
-    model = Transformer(
-        TransformerConfig(
-            vocab_size=sizes["vocab_size"],
-            num_encoder_layers=sizes["num_layers"],
-            num_decoder_layers=sizes["num_layers"],
-            d_model=sizes["d_model"],
-            d_ff=sizes["d_ff"],
-            num_heads=sizes["num_heads"],
-            dropout_rate=sizes["dropout_rate"],
-        )
-    )
-    model.build()
+    fields = {**sizes}
+    family = model_config_class(fields.pop("family"))
+    if "num_layers" in fields:
+        fields["num_encoder_layers"] = fields["num_decoder_layers"] = fields.pop("num_layers")
+    model = make_model(family(**fields))
     step = TrainingStep(model, TrainConfig(label_smoothing=SMOOTHING), strategy)
 
     def elements():
@@ -103,7 +98,15 @@ def _positions(length: int, d_model: int) -> np.ndarray:
 
 
 def keras_layers(batches: list, sizes: dict) -> tuple:
-    """The same network in keras.layers, the projection tied to the embedding, trained with fit."""
+    """The same network in keras.layers, trained with fit."""
+    if sizes["family"] != "transformer":
+        network = importlib.import_module(f"benchmarks.{sizes['family']}_in_keras").Network(sizes)
+        return _keras_fit(network, batches)
+    return _keras_fit(_transformer_in_keras(sizes), batches)
+
+
+def _transformer_in_keras(sizes: dict):
+    """Its projection is tied to the embedding."""
     import keras
     from keras import layers, ops
 
@@ -151,7 +154,7 @@ def keras_layers(batches: list, sizes: dict) -> tuple:
                 y = block(y, x, mask, causal=True)
             return ops.matmul(y, ops.transpose(self.embedding.embeddings))
 
-    return _keras_fit(Network(), batches)
+    return Network()
 
 
 def keras_hub(batches: list, sizes: dict) -> tuple:

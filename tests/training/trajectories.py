@@ -20,13 +20,14 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tiny_families import tiny_family
 
 from t2t_keras.config import TrainConfig, TransformerConfig
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
+from t2t_keras.models import families
 from t2t_keras.models.contract import States
-from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.devices.strategy import distributed, make_strategy, next_shares
 from t2t_keras.training.step import TrainingStep
 
@@ -57,15 +58,15 @@ def random_corpus(pairs: int = 150, seed: int = 3) -> EncodedCorpus:
     return EncodedCorpus([sides])
 
 
-def make_step(train: dict[str, Any], model: dict[str, Any], strategy: tf.distribute.Strategy) -> TrainingStep:
+def make_step(train: dict[str, Any], model: dict[str, Any] | str, strategy: tf.distribute.Strategy) -> TrainingStep:
     """A fresh training step; the same weights each time."""
     config = TrainConfig(**{**TRAIN, **train})
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy("mixed_bfloat16" if config.mixed_bfloat16 else "float32")
     try:
-        network = Transformer(TransformerConfig(**{**MODEL, **model}))
-        network.build()
-        return TrainingStep(network, config, strategy)
+        is_family = isinstance(model, str)
+        settings = tiny_family(model, dropout_rate=0.0) if is_family else TransformerConfig(**{**MODEL, **model})
+        return TrainingStep(families.make_model(settings), config, strategy)
     finally:
         keras.config.set_dtype_policy("float32")
 
@@ -90,7 +91,7 @@ def trajectory(
     replicas: int = 1,
     steps: int = STEPS,
     train: dict[str, Any] | None = None,
-    model: dict[str, Any] | None = None,
+    model: dict[str, Any] | str | None = None,
     check_replicas: bool = False,
 ) -> dict[str, np.ndarray]:
     """Trains for some steps.
@@ -99,7 +100,7 @@ def trajectory(
         replicas: logical devices.
         steps: how many.
         train: fields of `TrainConfig` that differ.
-        model: fields of `TransformerConfig` that differ.
+        model: fields of `TransformerConfig` that differ, or a family, for its tiny model.
         check_replicas: whether replicas must have the same metrics in every step, and the same variables at the end.
 
     Returns:

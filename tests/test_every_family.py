@@ -1,0 +1,75 @@
+"""What training and export promise, for every family that comes with the package."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from tiny_families import TINY, tiny_family
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig
+from t2t_keras.config.model_config import _FAMILIES
+from t2t_keras.export.writing import export_translator
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models import families
+
+TESTS = pathlib.Path(__file__).parent
+STEPS = 4
+# So few that the shares of some replicas are empty.
+TRAIN = {"tokens_per_batch": 24, "clip_norm": 0.5}
+
+every_family = pytest.mark.parametrize("family", TINY)
+
+
+def test_every_family_is_here():
+    assert set(TINY) == set(_FAMILIES)
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory) -> dict[str, np.ndarray]:
+    """Losses and weights of a few steps without dropout, on one replica and on three."""
+    folder = tmp_path_factory.mktemp("every_family")
+    cases = {
+        f"{family}_{replicas}": {"replicas": replicas, "steps": STEPS, "model": family, "train": TRAIN}
+        for family in TINY
+        for replicas in (1, 3)
+    }
+    (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    command = [sys.executable, TESTS / "training" / "trajectories.py", folder / "cases.json", folder / "results.npz"]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(TESTS.parent)}
+    subprocess.run(command, check=True, env=environment, timeout=1200)
+    return dict(np.load(folder / "results.npz"))
+
+
+@every_family
+def test_three_replicas_compute_what_one_does(trainings, family):
+    one, three = (trainings[f"{family}_{replicas}:loss"] for replicas in (1, 3))
+    assert len(set(one)) == STEPS
+    np.testing.assert_allclose(three, one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", [family for family in TINY if family != "transformer"])  # tests/export/ has it
+def test_its_export_translates_and_scores_as_it_does(family, tmp_path):
+    vocab_size = tiny.tokenizer().vocab_size
+    keras.utils.set_random_seed(1)
+    model = families.make_model(tiny_family(family, vocab_size=vocab_size))
+    for weight in model.trainable_variables:
+        weight.assign(3 * weight)  # it is sure of what it says
+    translator = Translator(tiny.tokenizer(), model, DecodeConfig(beam_size=3, max_length_offset=2))
+    config = Config(model=model.config, data=DataConfig(vocab_size=vocab_size), decode=translator.config)
+    version = export_translator(translator, config, tmp_path / family)
+    signatures = tf.saved_model.load(str(version)).signatures
+    texts = tf.constant(tiny.SENTENCES)
+    found, expected = signatures["serving_default"](texts), translator.translate(tiny.SENTENCES)
+    assert [text.decode() for text in found["translation"].numpy()] == [each.text for each in expected]
+    np.testing.assert_allclose(found["score"], [each.score for each in expected], rtol=1e-5, atol=1e-4)
+    assert len({each.text for each in expected}) > 1
+    log_probs = signatures["score"](text=texts, target=texts[::-1])["log_probability"]
+    expected = translator.score(tiny.SENTENCES, tiny.SENTENCES[::-1])
+    np.testing.assert_allclose(log_probs, [each.log_prob for each in expected], rtol=1e-5, atol=1e-4)
