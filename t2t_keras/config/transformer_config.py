@@ -7,6 +7,8 @@ from t2t_keras.config.checks import check_not_negative, check_positive, check_ra
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
+_LEAST_BLOCK = 32  # positions in a block of a window, as `layers.attention.window` cuts a sequence
+
 
 @register_config
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +36,8 @@ class TransformerConfig(ModelConfig):
         d_expert: inner width of an expert; None means d_ff.
         gate_noise: whether the choice of experts is noisy in training.
         balance_weight: weight of the losses that ask for an even use of the experts.
+        attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)), "additive" (3.2.1).
+        attention_window: positions that self-attention reaches on either side, in the decoder before; None: all (4).
     """
 
     family: ClassVar[str] = "transformer"
@@ -58,6 +62,8 @@ class TransformerConfig(ModelConfig):
     d_expert: int | None = None
     gate_noise: bool = True
     balance_weight: float = 0.01
+    attention_score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
+    attention_window: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,6 +86,8 @@ class TransformerConfig(ModelConfig):
             raise InputError(
                 f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
             )
+        if (self.attention_window or 0) < 0:
+            raise InputError(f"model.attention_window must not be negative, got {self.attention_window}")
         if self.d_model % 2:
             raise InputError(f"model.d_model must be even (sine and cosine pairs), got {self.d_model}")
         if (self.d_key is None or self.d_value is None) and self.d_model % self.num_heads:
@@ -92,7 +100,7 @@ class TransformerConfig(ModelConfig):
         """Parameters of "embedding" (tokens, pre-softmax projection, learned positions), "encoder", "decoder"."""
         norm = 2 * self.d_model
         final_norm = norm if self.norm_position == "pre" else 0
-        attention = self._attention_matrices() + self._attention_biases()
+        attention = self._attention_matrices() + self._attention_vectors()
         feed_forward = self._feed_forward_parameters()
         encoder_layer = attention + feed_forward + 2 * norm
         decoder_layer = 2 * attention + feed_forward + 3 * norm
@@ -109,33 +117,40 @@ class TransformerConfig(ModelConfig):
 
         A query's products with `length` keys and values take 2 x length x heads x (d_key + d_value) forward, and three
         times that with the backward pass, in the encoder's attention and in both of the decoder's; the causal mask
-        saves nothing.
+        saves nothing. A window counts as far as it reaches. An additive score's product with v takes as much as that of
+        a query and a key; its tanh is not counted.
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
         matrices = attentions * self._attention_matrices() + feed_forwards * self._feed_forward_matrices()
         d_key, d_value = self.head_widths()
+        reach = self.attention_window or length
         return {
             "matrices": 6 * (matrices + self.vocab_size * self.d_model),
-            "attention": 6 * attentions * length * self.num_heads * (d_key + d_value),
+            "attention": 6 * self._in_all_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * (d_key + d_value),
         }
 
     def kept_activations(self, length: int) -> Activations:
         """Activations kept for the backward pass; what XLA recomputes is included.
 
         Each attention keeps its inputs, queries, keys, values, weights, the heads' outputs, the dropout mask and what
-        is normalised; each feed-forward network keeps the same of its layers.
+        is normalised; each feed-forward network keeps the same of its layers. Within a window, the blocks that are
+        computed count.
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
         of_weights = 3 if self.attention_dropout_rate else 1  # with dropout, the mask and the masked weights too
         of_inner = 3 if self.relu_dropout_rate else 1
         heads = self.num_heads * 2 * sum(self.head_widths())
-        attention = 2 * self.d_model + heads + of_weights * self.num_heads * length
+        block, reach = self._block(length)
+        weights = of_weights * self.num_heads * self._in_all_layers(length, block + 2 * reach, block + reach)
+        # Beside a block's keys and values stand copies of those that it reaches on either side.
+        copied = (2 * self.num_encoder_layers + self.num_decoder_layers) * reach * heads // (2 * block)
+        attention = attentions * (2 * self.d_model + heads) + weights + copied
         feed_forward, gates = 2 * self.d_model + of_inner * self.d_ff, 0
         if self.num_experts:  # inputs and outputs in two orders; noise, deviations and logits, twice for the load
             of_expert = 4 * self.d_model + of_inner * self.expert_width()
             feed_forward, gates = 2 * self.d_model + self.experts_per_token * of_expert, 8 * self.num_experts
         return Activations(
-            computed=attentions * attention + feed_forwards * feed_forward + 2 * self.d_model,  # embeddings' dropout
+            computed=attention + feed_forwards * feed_forward + 2 * self.d_model,  # embeddings' dropout
             float32=(attentions + feed_forwards) * self.d_model + feed_forwards * gates,
         )
 
@@ -154,6 +169,7 @@ class TransformerConfig(ModelConfig):
             "position_encoding": self.position_encoding,
             "embeddings": "tied" if self.tie_embeddings else "separate",
             "attention biases": "yes" if self.use_attention_bias else "no",
+            **self._sizes_of_attention(),
             "dropout (residual, attention, ReLU)": (
                 f"{self.dropout_rate}, {self.attention_dropout_rate}, {self.relu_dropout_rate}"
             ),
@@ -175,6 +191,10 @@ class TransformerConfig(ModelConfig):
             "experts (a token's, of all)": f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
         }
 
+    def _sizes_of_attention(self) -> dict[str, str]:
+        score = {} if self.attention_score == "scaled_dot" else {"attention_score": self.attention_score}
+        return score | ({"attention_window": str(self.attention_window)} if self.attention_window else {})
+
     def _numbers_of_sublayers(self) -> tuple[int, int]:
         """Numbers of attentions and of feed-forward networks in both stacks."""
         layers = self.num_encoder_layers + self.num_decoder_layers
@@ -184,11 +204,24 @@ class TransformerConfig(ModelConfig):
         """Parameters of W^Q, W^K, W^V and W^O of all heads."""
         return 2 * self.d_model * self.num_heads * sum(self.head_widths())
 
-    def _attention_biases(self) -> int:
-        if not self.use_attention_bias:
-            return 0
+    def _attention_vectors(self) -> int:
+        """Parameters of the biases and of an additive score's v."""
         d_key, d_value = self.head_widths()
-        return self.num_heads * (2 * d_key + d_value) + self.d_model
+        biases = self.num_heads * (2 * d_key + d_value) + self.d_model if self.use_attention_bias else 0
+        return biases + (self.num_heads * d_key if self.attention_score == "additive" else 0)
+
+    def _block(self, length: int) -> tuple[int, int]:
+        """Positions in a block of a window, and how far it reaches beyond; a short sentence is a single block."""
+        reach = self.attention_window or length
+        block = max(reach, _LEAST_BLOCK)
+        return (block, reach) if block < length else (length, 0)
+
+    def _in_all_layers(self, length: int, encoder: int, decoder: int) -> int:
+        """Keys for a source token and a target token, in sentences of `length`: so many in each self-attention, at most
+        all, and all in the attention to the memory.
+        """
+        cross = self.num_decoder_layers * length
+        return self.num_encoder_layers * min(length, encoder) + self.num_decoder_layers * min(length, decoder) + cross
 
     def _feed_forward_matrices(self) -> int:
         """Parameters of the matrices that a token meets: of one network, or of its experts and of both gates."""

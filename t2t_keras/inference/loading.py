@@ -57,7 +57,10 @@ def load_run(
     if engine == "tensorflow":
         return Loaded(model, TensorFlowEngine(), tokenizer, config, excluded)
     if LITE not in model.offers:
-        raise InputError(f"the engine {engine} does not run this model of the family {config.model.family}")
+        raise InputError(
+            f"the engine {engine} does not run this model of the family {config.model.family} with its settings; "
+            "use --engine=tensorflow"
+        )
     lite = LiteModel(cast(AttentionStacks, model), int8=engine == "lite_int8", threads=threads_per_stream())
     return Loaded(lite, LiteEngine([lite]), tokenizer, config, excluded)
 

@@ -1,8 +1,8 @@
 """The paper's layers, usable in any Keras model on any Keras backend."""
 
-from t2t_keras.layers.attention.masks import causal_mask, padding_mask, token_rows
+from t2t_keras.layers.attention.masks import causal_mask, padding_mask, token_rows, window_mask
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
-from t2t_keras.layers.attention.scores import scaled_dot_product_attention
+from t2t_keras.layers.attention.scores import additive_attention, scaled_dot_product_attention
 from t2t_keras.layers.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.dilated_block import DilatedBlock
@@ -33,9 +33,11 @@ __all__ = [
     "MultiHeadAttention",
     "SinusoidalPositions",
     "TiedEmbedding",
+    "additive_attention",
     "causal_mask",
     "gated_linear_unit",
     "padding_mask",
     "scaled_dot_product_attention",
     "token_rows",
+    "window_mask",
 ]

@@ -28,7 +28,8 @@ class DecoderLayer(keras.layers.Layer):
     Call arguments:
         inputs: float [batch, target_len, d_model].
         memory: float [batch, source_len, d_model], the encoder's output.
-        self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`.
+        self_attention_mask: bool, broadcastable to [batch, heads, target_len, target_len]; normally `causal_mask`, and
+            None with a window, which is causal by itself.
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len]; normally `padding_mask`.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
@@ -41,7 +42,9 @@ class DecoderLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.settings = settings = LayerSettings.of(settings)
         dtype = self.dtype_policy
-        self.self_attention = MultiHeadAttention(**settings.attention, name="self_attention", dtype=dtype)
+        self.self_attention = MultiHeadAttention(
+            **settings.attention, window=settings.window(causal=True), name="self_attention", dtype=dtype
+        )
         self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", dtype=dtype)
         self.cross_attention = MultiHeadAttention(**settings.attention, name="cross_attention", dtype=dtype)
         self.cross_attention_residual = Residual(**settings.residual, name="cross_attention_residual", dtype=dtype)

@@ -27,7 +27,8 @@ class EncoderLayer(keras.layers.Layer):
 
     Call arguments:
         inputs: float [batch, source_len, d_model].
-        self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len]; normally `padding_mask`.
+        self_attention_mask: bool, broadcastable to [batch, heads, source_len, source_len]; normally `padding_mask`, and
+            with a window always a mask of keys alone.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
 
@@ -39,7 +40,9 @@ class EncoderLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.settings = settings = LayerSettings.of(settings)
         dtype = self.dtype_policy
-        self.self_attention = MultiHeadAttention(**settings.attention, name="self_attention", dtype=dtype)
+        self.self_attention = MultiHeadAttention(
+            **settings.attention, window=settings.window(causal=False), name="self_attention", dtype=dtype
+        )
         self.self_attention_residual = Residual(**settings.residual, name="self_attention_residual", dtype=dtype)
         self.feed_forward = feed_forward_layer(settings, dtype)
         self.feed_forward_residual = Residual(**settings.residual, name="feed_forward_residual", dtype=dtype)

@@ -25,6 +25,9 @@ class LayerSettings:
         d_expert: inner width of an expert; None means d_ff.
         gate_noise: whether the experts' gates are noisy in training.
         balance_weight: weight of the experts' balance losses.
+        attention_score: "scaled_dot", "dot" or "additive"; see `MultiHeadAttention`.
+        attention_window: positions that self-attention reaches on either side, the decoder's only before; None or 0
+            means all.
     """
 
     num_heads: int
@@ -42,6 +45,8 @@ class LayerSettings:
     d_expert: int | None = None
     gate_noise: bool = True
     balance_weight: float = 0.01
+    attention_score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
+    attention_window: int | None = None
 
     @classmethod
     def of(cls, settings: "LayerSettings | Mapping[str, Any]") -> "LayerSettings":
@@ -57,7 +62,13 @@ class LayerSettings:
             "d_value": self.d_value,
             "dropout_rate": self.attention_dropout_rate,
             "use_bias": self.use_attention_bias,
+            "score": self.attention_score,
         }
+
+    def window(self, causal: bool) -> tuple[int, int] | None:
+        """The argument `window` of self-attention, with or without the positions after each."""
+        reach = self.attention_window
+        return (reach, 0 if causal else reach) if reach else None
 
     @property
     def feed_forward(self) -> dict[str, Any]:

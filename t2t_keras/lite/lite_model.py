@@ -14,6 +14,7 @@ from t2t_keras.lite.sessions import Kind, Sessions
 from t2t_keras.models.contract import (
     ATTENTION,
     COVERAGE,
+    LITE,
     Attentions,
     AttentionStacks,
     Cache,
@@ -41,10 +42,12 @@ class LiteModel:
         sessions: the converted graphs, and the sessions that run them.
 
     Raises:
-        ValueError: another compute dtype.
+        ValueError: a model that does not offer `LITE`, or another compute dtype.
     """
 
     def __init__(self, model: AttentionStacks, int8: bool = False, threads: int = 1) -> None:
+        if LITE not in model.offers:
+            raise ValueError(f"model must offer {LITE!r}, got one that offers {', '.join(sorted(model.offers))}")
         if model.compute_dtype != "float32":
             raise ValueError(f"model must compute in float32, got {model.compute_dtype}")
         self.model = model

@@ -59,6 +59,8 @@ class Transformer(EncoderDecoder):
             d_expert=config.d_expert,
             gate_noise=config.gate_noise,
             balance_weight=config.balance_weight,
+            attention_score=config.attention_score,
+            attention_window=config.attention_window,
         )
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
@@ -77,8 +79,10 @@ class Transformer(EncoderDecoder):
 
     @property
     def offers(self) -> frozenset[str]:
-        """What else it can do; TensorFlow Lite does not run experts."""
-        return frozenset({ATTENTION, COVERAGE, BFLOAT16} | (set() if self.config.num_experts else {LITE}))
+        """What else it can do; TensorFlow Lite runs neither experts, nor additive scores, nor windows."""
+        config = self.config
+        beyond_lite = config.num_experts or config.attention_score == "additive" or config.attention_window
+        return frozenset({ATTENTION, COVERAGE, BFLOAT16} | (set() if beyond_lite else {LITE}))
 
     def states(
         self,
@@ -185,10 +189,11 @@ class Transformer(EncoderDecoder):
         """Targets, shifted right and embedded, with positions: float [batch, target_len, d_model]."""
         return self.target_positions(self.embedded_targets(target))
 
-    def _decoder_masks(self, target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+    def _decoder_masks(self, target: Tensor, source: Tensor) -> tuple[Tensor | None, Tensor]:
         """The masks of the decoder's self-attention and of its attention to the memory."""
-        # Padding follows the tokens, so the causal mask alone hides it from them.
-        return causal_mask(ops.shape(target)[1]), padding_mask(source)
+        # Padding follows the tokens, so the causal mask alone hides it from them; a window is causal by itself.
+        is_causal = self.config.attention_window
+        return None if is_causal else causal_mask(ops.shape(target)[1]), padding_mask(source)
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search; see `StepModel.begin`.
@@ -197,7 +202,7 @@ class Transformer(EncoderDecoder):
         weights in bfloat16.
         """
         dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
-        decoder = DecoderStep(self.decoder, dtype, beam_size)
+        decoder, window = DecoderStep(self.decoder, dtype, beam_size), self.config.attention_window
         output_matrix = self.output_embedding.output_matrix(dtype)  # --> [d_model, vocab]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -213,7 +218,7 @@ class Transformer(EncoderDecoder):
             logits = ops.cast(
                 kernels.linear(x, output_matrix, self.output_head.bias), "float32"
             )  # --> [batch * beam, vocab]
-            return logits, Cache(cache.position + 1, entries, past, cache.source, coverage)
+            return logits, Cache(cache.position + 1, entries.newest(window), past, cache.source, coverage)
 
         past, *projected = decoder.begin(memory, padding_mask(source))
         entries = OwnEntries.none(ops.shape(memory)[0], beam_size)

@@ -1,6 +1,7 @@
 """The paper's formulas in float64 NumPy, one head and one position at a time, from section 3 alone."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,11 +18,27 @@ def randomise(layer, rng, scale: float = 0.3) -> None:
         weight.assign(around + scale * rng.standard_normal(tuple(weight.shape)).astype("float32"))
 
 
-def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def scaled_dot(query: np.ndarray, key: np.ndarray) -> float:
+    """The score of equation 1."""
+    return query @ key / math.sqrt(len(key))
+
+
+def score_of(layer, head: int) -> Callable[[np.ndarray, np.ndarray], float]:
+    """The score of a head of a `MultiHeadAttention` (section 3.2.1)."""
+    return {
+        "scaled_dot": scaled_dot,
+        "dot": lambda query, key: query @ key,
+        "additive": lambda query, key: numbers(layer.score_vector)[head] @ np.tanh(query + key),
+    }[layer.score]
+
+
+def attention(
+    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: np.ndarray, score=scaled_dot
+) -> np.ndarray:
     """Equation 1 for one head: [query_len, d_key], [key_len, d_key], [key_len, d_value], bool [query_len, key_len]."""
     outputs = []
     for query, allowed in zip(queries, mask, strict=True):
-        scores = [query @ key / math.sqrt(len(key)) if ok else -math.inf for key, ok in zip(keys, allowed, strict=True)]
+        scores = [score(query, key) if ok else -math.inf for key, ok in zip(keys, allowed, strict=True)]
         exponentials = [math.exp(score - max(scores)) for score in scores]
         shares = [exponential / sum(exponentials) for exponential in exponentials]
         outputs.append(sum(share * value for share, value in zip(shares, values, strict=True)))
@@ -36,7 +53,10 @@ def multi_head_attention(layer, query: np.ndarray, memory: np.ndarray, mask: np.
             np.split(_projected(layer, x, name), layer.num_heads, axis=-1)
             for x, name in ((sentence_query, "query"), (sentence_memory, "key"), (sentence_memory, "value"))
         )
-        heads = [attention(q, k, v, sentence_mask) for q, k, v in zip(queries, keys, values, strict=True)]
+        heads = [
+            attention(q, k, v, sentence_mask, score_of(layer, head))
+            for head, (q, k, v) in enumerate(zip(queries, keys, values, strict=True))
+        ]
         outputs.append(_projected(layer, np.concatenate(heads, axis=-1), "output"))
     return np.stack(outputs)
 
@@ -47,7 +67,12 @@ def attention_weights(layer, query: np.ndarray, memory: np.ndarray, mask: np.nda
     for sentence_query, sentence_memory, sentence_mask in zip(query, memory, mask, strict=True):
         queries = np.split(_projected(layer, sentence_query, "query"), layer.num_heads, axis=-1)
         keys = np.split(_projected(layer, sentence_memory, "key"), layer.num_heads, axis=-1)
-        batch.append([attention(q, k, values, sentence_mask) for q, k in zip(queries, keys, strict=True)])
+        batch.append(
+            [
+                attention(q, k, values, sentence_mask, score_of(layer, head))
+                for head, (q, k) in enumerate(zip(queries, keys, strict=True))
+            ]
+        )
     return np.array(batch)
 
 

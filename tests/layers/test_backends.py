@@ -11,18 +11,24 @@ import keras
 import pytest
 import train_elsewhere
 
+from t2t_keras.layers.attention import scores, window
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 MARGIN = 0.01
 
 
 def check(results: dict) -> None:
-    classifier, copier, transformer = (results[name] for name in ("classifier", "copier", "transformer"))
+    classifier, copier, transformer, other = (
+        results[name] for name in ("classifier", "copier", "transformer", "other_attention")
+    )
     assert classifier["accuracy"] > 0.98
     assert classifier["loss"][-1] < 0.1
-    for losses in (copier["loss"], transformer["loss"]):
+    for losses in (copier["loss"], transformer["loss"], other["loss"]):
         assert losses[-1] < losses[0] - 0.4
-    assert transformer["cache_error"] < 1e-5
-    assert transformer["attention_error"] < 1e-5
+    for model in (transformer, other):
+        assert model["cache_error"] < 1e-5
+        assert model["attention_error"] < 1e-5
+    assert other["block_error"] < 1e-5
     assert results["dropout"]["zeros"] == pytest.approx(0.3, abs=MARGIN)
     assert results["dropout"]["mean"] == pytest.approx(1.0, abs=MARGIN)
     assert results["dropout"]["agreement_of_equal_seeds"] == 1.0
@@ -30,13 +36,16 @@ def check(results: dict) -> None:
     assert results["dropout"]["agreement_of_other_seeds"] == pytest.approx(0.3**2 + 0.7**2, abs=MARGIN)
 
 
-def test_on_this_backend():
+def test_on_this_backend(monkeypatch):
+    monkeypatch.setattr(window, "LEAST_BLOCK", window.LEAST_BLOCK)  # put back afterwards
+    monkeypatch.setattr(scores, "_MOST_HIDDEN", scores._MOST_HIDDEN)
     tokens = train_elsewhere.sentences(1024)
     check(
         {
             "classifier": train_elsewhere.train_classifier(tokens),
             "copier": train_elsewhere.train_copier(tokens),
             "transformer": train_elsewhere.train_transformer(tokens),
+            "other_attention": train_elsewhere.train_other_attention(tokens),
             "dropout": train_elsewhere.dropout_statistics(),
         }
     )

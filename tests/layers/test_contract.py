@@ -14,7 +14,7 @@ from t2t_keras.layers.residual import Residual
 
 LAYER = {"num_heads": 2, "d_key": 3, "d_ff": 12, "d_value": 5, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-5}
 T2T = {**LAYER, "norm_position": "pre", "use_attention_bias": False, "attention_dropout_rate": 0.2}
-T2T["relu_dropout_rate"] = 0.3
+T2T |= {"relu_dropout_rate": 0.3, "attention_score": "additive", "attention_window": 2}
 
 
 @dataclasses.dataclass
@@ -51,6 +51,13 @@ CASES = {
         {"filters": 5, "kernel_size": 3, "dilation_rate": 2, "causal": True, "weight_normalization": True},
         [X],
         (2, 4, 5),
+    ),
+    "attention_in_a_window": Case(
+        layers.MultiHeadAttention,
+        {"num_heads": 2, "d_key": 3, "score": "additive", "window": (2, 1)},
+        [X, X],
+        (2, *X),
+        "attention_mask",
     ),
     "decoder": Case(layers.Decoder, {"num_layers": 2, "layer": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "decoder_layer": Case(layers.DecoderLayer, {"settings": LAYER}, [X, MEMORY], (2, *X), "cross_attention_mask"),

@@ -14,6 +14,7 @@ from keras import ops
 
 from t2t_keras import layers
 from t2t_keras.config import TransformerConfig
+from t2t_keras.layers.attention import scores, window
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.schedules import PaperSchedule
@@ -71,10 +72,11 @@ def train_copier(tokens: np.ndarray) -> dict[str, float]:
     return {"loss": model.fit([tokens, shifted], tokens, batch_size=64, epochs=4, verbose=0).history["loss"]}
 
 
-def train_transformer(tokens: np.ndarray) -> dict[str, float]:
+def train_transformer(tokens: np.ndarray, **changes) -> dict[str, float]:
     """Also decodes with the cache what was decoded at once, and once more with attention out."""
     sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
-    model = Transformer(TransformerConfig(vocab_size=VOCAB, **sizes, attention_dropout_rate=0.1, relu_dropout_rate=0.1))
+    rates = {"attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1}
+    model = Transformer(TransformerConfig(vocab_size=VOCAB, **sizes, **rates, **changes))
     model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
     inputs = {"source": tokens, "target": tokens}
     losses = model.fit(inputs, tokens, batch_size=64, epochs=4, verbose=0).history["loss"]
@@ -91,6 +93,16 @@ def train_transformer(tokens: np.ndarray) -> dict[str, float]:
     for weights in map(ops.convert_to_numpy, attention):
         attention_error = max(attention_error, np.abs(weights.sum(-1) - 1.0).max())
     return {"loss": losses, "cache_error": error, "attention_error": float(attention_error)}
+
+
+def train_other_attention(tokens: np.ndarray) -> dict[str, float]:
+    """Additive, within a window, in blocks of two positions and of few scores; and these against all at once."""
+    window.LEAST_BLOCK, scores._MOST_HIDDEN = 2, 4000
+    attention = layers.MultiHeadAttention(2, 4, score="additive", window=(2, 1))
+    x = ops.convert_to_tensor(np.random.default_rng(1).standard_normal((3, 7, 8)), "float32")
+    error = ops.max(ops.abs(attention(x, x) - attention.attend(x, x)[0]))
+    results = train_transformer(tokens, attention_score="additive", attention_window=2)
+    return {**results, "block_error": float(ops.convert_to_numpy(error))}
 
 
 def dropout_statistics() -> dict[str, float]:
@@ -117,6 +129,7 @@ def main() -> None:
         "classifier": train_classifier(tokens),
         "copier": train_copier(tokens),
         "transformer": train_transformer(tokens),
+        "other_attention": train_other_attention(tokens),
         "dropout": dropout_statistics(),
     }
     print(json.dumps(results))

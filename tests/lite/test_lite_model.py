@@ -22,7 +22,7 @@ from t2t_keras.symbols import EOS_ID
 VOCAB = 60
 SHAPES = {
     "paper": {},
-    "pre_norm_without_bias": {"norm_position": "pre", "use_attention_bias": False},
+    "pre_norm_without_bias": {"norm_position": "pre", "use_attention_bias": False, "attention_score": "dot"},
     "untied_and_learned": {"tie_embeddings": False, "position_encoding": "learned", "max_positions": 20},
     "odd_widths": {"d_key": 4, "d_value": 12, "num_encoder_layers": 2, "num_decoder_layers": 1},
 }

@@ -11,7 +11,7 @@ from keras import ops
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
-from t2t_keras.layers import kernels, padding_mask
+from t2t_keras.layers import kernels, padding_mask, window_mask
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Attentions
@@ -34,6 +34,8 @@ OPTIONS = {
     "learned": {"position_encoding": "learned", "max_positions": 16},
     "widths": {"num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False},
     "experts": {"num_experts": 5, "experts_per_token": 2, "d_expert": 9},
+    "additive": {"attention_score": "additive", "d_key": 5},
+    "window": {"attention_window": 2, "attention_score": "dot", "norm_position": "pre"},
 }
 every_option = pytest.mark.parametrize("changes", OPTIONS.values(), ids=OPTIONS)
 SOURCE = np.array([[3, 4, 5, 1, 0, 0], [6, 7, 8, 9, 3, 1]], "int32")
@@ -126,9 +128,10 @@ def test_attention_out_comes_with_the_logits_of_the_call(changes):
             np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
             assert np.abs(weights[:, 0] - weights[:, 1]).max() > 1e-3
             assert np.abs(weights[:, :, 0] - weights[:, :, 1]).max() > 1e-3
-        for weights in (attentions.encoder, attentions.cross):
-            assert np.all(weights[0, ..., 4:] == 0) and np.all(weights[1] > 0)
-        earlier = np.tril(np.ones((5, 5), bool))
+        reach = model.config.attention_window or 6
+        near, earlier = np.array(window_mask(6, (reach, reach)))[0, 0], np.array(window_mask(5, (reach, 0)))[0, 0]
+        for weights, seen in ((attentions.encoder, near), (attentions.cross, np.ones((5, 6), bool))):
+            assert np.all(weights[0, ..., 4:] == 0) and np.all((np.array(weights)[1] > 0) == seen)
         np.testing.assert_array_equal(np.array(attentions.decoder) > 0, np.broadcast_to(earlier, (2, 2, heads, 5, 5)))
 
 
@@ -167,7 +170,8 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
         np.testing.assert_allclose(logits, expected, atol=1e-5)
         chosen = np.concatenate([beam_size * i + rng.integers(0, beam_size, beam_size) for i in range(2)])
         own = np.array(cache.per_hypothesis.is_own)
-        assert own.shape == (2, beam_size, (step + 1) * beam_size if beam_size > 1 else 0)
+        positions = min(step + 1, model.config.attention_window or length)
+        assert own.shape == (2, beam_size, positions * beam_size if beam_size > 1 else 0)
         own = own.reshape(rows, -1)[chosen].reshape(own.shape)
         cache = cache._replace(per_hypothesis=OwnEntries(ops.convert_to_tensor(own)))
         prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
@@ -247,10 +251,9 @@ def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
         logits, plain_cache = plain.step(np.full(4, token), plain_cache)
         others = np.array([token, 3, 4, token]) if token else np.zeros(4, "int32")
         found, covered_cache = covered.step(others, covered_cache)
-        queries, keys, _ = attention._project(ops.reshape(seen[-1], (2, beam_size, -1)), memory)
-        scores = np.array(queries) @ np.swapaxes(np.array(keys), -1, -2)  # --> [heads, batch, beam, source_len]
-        weights = np.exp(scores) * (SOURCE != 0)[:, None]
-        expected += (weights / weights.sum(-1, keepdims=True)).mean(0)
+        mask = (SOURCE != 0)[:, None, None]
+        _, weights = attention.attend(ops.reshape(seen[-1], (2, beam_size, -1)), memory, mask)
+        expected += np.array(weights).mean(0)  # of [heads, batch, beam, source_len]
         np.testing.assert_allclose(covered_cache.coverage, expected, atol=1e-5)
         np.testing.assert_allclose(found[0], logits[0], atol=1e-5)
 

@@ -19,6 +19,8 @@ OPTIONS = [
     {"position_encoding": "sinusoidal_halves"},
     {"tie_embeddings": False},
     {"use_attention_bias": False},
+    {"attention_score": "dot"},
+    {"attention_score": "additive", "d_key": 3},
     {"d_key": 3},
     {"d_value": 5},
     {"num_heads": 3, "d_key": 2, "d_value": 7, "use_attention_bias": False, "tie_embeddings": False},
@@ -78,7 +80,10 @@ def test_every_preset_can_be_counted(name):
     assert all(count > 0 for count in presets.preset(name).model.parameter_counts().values())
 
 
-@pytest.mark.parametrize("changes", [{}, {"num_heads": 3, "d_key": 2, "d_value": 7}, {"norm_position": "pre"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"num_heads": 3, "d_key": 2, "d_value": 7}, {"norm_position": "pre"}, {"attention_score": "additive"}],
+)
 def test_flops_are_those_of_the_products_in_the_graph(changes):
     batch, length = 3, 5
     model = Transformer(dataclasses.replace(SMALL, **changes))
@@ -106,6 +111,16 @@ def test_a_token_pays_for_its_own_experts_and_all_gates():
         assert config.training_flops(9) == {**plain, "matrices": plain["matrices"] + gates}
         assert config.kept_activations(9).computed > SMALL.kept_activations(9).computed
     assert f"{2} of {64} x {6}" in describe(Config(model=config), 9) and "experts" not in describe(Config(), 9)
+
+
+def test_a_window_costs_what_it_reaches():
+    """Of 2 encoder layers and 1 decoder layer, whose attention to the source stays as it is."""
+    flops = {
+        window: dataclasses.replace(SMALL, attention_window=window).training_flops(100)["attention"]
+        for window in (None, 0, 3, 60, 100)
+    }
+    assert flops[None] == flops[0] == flops[100] == flops[3] * 4 * 100 / (2 * 7 + 4 + 100)
+    assert flops[60] == flops[None] * (2 * 100 + 61 + 100) / (4 * 100)
 
 
 def test_memory_is_four_bytes_a_number():

@@ -25,3 +25,12 @@ def causal_mask(length: Tensor) -> Tensor:
     """Hides later positions (section 3.2.3): bool [1, 1, length, length], True where key position <= query position."""
     positions = ops.arange(length)
     return ops.less_equal(positions[None, :], positions[:, None])[None, None]  # --> [1, 1, length, length]
+
+
+def window_mask(length: Tensor, window: tuple[int, int]) -> Tensor:
+    """Hides positions outside of a window (section 4, "restricted"): bool [1, 1, length, length], True where the key's
+    position is at most `window[0]` before and at most `window[1]` after the query's.
+    """
+    positions = ops.arange(length)
+    distance = positions[None, :] - positions[:, None]
+    return ((distance >= -window[0]) & (distance <= window[1]))[None, None]  # --> [1, 1, length, length]

@@ -1,12 +1,16 @@
 """Multi-head attention (Figure 2)."""
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, get_args
 
 import keras
 from keras import ops
 
 from t2t_keras.layers import kernels
-from t2t_keras.layers.attention.scores import mask_bias, scaled_dot_product_attention
+from t2t_keras.layers.attention.masks import window_mask
+from t2t_keras.layers.attention.scores import Score, additive_attention, mask_bias, scaled_dot_product_attention
+from t2t_keras.layers.attention.window import window_attention
 from t2t_keras.layers.dropout import Dropout
 
 Tensor = Any
@@ -35,11 +39,16 @@ class MultiHeadAttention(keras.layers.Layer):
         d_value: width of a head's values; None means d_key.
         dropout_rate: dropout on the attention weights; the paper uses none.
         use_bias: whether the four projections have biases.
+        score: "scaled_dot", q . k / sqrt(d_key) (equation 1), or what section 3.2.1 compares it with: "dot", q . k, or
+            "additive", v . tanh(q + k) with one v, float [d_key], for each head.
+        window: restricts self-attention (section 4) to so many positions before and after each; (r, r) is the paper's
+            neighbourhood of size 2 r + 1, (r, 0) its causal form. Costs O(window * length). None means all positions.
 
     Call arguments:
         query: float [batch, query_len, d_model].
         memory: float [batch, key_len, d_model].
-        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend.
+        attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend. With a window,
+            the same for all queries, as `padding_mask` is: length 1 in the axis query_len, else ValueError.
         seed: int32 [2], for dropout; None draws a seed.
 
     Returns:
@@ -53,17 +62,25 @@ class MultiHeadAttention(keras.layers.Layer):
         d_value: int | None = None,
         dropout_rate: float = 0.0,
         use_bias: bool = True,
+        score: Score = "scaled_dot",
+        window: tuple[int, int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         for name, value in (("num_heads", num_heads), ("d_key", d_key), ("d_value", d_value)):
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {value}")
+        if score not in get_args(Score):
+            raise ValueError(f"`score` must be one of {get_args(Score)}, got {score!r}")
+        if window is not None and (len(window) != 2 or min(window) < 0):
+            raise ValueError(f"`window` must be two numbers of at least 0, got {window}")
         self.num_heads = num_heads
         self.d_key = d_key
         self.d_value = d_value or d_key
         self.dropout_rate = dropout_rate
         self.use_bias = use_bias
+        self.score = score
+        self.window = None if window is None else (window[0], window[1])
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, query_shape: tuple, memory_shape: tuple | None = None) -> None:
@@ -74,6 +91,9 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key)
         self.value_kernel, self.value_bias = self._projection("value", d_memory, heads_value)
         self.output_kernel, self.output_bias = self._projection("output", heads_value, d_model)
+        self.score_vector = None
+        if self.score == "additive":
+            self.score_vector = self.add_weight(shape=(self.num_heads, self.d_key), name="score_vector")
 
     def call(
         self,
@@ -82,7 +102,18 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
     ) -> Tensor:
-        return self.attend(query, memory, attention_mask, seed)[0]
+        if self.window is None:
+            return self.attend(query, memory, attention_mask, seed)[0]
+        self._check_window(query, memory, attention_mask)
+        heads = window_attention(
+            *self._project(query, memory),
+            window=self.window,
+            key_mask=None if attention_mask is None else _heads_first(attention_mask),
+            attention=functools.partial(
+                self.attention_function(2), dropout=lambda weights: self.dropout(weights, seed=seed)
+            ),
+        )  # --> [heads, batch, query_len, d_value]
+        return self._output(heads, query)
 
     def attend(
         self,
@@ -91,32 +122,67 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The call's result and the attention weights before dropout, float [heads, batch, query_len, key_len]."""
+        """The call's result and the attention weights before dropout, float [heads, batch, query_len, key_len].
+
+        A window is a mask here: weights outside of it are 0, and cost as much as the others. Only where a window has
+        nothing to attend to is the call's result another.
+        """
         queries, keys, values = self._project(query, memory)  # --> [heads, batch, length, d_head] each
+        if self.window is not None:
+            within = window_mask(ops.shape(query)[1], self.window)
+            attention_mask = within if attention_mask is None else ops.logical_and(attention_mask, within)
         bias = mask_bias(attention_mask, queries.dtype)
-        heads, weights = scaled_dot_product_attention(
+        heads, weights = self.attention_function(1)(
             queries,
             keys,
             values,
             bias=None if bias is None else _heads_first(bias),
-            scale=1.0,
             dropout=lambda weights: self.dropout(weights, seed=seed),
         )  # --> [heads, batch, query_len, d_value], [heads, batch, query_len, key_len]
+        return self._output(heads, query), weights
+
+    def attention_function(self, axes_after_heads: int) -> Callable[..., tuple[Tensor, Tensor]]:
+        """The function that attends: equation 1 for queries from `query_projection`, or `additive_attention`.
+
+        Args:
+            axes_after_heads: axes of its arguments between heads and length: 1 in [heads, batch, length, d_head].
+        """
+        if self.score_vector is None:
+            return functools.partial(scaled_dot_product_attention, scale=1.0)
+        axes = (self.num_heads, *[1] * axes_after_heads, self.d_key)
+        return functools.partial(additive_attention, vector=ops.reshape(self.score_vector, axes))
+
+    def _output(self, heads: Tensor, query: Tensor) -> Tensor:
+        """Concat(head_1, ..., head_h) W^O: float [heads, batch, query_len, d_value] --> [batch, query_len, d_model]."""
         heads = ops.reshape(heads, (self.num_heads, -1, self.d_value))  # --> [heads, batch * query_len, d_value]
         concatenated = ops.reshape(ops.transpose(heads, (1, 0, 2)), (-1, self.num_heads * self.d_value))
         outputs = kernels.linear(concatenated, self.output_kernel, self.output_bias)  # --> [batch * query_len, d_model]
-        return kernels.reshape_like(outputs, query), weights  # --> [batch, query_len, d_model]
+        return kernels.reshape_like(outputs, query)  # --> [batch, query_len, d_model]
+
+    def _check_window(self, query: Tensor, memory: Tensor, attention_mask: Tensor | None) -> None:
+        """Refuses what a window cannot be used with."""
+        if attention_mask is not None and len(attention_mask.shape) > 1 and attention_mask.shape[-2] != 1:
+            raise ValueError(
+                "with `window`, `attention_mask` must be the same for all queries, [batch, heads, 1, key_len] or "
+                f"broadcastable to it; got the shape {tuple(attention_mask.shape)}"
+            )
+        if None not in (query.shape[1], memory.shape[1]) and query.shape[1] != memory.shape[1]:
+            raise ValueError(f"`window` is for self-attention; got lengths {query.shape[1]} and {memory.shape[1]}")
 
     def _project(self, query: Tensor, memory: Tensor) -> list[Tensor]:
-        """Queries divided by sqrt(d_key), keys and values, float [heads, batch, length, d_head] each."""
-        scaled = self.scaled_query_projection()
+        """Queries, scaled if the score is, keys and values, float [heads, batch, length, d_head] each."""
+        queries = self.query_projection()
         others = (self.key_kernel, self.key_bias, self.d_key), (self.value_kernel, self.value_bias, self.d_value)
         if query is memory:
-            return self._heads(query, scaled, *others)
-        return self._heads(query, scaled) + self._heads(memory, *others)
+            return self._heads(query, queries, *others)
+        return self._heads(query, queries) + self._heads(memory, *others)
 
-    def scaled_query_projection(self) -> tuple[Tensor, Tensor | None, int]:
-        """Kernel, bias and head width of queries divided by sqrt(d_key); the kernel is smaller than the queries."""
+    def query_projection(self) -> tuple[Tensor, Tensor | None, int]:
+        """Kernel, bias and head width of queries. A scaled score's queries are divided by sqrt(d_key), here because the
+        kernel is smaller than they are.
+        """
+        if self.score != "scaled_dot":
+            return self.query_kernel, self.query_bias, self.d_key
         scale = self.d_key**-0.5
         return self.query_kernel * scale, self.query_bias * scale if self.use_bias else None, self.d_key
 
@@ -152,6 +218,8 @@ class MultiHeadAttention(keras.layers.Layer):
             "d_value": self.d_value,
             "dropout_rate": self.dropout_rate,
             "use_bias": self.use_bias,
+            "score": self.score,
+            "window": self.window,
         }
 
     def _projection(self, name: str, d_in: int, d_out: int) -> tuple[Any, Any]:

@@ -1,13 +1,20 @@
-"""Scaled dot-product attention (equation 1)."""
+"""Attention by each of its scores: scaled dot product (equation 1), plain dot product, additive (section 3.2.1)."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
+import keras
 from keras import ops
 
 from t2t_keras.layers import kernels
+from t2t_keras.layers.attention.blocks import ceiling, in_blocks, joined, larger
 
 Tensor = Any
+Score = Literal["scaled_dot", "dot", "additive"]
+
+# Most elements of the additive score's hidden layer to hold at once.
+_MOST_HIDDEN = 2**23
 
 
 def scaled_dot_product_attention(
@@ -41,7 +48,62 @@ def scaled_dot_product_attention(
         queries = queries * ops.cast(scale, queries.dtype)
     if bias is None:
         bias = mask_bias(mask, queries.dtype)
-    scores = kernels.scores(queries, keys)  # --> [..., query_len, key_len]
+    return _weighted(kernels.scores(queries, keys), values, bias, dropout)
+
+
+def additive_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    vector: Tensor,
+    bias: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """softmax(v . tanh(q + k)) V, the alternative of section 3.2.1: one hidden layer instead of a product.
+
+    It is the score of Bahdanau et al. (2015), v . tanh(W q + U k): the projections of multi-head attention are W and U.
+
+    Args:
+        queries: float [..., query_len, d_key].
+        keys: float [..., key_len, d_key].
+        values: float [..., key_len, d_value].
+        vector: v, float [..., d_key], broadcastable to the queries without the axis query_len.
+        bias: a `mask_bias`, broadcastable to [..., query_len, key_len].
+        dropout: applied to the weights before they multiply the values.
+
+    Returns:
+        float [..., query_len, d_value], and the weights before dropout, float [..., query_len, key_len].
+    """
+    return _weighted(additive_scores(queries, keys, vector), values, bias, dropout)
+
+
+def additive_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """v . tanh(q + k) for each query and key: float [..., query_len, key_len].
+
+    The hidden layer, [..., query_len, key_len, d_key], is computed for some queries at a time, and once more in the
+    backward pass. Arguments are those of `additive_attention`.
+    """
+    vector = ops.cast(vector, queries.dtype)
+    query_len, keys_size = kernels.shape(queries)[-2], math.prod(kernels.shape(keys))
+    count = ceiling(query_len, larger(_MOST_HIDDEN // larger(keys_size, 1), 1))
+    some = keras.remat(_scores_of_some)
+    if isinstance(count, int) and count <= 1:
+        return some(queries, keys, vector)
+    blocks = in_blocks(queries, count, ceiling(query_len, larger(count, 1)))  # --> [..., blocks, some, d_key]
+    scores = ops.map(lambda block: some(block, keys, vector), ops.moveaxis(blocks, -3, 0))
+    return joined(ops.moveaxis(scores, 0, -3), query_len)  # --> [..., query_len, key_len]
+
+
+def _scores_of_some(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    hidden = ops.tanh(queries[..., :, None, :] + keys[..., None, :, :])  # --> [..., some, key_len, d_key]
+    return ops.matmul(hidden, vector[..., None, :, None])[..., 0]  # --> [..., some, key_len]
+
+
+def _weighted(
+    scores: Tensor, values: Tensor, bias: Tensor | None, dropout: Callable[[Tensor], Tensor] | None
+) -> tuple[Tensor, Tensor]:
+    """The values weighed by the softmax of scores, [..., query_len, key_len], and the weights before dropout."""
     weights = kernels.softmax(scores if bias is None else scores + bias)
     weighed_by = weights if dropout is None else dropout(weights)
     return ops.matmul(weighed_by, values), weights  # --> [..., query_len, d_value]

@@ -10,7 +10,6 @@ from keras import ops
 
 from t2t_keras.layers import kernels
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
-from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 
 Tensor = Any
 
@@ -28,6 +27,7 @@ class _AttentionStep:
     def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
         self._layer = layer
         self._beam_size = beam_size
+        self._attention = layer.attention_function(0)
         self.output_kernel = ops.cast(layer.output_kernel, dtype)
 
     def _beam_heads(self, x: Tensor, num_heads: int, d_head: int) -> Tensor:
@@ -47,12 +47,13 @@ class _AttentionStep:
 class SelfAttentionStep(_AttentionStep):
     """Self-attention by a built `MultiHeadAttention` without dropout, its kernels cast to `dtype` once per search.
 
-    `kernel`, [d_model, heads * (2 d_key + d_value)], and `bias` join those of scaled queries, keys and values.
+    `kernel`, [d_model, heads * (2 d_key + d_value)], and `bias` join those of queries, keys and values. Of a window,
+    only the positions before count.
     """
 
     def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
         super().__init__(layer, dtype, beam_size)
-        query_kernel, query_bias, _ = layer.scaled_query_projection()
+        query_kernel, query_bias, _ = layer.query_projection()
         kernel = ops.concatenate([query_kernel, layer.key_kernel, layer.value_kernel], axis=1)
         self.kernel = ops.cast(kernel, dtype)
         biases = [query_bias, layer.key_bias, layer.value_bias]
@@ -68,19 +69,28 @@ class SelfAttentionStep(_AttentionStep):
         """Attends from one position, [batch * beam, d_model], to itself and a past, [batch, heads, past_len, d_head].
 
         `bias` is a `mask_bias`, broadcastable to [batch, heads, beam, past_len + beam]. Returns float [batch * beam,
-        d_model], and the past with the `beam` entries of this position appended.
+        d_model], and the past with the `beam` entries of this position appended, without those of positions that a
+        window now leaves behind.
         """
         queries, keys, values = self._heads(query)
         keys = ops.concatenate([past.keys, keys], axis=2)  # --> [batch, heads, past_len + beam, d_key]
         values = ops.concatenate([past.values, values], axis=2)
-        heads, _ = scaled_dot_product_attention(queries, keys, values, bias=bias, scale=1.0)
-        return self._joined_heads(heads), KeysAndValues(keys, values)
+        heads, _ = self._attention(queries, keys, values, bias=bias)
+        return self._joined_heads(heads), KeysAndValues(self._within_reach(keys), self._within_reach(values))
+
+    def _within_reach(self, entries: Tensor) -> Tensor:
+        """Drops the entries of positions that no later one attends to: [batch, heads, past_len, d_head]."""
+        if self._layer.window is None:
+            return entries
+        count = self._layer.window[0] * self._beam_size
+        return entries[:, :, -count:] if count else entries[:, :, :0]
 
     def beside(self, query: Tensor, past: KeysAndValues, bias: Tensor) -> tuple[Tensor, KeysAndValues]:
         """Like the call, for a past that is stored elsewhere, [batch, heads, room, d_head], and may be filled in part.
 
         `bias`, broadcastable to [batch, heads, beam, room], hides the unfilled part. Returns float [batch * beam,
-        d_model], and this position's keys and values alone, [batch, heads, beam, d_head].
+        d_model], and this position's keys and values alone, [batch, heads, beam, d_head]. Not for additive scores nor
+        windows.
         """
         queries, keys, values = self._heads(query)
         past_scores = ops.matmul(queries, ops.swapaxes(past.keys, 2, 3)) + bias  # --> [batch, heads, beam, room]
@@ -90,7 +100,7 @@ class SelfAttentionStep(_AttentionStep):
         return self._joined_heads(heads), KeysAndValues(keys, values)
 
     def _heads(self, query: Tensor) -> list[Tensor]:
-        """Scaled queries, keys and values of one more position, [batch, heads, beam, d_head] each."""
+        """Queries, keys and values of one more position, [batch, heads, beam, d_head] each."""
         layer = self._layer
         projected = kernels.linear(query, self.kernel, self.bias)
         if layer.d_key == layer.d_value:
@@ -107,7 +117,7 @@ class CrossAttentionStep(_AttentionStep):
 
     def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
         super().__init__(layer, dtype, beam_size)
-        kernel, self._query_bias, _ = layer.scaled_query_projection()
+        kernel, self._query_bias, _ = layer.query_projection()
         self._query_kernel = ops.cast(kernel, dtype)
 
     def project(self, memory: Tensor) -> KeysAndValues:
@@ -125,7 +135,7 @@ class CrossAttentionStep(_AttentionStep):
         """
         queries = kernels.linear(query, self._query_kernel, self._query_bias)
         queries = self._beam_heads(queries, self._layer.num_heads, self._layer.d_key)  # --> [batch, heads, beam, d_key]
-        heads, weights = scaled_dot_product_attention(queries, *memory, bias=bias, scale=1.0)
+        heads, weights = self._attention(queries, *memory, bias=bias)
         return self._joined_heads(heads), weights
 
     def _split_heads(self, x: Tensor, d_head: int) -> Tensor:

@@ -75,6 +75,10 @@ class OwnEntries(NamedTuple):
         newest = ops.broadcast_to(ops.eye(beam_size, dtype="bool"), (batch, beam_size, beam_size))
         return OwnEntries(ops.concatenate([self.is_own, newest], axis=2))  # --> [batch, beam, positions * beam]
 
+    def newest(self, window: int | None) -> "OwnEntries":
+        """Those of the last `window` positions; None or 0 keeps all."""
+        return OwnEntries(self.is_own[:, :, -window * self.is_own.shape[1] :]) if window else self
+
     def bias(self, dtype: str) -> Tensor | None:
         """The bias that hides other hypotheses' entries, [batch, 1, beam, positions * beam]; None if beam is 1."""
         return None if self.is_own.shape[1] == 1 else mask_bias(self.is_own[:, None], dtype)
@@ -84,7 +88,8 @@ class DecoderCache(NamedTuple):
     """What the steps of a decoder read and write.
 
     Attributes:
-        past: of each layer, float [batch, heads, positions * beam, d_head]; every position adds `beam` entries.
+        past: of each layer, float [batch, heads, positions * beam, d_head]; every position adds `beam` entries, and
+            those leave that a window has passed.
         memory: of each layer, float [batch, heads, source_len, d_head].
         memory_bias: a `mask_bias` of the source, [batch, 1, 1, source_len].
     """

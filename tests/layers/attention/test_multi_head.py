@@ -8,6 +8,8 @@ from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention, causal_mask, scaled_dot_product_attention
 
+SCORES = ("scaled_dot", "dot", "additive")
+
 
 def test_scaled_dot_product_attention_equals_the_formula(rng):
     queries, keys, values = (rng.standard_normal((n, d)) for n, d in ((4, 6), (5, 6), (5, 3)))
@@ -44,13 +46,14 @@ def test_hidden_keys_weigh_exactly_nothing(rng, dtype):
     assert np.all(np.array(ops.cast(weights, "float32"))[:, 2] == 0)
 
 
+@pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize(("num_heads", "d_key", "d_value"), [(1, 8, None), (2, 4, None), (4, 3, 5)])
-def test_multi_head_attention_equals_the_formula(rng, num_heads, d_key, d_value, use_bias):
+def test_multi_head_attention_equals_the_formula(rng, num_heads, d_key, d_value, use_bias, score):
     query, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 5, 6))
     mask = rng.random((2, 4, 5)) < 0.6
     mask[..., 0] = True
-    layer = MultiHeadAttention(num_heads, d_key, d_value, use_bias=use_bias)
+    layer = MultiHeadAttention(num_heads, d_key, d_value, use_bias=use_bias, score=score)
     layer.build((None, None, 8), (None, None, 6))
     numpy_oracle.randomise(layer, rng)
     outputs = layer(query.astype("float32"), memory.astype("float32"), mask[:, None])
@@ -59,12 +62,13 @@ def test_multi_head_attention_equals_the_formula(rng, num_heads, d_key, d_value,
     np.testing.assert_allclose(outputs, expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_weights_are_those_that_the_call_takes(rng, use_bias):
+def test_weights_are_those_that_the_call_takes(rng, use_bias, score):
     query, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 5, 6))
     mask = rng.random((2, 4, 5)) < 0.6
     mask[..., 0] = True
-    layer = MultiHeadAttention(3, 4, 5, dropout_rate=0.5, use_bias=use_bias)
+    layer = MultiHeadAttention(3, 4, 5, dropout_rate=0.5, use_bias=use_bias, score=score)
     layer.build((None, None, 8), (None, None, 6))
     numpy_oracle.randomise(layer, rng)
     query32, memory32 = (ops.convert_to_tensor(x, "float32") for x in (query, memory))
@@ -140,6 +144,21 @@ def test_sizes_below_one_are_refused(argument):
 def test_a_bad_dropout_rate_is_refused():
     with pytest.raises(ValueError, match=r"`rate` must be in \[0, 1\), got 1"):
         MultiHeadAttention(2, 4, dropout_rate=1)
+
+
+def test_an_unknown_score_is_refused():
+    with pytest.raises(ValueError, match=r"`score` must be one of \('scaled_dot', 'dot', 'additive'\), got 'cosine'"):
+        MultiHeadAttention(2, 4, score="cosine")
+
+
+def test_an_additive_score_has_one_vector_more_for_each_head():
+    weights = {}
+    for score in SCORES:
+        layer = MultiHeadAttention(2, 4, score=score, name="attention")
+        layer.build((None, None, 8), (None, None, 8))
+        weights[score] = {weight.path: tuple(weight.shape) for weight in layer.trainable_variables}
+    assert weights["additive"].pop("attention/score_vector") == (2, 4)
+    assert weights["additive"] == weights["dot"] == weights["scaled_dot"]
 
 
 def test_a_layer_without_bias_has_four_matrices():

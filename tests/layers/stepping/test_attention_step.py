@@ -29,9 +29,10 @@ def test_projected_memory_has_heads_first(rng):
     assert tuple(values.shape) == (2, 2, 5, 3)
 
 
-def test_attending_to_projected_memory_equals_the_call(rng):
+@pytest.mark.parametrize("score", ["scaled_dot", "dot", "additive"])
+def test_attending_to_projected_memory_equals_the_call(rng, score):
     query, memory = (ops.convert_to_tensor(rng.standard_normal((2, n, 8)), "float32") for n in (4, 5))
-    layer = MultiHeadAttention(2, 4)
+    layer = MultiHeadAttention(2, 4, score=score)
     mask = np.array([True, True, True, False, True])
     outputs = layer(query, memory, mask)
     np.testing.assert_allclose(attention_to_memory(layer, query, memory, mask), outputs, atol=1e-6)

@@ -12,7 +12,19 @@ from t2t_keras.layers.stepping import DecoderStep
 SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm_position": "pre"}, {"d_value": 6, "use_attention_bias": False}])
+CHANGES = {
+    "paper": {},
+    "pre": {"norm_position": "pre"},
+    "widths": {"d_value": 6, "use_attention_bias": False},
+    "dot": {"attention_score": "dot"},
+    "additive": {"attention_score": "additive"},
+    "window": {"attention_window": 2},
+    "additive_window": {"attention_score": "additive", "attention_window": 1},
+    "wide_window": {"attention_window": 9},
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     decoder = Decoder(2, {**SIZES, **changes})
@@ -22,7 +34,9 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     x = rng.standard_normal((batch * beam_size, length, 8)).astype("float32")
     memory = rng.standard_normal((batch, 3, 8)).astype("float32")
     mask = np.array([[True, True, False], [True, True, True]])[:, None, None]
-    expected = decoder(x, np.repeat(memory, beam_size, 0), causal_mask(length), np.repeat(mask, beam_size, 0))
+    window = changes.get("attention_window", length)
+    self_mask = None if "attention_window" in changes else causal_mask(length)
+    expected = decoder(x, np.repeat(memory, beam_size, 0), self_mask, np.repeat(mask, beam_size, 0))
 
     step = DecoderStep(decoder, "float32", beam_size)
     cache = step.begin(ops.convert_to_tensor(memory), ops.convert_to_tensor(mask))
@@ -31,9 +45,9 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     beams = x.reshape(batch, beam_size, length, 8)
     expected = np.array(expected).reshape(beams.shape)
     for position in range(length):
-        own = np.tile(np.eye(beam_size, dtype=bool), position + 1)  # --> [beam, positions * beam]
+        own = np.tile(np.eye(beam_size, dtype=bool), min(position, window) + 1)  # --> [beam, positions * beam]
         inputs = ops.convert_to_tensor(beams[:, :, position].reshape(-1, 8))
         outputs, past, _ = step(inputs, cache, mask_bias(ops.convert_to_tensor(own), "float32"))
         cache = cache._replace(past=past)
-        assert tuple(past[0].keys.shape) == (batch, 2, (position + 1) * beam_size, 4)
+        assert tuple(past[0].keys.shape) == (batch, 2, min(position + 1, window) * beam_size, 4)
         np.testing.assert_allclose(outputs, expected[:, :, position].reshape(-1, 8), atol=1e-5)

@@ -1,0 +1,38 @@
+"""Sequences cut into blocks of one size; lengths are ints if known before the graph runs, else int32 scalars."""
+
+from typing import Any
+
+from keras import ops
+
+from t2t_keras.layers import kernels
+
+Tensor = Any
+Length = Any
+
+
+def ceiling(length: Length, size: Length) -> Length:
+    """How many blocks of a size cover a length."""
+    return (length + size - 1) // size
+
+
+def smaller(one: Length, other: Length) -> Length:
+    """The smaller of two lengths."""
+    return min(one, other) if isinstance(one, int) and isinstance(other, int) else ops.minimum(one, other)
+
+
+def larger(one: Length, other: Length) -> Length:
+    """The larger of two lengths."""
+    return max(one, other) if isinstance(one, int) and isinstance(other, int) else ops.maximum(one, other)
+
+
+def in_blocks(x: Tensor, count: Length, size: Length) -> Tensor:
+    """[..., length, width], length at most count * size --> [..., count, size, width], padded with zeros at the end."""
+    *leading, length, width = kernels.shape(x)
+    padding = [(0, 0)] * len(leading) + [(0, count * size - length), (0, 0)]
+    return ops.reshape(ops.pad(x, padding), (*leading, count, size, width))
+
+
+def joined(blocks: Tensor, length: Length) -> Tensor:
+    """[..., count, size, width] --> [..., length, width], without the padding."""
+    *leading, count, size, width = kernels.shape(blocks)
+    return ops.reshape(blocks, (*leading, count * size, width))[..., :length, :]

@@ -1,0 +1,74 @@
+"""Self-attention restricted to a window around each position (section 4), whose cost is O(window * length).
+
+The sequence is cut into blocks. The queries of a block attend to its own positions and to as much of the blocks on
+either side as a window reaches; a mask hides what is outside of each query's own window.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from t2t_keras.layers import kernels
+from t2t_keras.layers.attention.blocks import Length, ceiling, in_blocks, joined, larger, smaller
+from t2t_keras.layers.attention.scores import mask_bias, scaled_dot_product_attention
+
+Tensor = Any
+
+# Positions in a block, at least; smaller products than these would waste more time than they save.
+LEAST_BLOCK = 32
+
+
+def window_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    window: tuple[int, int],
+    key_mask: Tensor | None = None,
+    attention: Callable[..., tuple[Tensor, Tensor]] = scaled_dot_product_attention,
+) -> Tensor:
+    """The heads of self-attention within a window.
+
+    Args:
+        queries: float [heads, batch, length, d_key].
+        keys: float [heads, batch, length, d_key].
+        values: float [heads, batch, length, d_value].
+        window: how many positions before and after its own a query may attend to.
+        key_mask: bool, broadcastable to [heads, batch, 1, length], True = may be attended to; None hides nothing.
+        attention: a function of queries, keys, values and bias, in blocks [heads, batch, blocks, ..., d_head].
+
+    Returns:
+        float [heads, batch, length, d_value], equal to attention to all positions with a `window_mask`.
+    """
+    length = kernels.shape(queries)[2]
+    size = larger(smaller(length, max(*window, LEAST_BLOCK)), 1)
+    count = larger(ceiling(length, size), 1)
+    before, after = (smaller(reach, (count - 1) * size) for reach in window)  # a single block has no neighbours
+
+    def surroundings(x: Tensor) -> Tensor:
+        """What a block's queries may attend to: [..., length, width] --> [..., blocks, key_len, width]."""
+        return _with_neighbours(in_blocks(x, count, size), before, after)
+
+    exists = ops.ones((1, 1, 1, length), "bool")
+    if key_mask is not None:
+        exists = ops.logical_and(exists, key_mask)
+    exists = ops.swapaxes(surroundings(ops.swapaxes(exists, 2, 3)), 3, 4)  # --> [..., blocks, 1, key_len]
+    distance = ops.arange(before + size + after) - before - ops.arange(size)[:, None]  # --> [size, key_len]
+    mask = exists & (distance >= -window[0]) & (distance <= window[1])  # --> [..., blocks, size, key_len]
+    queries = in_blocks(queries, count, size)  # --> [heads, batch, blocks, size, d_key]
+    bias = mask_bias(mask, queries.dtype)
+    heads, _ = attention(queries, surroundings(keys), surroundings(values), bias=bias)
+    return joined(heads, length)  # --> [heads, batch, length, d_value]
+
+
+def _with_neighbours(blocks: Tensor, before: Length, after: Length) -> Tensor:
+    """Puts the end of the block before, and the beginning of the one after, around each block:
+    [..., blocks, size, width] --> [..., blocks, before + size + after, width], zeros where there is no block.
+    """
+    size, none = kernels.shape(blocks)[-2], [(0, 0)]
+    axes = none * (len(blocks.shape) - 3)
+    ends, beginnings = blocks[..., :-1, size - before :, :], blocks[..., 1:, :after, :]
+    ends = ops.pad(ends, [*axes, (1, 0), *none, *none])
+    beginnings = ops.pad(beginnings, [*axes, (0, 1), *none, *none])
+    return ops.concatenate([ends, blocks, beginnings], axis=-2)

@@ -1,0 +1,88 @@
+"""Additive scores: the formula, whatever the number of blocks, and their gradients."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.layers import additive_attention
+from t2t_keras.layers.attention import scores
+from t2t_keras.layers.attention.scores import additive_scores
+
+SHAPES = {"queries": (3, 2, 7, 4), "keys": (3, 2, 5, 4), "vector": (3, 1, 4)}
+ANY = {"queries": (3, None, None, 4), "keys": (3, None, None, 4), "vector": (3, 1, 4)}
+
+
+@pytest.fixture
+def arguments(rng) -> list[tf.Tensor]:
+    return [tf.constant(rng.standard_normal(shape), tf.float32) for shape in SHAPES.values()]
+
+
+def scores_in_numpy(queries, keys, vector) -> np.ndarray:
+    queries, keys, vector = (np.asarray(x, np.float64) for x in (queries, keys, vector))
+    found = np.empty((*queries.shape[:3], keys.shape[2]))
+    for head, sentence, query, key in np.ndindex(found.shape):
+        hidden = np.tanh(queries[head, sentence, query] + keys[head, sentence, key])
+        found[head, sentence, query, key] = vector[head, 0] @ hidden
+    return found
+
+
+def gradients_in_numpy(queries, keys, vector, upstream) -> list[np.ndarray]:
+    queries, keys, vector, upstream = (np.asarray(x, np.float64) for x in (queries, keys, vector, upstream))
+    hidden = np.tanh(queries[:, :, :, None] + keys[:, :, None])
+    inner = upstream[..., None] * vector[:, :, None, None] * (1 - hidden**2)
+    return [inner.sum(3), inner.sum(2), (upstream[..., None] * hidden).sum((1, 2, 3))[:, None]]
+
+
+def test_additive_attention_weighs_values_by_the_softmax_of_its_scores(arguments, rng):
+    values = tf.constant(rng.standard_normal((3, 2, 5, 6)), tf.float32)
+    bias = np.where(rng.random((7, 5)) < 0.5, 0.0, -1e9).astype("float32")
+    outputs, weights = additive_attention(*arguments[:2], values, vector=arguments[2], bias=bias)
+    expected = np.exp(scores_in_numpy(*arguments)) * (bias == 0)
+    expected /= expected.sum(-1, keepdims=True)
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    np.testing.assert_allclose(outputs, expected @ values.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("most", "block", "kind"),
+    [(1, 1, "eager"), (300, 2, "eager"), (800, 4, "eager"), (840, 7, "eager"), (300, 2, "graph"), (300, 2, "xla")],
+)
+def test_scores_and_gradients_are_those_of_the_formula_in_any_number_of_blocks(
+    monkeypatch, arguments, rng, most, block, kind
+):
+    """A query's hidden layer has 120 elements, of which no more than `most` are there at once."""
+    monkeypatch.setattr(scores, "_MOST_HIDDEN", most)
+    seen, scores_of_some = set(), scores._scores_of_some
+
+    def watched(queries, *rest):
+        seen.add(queries.shape[2])
+        return scores_of_some(queries, *rest)
+
+    monkeypatch.setattr(scores, "_scores_of_some", watched)
+    upstream = tf.constant(rng.standard_normal((3, 2, 7, 5)), tf.float32)
+
+    def scores_and_gradients(*arguments):
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            found = additive_scores(*arguments)
+        return found, tape.gradient(found, arguments, upstream)
+
+    if kind == "graph":
+        signature = [tf.TensorSpec(shape, tf.float32) for shape in ANY.values()]
+        scores_and_gradients = tf.function(scores_and_gradients, input_signature=signature)
+    if kind == "xla":
+        scores_and_gradients = tf.function(scores_and_gradients, jit_compile=True)
+    found, gradients = scores_and_gradients(*arguments)
+    assert tuple(found.shape) == (3, 2, 7, 5)
+    assert seen == ({None} if kind == "graph" else {block})
+    np.testing.assert_allclose(found, scores_in_numpy(*arguments), atol=1e-5)
+    for gradient, expected in zip(gradients, gradients_in_numpy(*arguments, upstream), strict=True):
+        np.testing.assert_allclose(gradient, expected, atol=1e-4)
+
+
+def test_an_empty_batch_has_no_scores(arguments):
+    queries, keys, vector = arguments
+    found = tf.function(additive_scores, input_signature=[tf.TensorSpec(s, tf.float32) for s in ANY.values()])(
+        queries[:, :0], keys[:, :0], vector
+    )
+    assert tuple(found.shape) == (3, 0, 7, 5)

@@ -1,0 +1,110 @@
+"""The Transformer's other attentions in searches, in exports, and on engines."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.lite import LiteModel
+from t2t_keras.models.contract import LITE
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.search.searches import Searches
+
+VOCAB = 40
+SIZES = {
+    "vocab_size": VOCAB,
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 2,
+    "d_model": 8,
+    "d_ff": 12,
+    "num_heads": 2,
+}
+VARIANTS = {
+    "dot": {"attention_score": "dot"},
+    "additive": {"attention_score": "additive"},
+    "dot_in_a_window_of_1": {"attention_score": "dot", "attention_window": 1},
+    "window_of_3": {"attention_window": 3, "norm_position": "pre"},
+}
+SEARCHES = [
+    {"beam_size": 1},
+    {"beam_size": 4},
+    {"beam_size": 3, "sampling": True},
+    {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
+]
+SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
+
+
+@functools.cache
+def make(variant: str) -> Transformer:
+    """Untrained, but every weight matters."""
+    keras.utils.set_random_seed(1)
+    model = Transformer(TransformerConfig(**{**SIZES, **VARIANTS[variant]}))
+    model.build()
+    random = np.random.default_rng(2)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+@functools.cache
+def forced(variant: str):
+    return token_log_probs_function(make(variant))
+
+
+@pytest.mark.parametrize("settings", SEARCHES, ids=lambda settings: ",".join(settings))
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "dot"])
+def test_steps_are_teacher_forcing(variant, settings):
+    result = Searches(make(variant), DecodeConfig(min_length=6, max_length_offset=6, **settings))(SOURCE)
+    assert np.min(result.lengths[:, 0]) >= 6  # windows leave positions behind
+    for slot in range(settings["beam_size"]):
+        expected = np.sum(forced(variant)(SOURCE, result.token_ids[:, slot]), axis=1)
+        log_probs = np.array(result.log_probs[:, slot])
+        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
+        assert slot or given.all()
+        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-5)
+
+
+def test_a_step_of_a_window_keeps_as_many_positions_as_it_reaches_back():
+    model, beam_size = make("window_of_3"), 2
+    search = model.begin(SOURCE, model.encode(SOURCE), beam_size)
+    cache = search.cache
+    for position in range(6):
+        _, cache = search.step(tf.fill([3 * beam_size], position), cache)
+        kept = min(position + 1, 3) * beam_size
+        assert {tuple(x.shape)[2] for x in keras.tree.flatten(cache.per_sentence)} == {kept}
+        assert cache.per_hypothesis.is_own.shape == (3, beam_size, kept)
+
+
+def test_a_layer_reads_no_position_beyond_its_window():
+    """Two decoder layers of a window of one: a token is seen by its own position and the two after it."""
+    model = make("dot_in_a_window_of_1")
+    target = np.array([[3, 4, 5, 6, 7, 8, 9, 1]], np.int32)
+    changed = target.copy()
+    changed[0, 1] = 20  # the input of position 2
+    logits, others = (np.array(model({"source": SOURCE[:1], "target": ids})) for ids in (target, changed))
+    differs = np.abs(logits - others).max(-1)[0] > 1e-6
+    assert differs.tolist() == [False, False, True, True, True, False, False, False]
+
+
+def test_lite_engines_run_products_over_all_positions_alone():
+    assert [LITE in make(variant).offers for variant in VARIANTS] == [True, False, False, False]
+    with pytest.raises(ValueError, match="model must offer 'lite', got one that offers attention, bfloat16, coverage"):
+        LiteModel(make("additive"))
+
+
+def test_a_negative_window_is_refused_and_none_is_all():
+    with pytest.raises(InputError, match=r"model\.attention_window must not be negative, got -1"):
+        TransformerConfig(attention_window=-1)
+    models = [Transformer(TransformerConfig(**SIZES, attention_window=window)) for window in (0, None, 100)]
+    for model in models:
+        model.build()
+        model.set_weights(models[0].get_weights())
+    inputs = {"source": SOURCE, "target": SOURCE}
+    expected = models[0](inputs)
+    np.testing.assert_array_equal(models[1](inputs), expected)
+    np.testing.assert_allclose(models[2](inputs), expected, atol=1e-5)
