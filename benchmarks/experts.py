@@ -1,0 +1,177 @@
+"""What experts cost: time of one layer and of a training step, by the number of experts and by experts a token.
+
+    python -m benchmarks.experts
+    python -m benchmarks.experts --num_experts=8,32,128 --experts_per_token=2 --d_expert=512 --tokens=8192
+
+Both are forward and backward passes, in turns with a feed-forward network of the same computation for
+`--experts_per_token`'s first number. Beside each time stand the operations that the settings count, as ratios to that
+network's: time that grows with the number of experts and operations that do not are what the experts cost.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np
+
+from benchmarks.turns import Worker, processor_name, serve, take_turns
+from t2t_keras.config import TransformerConfig
+from t2t_keras.models import presets
+
+LENGTH = 24  # tokens of a sentence
+FEED_FORWARD = "feed-forward"
+_LAYER_RUNS = 20
+
+
+def model_config(preset: str, num_experts: int, experts_per_token: int, d_expert: int) -> TransformerConfig:
+    """A preset with experts, or with a feed-forward network of as much computation as a token's experts."""
+    sizes: dict[str, int] = {"num_experts": num_experts, "d_ff": experts_per_token * d_expert}
+    if num_experts:
+        sizes |= {"experts_per_token": experts_per_token, "d_expert": d_expert}
+    model = presets.preset(preset).model
+    if not isinstance(model, TransformerConfig):
+        raise SystemExit(f"--preset={preset} is no Transformer")
+    return dataclasses.replace(model, vocab_size=8000, **sizes)
+
+
+def layer_flops(config: TransformerConfig) -> int:
+    """Operations of one layer's matrices on a token, forward and backward."""
+    width = config.experts_per_token * config.expert_width() + config.num_experts if config.num_experts else config.d_ff
+    return 6 * 2 * config.d_model * width
+
+
+def worker(sizes: dict[str, Any]) -> None:
+    """Times one configuration in a process of its own."""
+    config = model_config(sizes["preset"], sizes["num_experts"], sizes["experts_per_token"], sizes["d_expert"])
+    layer, steps = _layer(config, sizes["tokens"]), _steps(config, sizes["tokens"], sizes["steps"])
+
+    def work() -> dict[str, float]:
+        return {"layer": _seconds(layer, _LAYER_RUNS), "step": _seconds(steps, 1) / sizes["steps"]}
+
+    work()  # traces
+    flops = {"layer": layer_flops(config), "step": sum(config.training_flops(LENGTH).values())}
+    serve(work, {"parameters": sum(config.parameter_counts().values()), "flops": flops})
+
+
+def _seconds(run: Callable[[], Any], times: int) -> float:
+    """Of one run."""
+    begun = time.perf_counter()
+    for _ in range(times):
+        run()
+    return (time.perf_counter() - begun) / times
+
+
+def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:
+    """A pass forward and backward over rows without padding, as training runs it."""
+    import tensorflow as tf
+
+    from t2t_keras.layers.experts import feed_forward_layer
+    from t2t_keras.layers.settings import LayerSettings
+
+    experts = {
+        name: getattr(config, name)
+        for name in ("num_experts", "experts_per_token", "d_expert", "gate_noise", "balance_weight")
+    }
+    layer = feed_forward_layer(LayerSettings(num_heads=1, d_key=1, d_ff=config.d_ff, **experts), "float32")
+    layer.build((None, None, config.d_model))
+    rows = tf.range(tokens // LENGTH * LENGTH)
+    inputs = tf.random.stateless_normal([tokens // LENGTH, LENGTH, config.d_model], [1, 2])
+
+    @tf.function(autograph=False)
+    def run() -> list[tf.Tensor]:
+        variables = [inputs, *(variable.value for variable in layer.trainable_variables)]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs, loss = layer.with_balance_loss(inputs, seed=tf.constant([1, 2]), token_rows=rows, training=True)
+            total = tf.reduce_sum(outputs * inputs) + tf.reduce_sum(loss)
+        return [tf.convert_to_tensor(g) for g in tape.gradient(total, variables) if g is not None]
+
+    return run
+
+
+def _steps(config: TransformerConfig, tokens: int, steps: int) -> Callable[[], Any]:
+    """Some steps of this project's trainer."""
+    import tensorflow as tf
+
+    from t2t_keras.config import TrainConfig
+    from t2t_keras.models.families import make_model
+    from t2t_keras.training.devices.strategy import distributed, make_strategy
+    from t2t_keras.training.step import TrainingStep
+
+    random = np.random.default_rng(1)
+    ids = {side: random.integers(3, config.vocab_size, (tokens // LENGTH, LENGTH)) for side in ("source", "target")}
+    batch = {side: values.astype(np.int32) for side, values in ids.items()}
+    strategy, model = make_strategy("cpu"), make_model(config)
+    training = TrainingStep(model, TrainConfig(), strategy)
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    iterator = distributed(strategy, tf.data.Dataset.from_tensors(batch).repeat().with_options(options))
+    return lambda: training.run(iterator, steps)
+
+
+def main() -> None:
+    """Runs each configuration, prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="tiny", help="sizes beside the experts; a Transformer's")
+    parser.add_argument("--num_experts", default="4,8,16,32,64", help="by commas; k is the first experts_per_token")
+    parser.add_argument("--experts_per_token", default="2,1,4,8", help="by commas; of the last but one num_experts")
+    parser.add_argument("--d_expert", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=4096, help="of each side of a batch")
+    parser.add_argument("--steps", type=int, default=2, help="training steps a turn")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.worker:
+        worker(json.loads(flags.worker))
+        return
+    counts, per_token = (tuple(map(int, text.split(","))) for text in (flags.num_experts, flags.experts_per_token))
+    common = {name: getattr(flags, name) for name in ("preset", "d_expert", "tokens", "steps")}
+    at_k = [{"num_experts": count, "experts_per_token": per_token[0]} for count in (0, *counts)]
+    at_count = [{"num_experts": counts[-2:][0], "experts_per_token": k} for k in sorted(per_token)]
+    print(f"{common} on {processor_name()}, {os.cpu_count()} processors, medians of {flags.rounds} turns")
+    compare([{**common, **sizes} for sizes in at_k], flags.rounds)
+    compare([{**common, **sizes} for sizes in (at_k[0], *at_count)], flags.rounds)
+
+
+def compare(configurations: list[dict[str, Any]], rounds: int) -> None:
+    """Times configurations turn by turn, and prints a table of them beside the first."""
+    with tempfile.TemporaryDirectory() as folder:
+        workers = []
+        for number, sizes in enumerate(configurations):
+            experts = f"{sizes['experts_per_token']} of {sizes['num_experts']}"
+            name = experts if sizes["num_experts"] else FEED_FORWARD
+            command = [sys.executable, os.path.abspath(__file__), f"--worker={json.dumps(sizes)}"]
+            workers.append(Worker(name, command, os.path.join(folder, f"{number}.log")))
+            if workers[-1].failure:
+                raise SystemExit(f"{name}: {workers[-1].failure}")
+        take_turns(workers, rounds)
+        report(workers)
+        for each in workers:
+            each.close()
+
+
+def report(workers: list[Worker]) -> None:
+    """Prints the table."""
+    first = workers[0]
+    print("\n| experts | layer, ms | time | operations | step, ms | time | operations | parameters | quiet turns |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for each in workers:
+        cells = [each.name]
+        for what in ("layer", "step"):
+            seconds = each.median(what)
+            ratios = seconds / first.median(what), each.about["flops"][what] / first.about["flops"][what]
+            cells += [f"{seconds * 1e3:,.1f}", *(f"{ratio:.2f}" for ratio in ratios)]
+        print(f"| {' | '.join(cells)} | {each.about['parameters']:,} | {len(each.turns)} |")
+
+
+if __name__ == "__main__":
+    main()
