@@ -85,8 +85,8 @@ class Performer:
                 found = state(job, self._study_dir)
                 if found.kind == "finished":
                     continue
-                if found.kind == "outdated":
-                    self._report(f"{job.name}: finished again, because settings changed: {found.text}")
+                again = f" again, because settings changed: {found.text}" if found.kind == "outdated" else ""
+                self._report(f"{job.name}: begins{again}")
                 answer = self._performed(job)
                 if answer.kind == "stopped":
                     self._report(f"{job.name}: stopped; the same command goes on from here")

@@ -170,7 +170,8 @@ def test_a_row_that_fails_is_reported_and_the_others_go_on(performed):
     second = performed[1]
     assert second.performed == (("fails/seed_1",), (), (), 0)
     assert second.said[-1].startswith("fails/seed_1: failed: pair 0 ")
-    assert second.said[:-1] == ["base/seed_2: finished", "base/ensemble: finished"]
+    jobs = ("base/seed_2", "base/ensemble", "fails/seed_1")
+    assert second.said[:-1] == [f"{job}: {what}" for job in jobs for what in ("begins", "finished")][:-1]
 
 
 def record(study: Study, job: str) -> dict:
