@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
-from t2t_keras.studies import table2, table3
+from t2t_keras.studies import table1, table2, table3
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Table
 
 # A further table is one line here: a function that makes it for a study's settings and data.
 TABLES: dict[str, Callable[[StudySettings, DataFacts], Table]] = {
+    "1": table1.make_table,
     "2": table2.make_table,
     "3": table3.make_table,
 }

@@ -79,10 +79,11 @@ class Study:
             call: calls a function in a process of its own.
 
         Raises:
-            InputError: there are no data; or what is in a job's folder was trained with other settings.
+            InputError: the table needs data and there are none; or what is in a job's folder was trained with other
+                settings.
             OSError: the folder cannot be written.
         """
-        if not self.settings.data_dir:
+        if self.table.needs_data and not self.settings.data_dir:
             raise InputError("--data_dir must be given to begin a study")
         self._check(names)
         write_settings(self.study_dir, self.settings)

@@ -63,7 +63,9 @@ class Table:
         jobs: what makes it, each after those that it needs.
         lines: its lines.
         columns: from the left: columns of results, and headings of facts.
-        plotted: the column that is drawn.
+        plotted: the column that is drawn, if `draw` is None.
+        draw: draws the table's picture into a PNG file, from the results of each line by its name.
+        needs_data: whether its rows need prepared data.
     """
 
     name: str
@@ -72,6 +74,8 @@ class Table:
     lines: tuple[Line, ...]
     columns: tuple[Column | str, ...]
     plotted: Column
+    draw: Callable[[pathlib.Path, Mapping[str, Sequence[Results]]], None] | None = None
+    needs_data: bool = True
 
     def cells(self, states: Mapping[str, State]) -> list[list[str]]:
         """Head and lines; a last column says of each line what is missing, if anything is.
@@ -107,10 +111,13 @@ class Table:
         for path, text in zip(paths, (self.markdown(states), self.csv(states)), strict=False):
             with replacing(path) as file:
                 file.write(text)
-        key = self.plotted.key
-        values = {line.name: [r[key] for r in _results(line, states) if r.get(key) is not None] for line in self.lines}
-        draw_dots(paths[-1], values, self.plotted.heading)
+        (self.draw or self._draw_dots)(paths[-1], {line.name: _results(line, states) for line in self.lines})
         return paths
+
+    def _draw_dots(self, path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
+        key = self.plotted.key
+        values = {name: [each[key] for each in of_line if each.get(key) is not None] for name, of_line in results.items()}
+        draw_dots(path, values, self.plotted.heading)
 
 
 def missing_of(line: Line, states: Mapping[str, State]) -> str:

@@ -1,0 +1,35 @@
+"""Curves over a common axis, such as the time of layers against the length of their inputs."""
+
+import pathlib
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+from t2t_keras.machine.files import replacing
+
+
+def draw_curves(
+    path: str | pathlib.Path, panels: Mapping[str, Mapping[str, Mapping[int, float]]], x_label: str
+) -> None:
+    """Draws curves on logarithmic axes, panels side by side, and writes a PNG file.
+
+    Args:
+        path: the file.
+        panels: of each panel, by what its values are, its curves by their names: positive values by positive x.
+        x_label: what x is.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    figure = Figure(figsize=(5.5 * len(panels), 4.2), layout="constrained")
+    for axes, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for name, curve in curves.items():
+            axes.plot(list(curve), list(curve.values()), "o-", markersize=4, label=name)
+        axes.set(xlabel=x_label, ylabel=title)
+        axes.grid(alpha=0.3)
+        if any(curves.values()):  # a logarithmic axis needs values
+            axes.set_yscale("log")
+            axes.set_xscale("log", base=2)
+            axes.legend(fontsize="small")
+    with replacing(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=100)

@@ -1,0 +1,130 @@
+"""Measures what Table 1 compares: time, memory, sequential operations and path lengths of a type of layers."""
+
+import functools
+import itertools
+import pathlib
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.layers import LSTM, Convolution, MultiHeadAttention
+from t2t_keras.studies.layer_cost_job import LayerCostJob
+from t2t_keras.studies.matrix_rate import processor
+
+Layer = Callable[[tf.Tensor], tf.Tensor]
+
+_LONG_ENOUGH = 0.2  # seconds of a turn
+_TURNS = 5
+
+
+def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
+    """Measures a type of layers, in a process whose memory nothing else uses.
+
+    Returns:
+        For each length N, "seconds_N" of a forward and backward pass, the median of some turns, and "bytes_N", how far
+        it raised the memory of the process; "time_exponent" and "memory_exponent", fitted to the longest lengths;
+        "sequential_operations" and "path_length" at `job.path_tokens`; "machine".
+    """
+    del study_dir
+    keras.utils.set_random_seed(1)
+    passes = _passes(make_layer(job, 0), job)
+    passes(job.lengths[0])
+    results: dict[str, Any] = {}
+    before = _peak_bytes()
+    for length in job.lengths:  # from the shortest: the peak of a process never falls
+        results[f"seconds_{length}"] = _seconds(functools.partial(passes, length))
+        results[f"bytes_{length}"] = _peak_bytes() - before
+    fitted = job.lengths[-job.fitted :]
+    for name, key in (("time_exponent", "seconds"), ("memory_exponent", "bytes")):
+        results[name] = exponent(fitted, [results[f"{key}_{length}"] for length in fitted])
+    sequential = sequential_operations(job)
+    path_length = sequential * layers_between_ends(job)
+    return {**results, "sequential_operations": sequential, "path_length": path_length, "machine": processor()}
+
+
+def make_layer(job: LayerCostJob, number: int) -> Layer:
+    """A layer of a stack, by its number from 0: float [batch, length, d_model] --> the same."""
+    if job.layer_type == "recurrent":
+        return LSTM(job.d_model)
+    if job.layer_type == "convolutional":  # a stack of them reads k times as many positions with each layer
+        return Convolution(job.d_model, job.kernel_size, dilation_rate=job.kernel_size**number, causal=True)
+    window = (job.neighbours // 2, job.neighbours // 2) if job.layer_type == "restricted" else None
+    attention = MultiHeadAttention(num_heads=1, d_key=job.d_model, window=window)
+    return lambda x: attention(x, x)
+
+
+def sequential_operations(job: LayerCostJob) -> int:
+    """How many operations of a layer wait for each other at `job.path_tokens`: 1, or the iterations of its loop."""
+    layer, inputs = make_layer(job, 0), tf.ones([1, job.path_tokens, job.d_model])
+    layer(inputs)
+
+    @tf.function
+    def iterations(x: tf.Tensor) -> tf.Tensor:
+        layer(x)
+        operations = tf.compat.v1.get_default_graph().get_operations()
+        loops = [operation for operation in operations if operation.type in ("While", "StatelessWhile")]
+        return tf.add_n([operation.outputs[0] for operation in loops]) if loops else tf.constant(1)
+
+    return int(iterations(inputs))
+
+
+def layers_between_ends(job: LayerCostJob) -> int:
+    """How many layers it takes until the last of `job.path_tokens` outputs depends on the first input.
+
+    An output depends on an input if its derivative with respect to it is not 0.
+    """
+    layers: list[Layer] = []
+    inputs = tf.random.normal([1, job.path_tokens, job.d_model])
+    for number in itertools.count():
+        layers.append(make_layer(job, number))
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            x = inputs
+            for layer in layers:
+                x = layer(x)
+            last = tf.reduce_sum(x[:, -1])
+        if tf.reduce_any(tape.gradient(last, inputs)[:, 0] != 0):
+            break
+    return len(layers)
+
+
+def exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
+    """The e of value = c * length^e, fitted by least squares of the logarithms."""
+    return float(np.polyfit(np.log(lengths), np.log(np.maximum(values, 1e-9)), 1)[0])
+
+
+def _passes(layer: Layer, job: LayerCostJob) -> Callable[[int], None]:
+    """Runs a forward and backward pass at a length."""
+    layer(tf.zeros([1, 2, job.d_model]))  # makes the weights
+
+    @tf.function(input_signature=[tf.TensorSpec([job.batch, None, job.d_model])])
+    def both(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = tf.reduce_sum(tf.square(layer(x)))
+        sources = [x, *tape.watched_variables()]
+        return tf.add_n([tf.reduce_sum(tf.abs(gradient)) for gradient in tape.gradient(total, sources)])
+
+    return lambda length: both(tf.random.normal([job.batch, length, job.d_model])).numpy()
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """The median time of a run."""
+    turns: list[float] = []
+    while len(turns) < _TURNS or (sum(turns) < _LONG_ENOUGH):
+        begun = time.perf_counter()
+        run()
+        turns.append(time.perf_counter() - begun)
+    return statistics.median(turns)
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,72 @@
+"""Table 1 of the paper: what types of layers cost by theory, and what they are measured to cost."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from t2t_keras.pictures.curves import draw_curves
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.layer_cost_job import LayerCostJob
+from t2t_keras.studies.study_settings import StudySettings
+from t2t_keras.studies.table import Column, Line, Results, Table
+
+# The name, what the paper calls it, and by theory: complexity of a layer, sequential operations, maximum path length.
+ROWS = (
+    ("self_attention", "Self-Attention", "O(n²·d)", "O(1)", "O(1)"),
+    ("recurrent", "Recurrent", "O(n·d²)", "O(n)", "O(n)"),
+    ("convolutional", "Convolutional", "O(k·n·d²)", "O(1)", "O(log_k(n))"),
+    ("restricted", "Self-Attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)"),
+)
+_HEADINGS = ("layer type", "complexity per layer", "sequential operations", "maximum path length")
+_TIME = Column("time, exponent of n", "time_exponent", "{:.2f}".format)
+
+
+def make_table(settings: StudySettings, data: DataFacts) -> Table:
+    """Table 1 for a study; it needs no data."""
+    del settings, data
+    jobs = tuple(LayerCostJob(name=name, layer_type=name) for name, *_ in ROWS)
+    first = jobs[0]
+    longest = first.lengths[-1]
+    columns: tuple[Column | str, ...] = (
+        *_HEADINGS[:2],
+        _TIME,
+        Column("memory, exponent of n", "memory_exponent", "{:.2f}".format),
+        Column(f"ms at n = {first.lengths[0]}", f"seconds_{first.lengths[0]}", _milliseconds),
+        Column(f"ms at n = {longest}", f"seconds_{longest}", _milliseconds),
+        Column(f"MiB at n = {longest}", f"bytes_{longest}", lambda size: f"{size / 2**20:,.0f}"),
+        _HEADINGS[2],
+        Column(f"counted at n = {first.path_tokens}", "sequential_operations", "{:.0f}".format),
+        _HEADINGS[3],
+        Column(f"found at n = {first.path_tokens}", "path_length", "{:.0f}".format),
+    )
+    caption = (
+        f"Layers of width d = {first.d_model}, one head, k = {first.kernel_size}, r = {first.neighbours}, a batch of "
+        f"{first.batch}: a forward and backward pass at n from {first.lengths[0]} to {longest:,}. Exponents are fitted "
+        f"to the last {first.fitted} of {len(first.lengths)} lengths. The projections of attention cost O(n·d²) beside "
+        "what the paper counts. A path is the number of layers until the last output depends on the first input, times "
+        "the sequential operations of a layer; the convolutions of a stack are dilated k times as far as the one below."
+    )
+    lines = tuple(
+        Line(job.name, (job.name,), dict(zip(_HEADINGS, texts, strict=True)))
+        for job, (_, *texts) in zip(jobs, ROWS, strict=True)
+    )
+    return Table("table1", caption, jobs, lines, columns, _TIME, draw=_draw, needs_data=False)
+
+
+def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
+    """Time and memory against length."""
+    panels: dict[str, dict[str, dict[int, float]]] = {}
+    for name, key, unit in (("time of a pass, ms", "seconds_", 1e-3), ("memory of a pass, MiB", "bytes_", 2**20)):
+        panels[name] = {
+            label: {
+                int(field.removeprefix(key)): value / unit
+                for of_job in results[row]
+                for field, value in of_job.items()
+                if field.startswith(key) and value
+            }
+            for row, label, *_ in ROWS
+        }
+    draw_curves(path, panels, "length n")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.2f}"
