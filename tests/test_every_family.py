@@ -16,8 +16,11 @@ from tiny_families import TINY, tiny_family
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.config.model_config import _FAMILIES
 from t2t_keras.export.writing import export_translator
+from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
+from t2t_keras.search.ensemble import Ensemble
+from t2t_keras.search.searches import Searches
 
 TESTS = pathlib.Path(__file__).parent
 STEPS = 4
@@ -73,3 +76,16 @@ def test_its_export_translates_and_scores_as_it_does(family, tmp_path):
     log_probs = signatures["score"](text=texts, target=texts[::-1])["log_probability"]
     expected = translator.score(tiny.SENTENCES, tiny.SENTENCES[::-1])
     np.testing.assert_allclose(log_probs, [each.log_prob for each in expected], rtol=1e-5, atol=1e-4)
+
+
+def test_all_families_search_as_one_ensemble():
+    """Beside each other, over one vocabulary: what the steps sum up is what forced decoding finds."""
+    keras.utils.set_random_seed(1)
+    models = [families.make_model(config) for config in TINY.values()]
+    for weight in (weight for model in models for weight in model.trainable_variables):
+        weight.assign(3 * weight)
+    ensemble = Ensemble(models)
+    source = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0]], np.int32)
+    result = Searches(ensemble, DecodeConfig(beam_size=3, max_length_offset=3))(source)
+    expected = np.sum(token_log_probs_function(ensemble)(source, result.token_ids[:, 0]), axis=1)
+    np.testing.assert_allclose(result.log_probs[:, 0], expected, rtol=1e-5, atol=1e-4)

@@ -116,7 +116,9 @@ class Table:
 
     def _draw_dots(self, path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
         key = self.plotted.key
-        values = {name: [each[key] for each in of_line if each.get(key) is not None] for name, of_line in results.items()}
+        values = {
+            name: [each[key] for each in of_line if each.get(key) is not None] for name, of_line in results.items()
+        }
         draw_dots(path, values, self.plotted.heading)
 
 

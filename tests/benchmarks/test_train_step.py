@@ -4,15 +4,29 @@ import keras
 import numpy as np
 from tiny_families import tiny_family
 
-from benchmarks.conv_s2s_in_keras import Network
+from benchmarks import conv_s2s_in_keras, rnn_attention_in_keras
 from benchmarks.train_step import sizes_of
 from benchmarks.train_step_engines import shifted
 from t2t_keras.models import families
 
+SOURCE = np.array([[5, 6, 7, 1], [9, 1, 0, 0]], np.int32)
+TARGET = np.array([[3, 4, 5, 6, 1], [8, 1, 0, 0, 0]], np.int32)
 
-def weights_in_order(model) -> list[np.ndarray]:
-    """Those of a `ConvS2S` in the order of the network in keras.layers."""
-    by_name = {weight.path.split("/", 1)[1]: weight.numpy() for weight in model.trainable_variables}
+
+def check_equal(model, network, weights: list[np.ndarray]) -> None:
+    network((SOURCE, shifted(TARGET)))
+    network.set_weights(weights)
+    found, expected = network((SOURCE, shifted(TARGET))).numpy(), model({"source": SOURCE, "target": TARGET}).numpy()
+    np.testing.assert_allclose(found[TARGET != 0], expected[TARGET != 0], atol=1e-4)
+
+
+def by_path(model) -> dict[str, np.ndarray]:
+    return {weight.path.split("/", 1)[1]: weight.numpy() for weight in model.trainable_variables}
+
+
+def conv_s2s_weights(model) -> list[np.ndarray]:
+    """In the order of the network in keras.layers."""
+    by_name = by_path(model)
 
     def linear(name: str) -> list[np.ndarray]:
         return [by_name[f"{name}/kernel"][0], by_name[f"{name}/bias"], by_name[f"{name}/scale"]]
@@ -36,13 +50,40 @@ def weights_in_order(model) -> list[np.ndarray]:
     ]
 
 
+def rnn_attention_weights(model) -> list[np.ndarray]:
+    """In the order of the network in keras.layers."""
+    by_name = by_path(model)
+
+    def lstm(name: str) -> list[np.ndarray]:
+        return [by_name[f"{name}/{part}"] for part in ("kernel", "recurrent_kernel", "bias")]
+
+    attention = [by_name[f"decoder_1/attention/{part}"] for part in ("query_kernel", "memory_kernel", "bias", "score")]
+    return [
+        by_name["target_embedding/table"],
+        by_name["source_embedding/table"],
+        *lstm("encoder_forward_1"),
+        *lstm("encoder_backward_1"),
+        *(array for layer in model.encoder_layers for array in lstm(layer.name)),
+        *lstm("decoder_1/lstm"),
+        *attention,
+        *(array for layer in model.decoder_layers for array in lstm(layer.name)),
+        *([by_name["readout/kernel"]] if model.readout else []),
+        by_name["output_embedding/table"].T,
+        by_name["output_embedding/bias"],
+    ]
+
+
 def test_conv_s2s_in_keras_layers_computes_what_ours_does():
     keras.utils.set_random_seed(1)
     config = tiny_family("conv_s2s", vocab_size=20)
-    model, network = families.make_model(config), Network(sizes_of(config, 20, 0.0))
-    source = np.array([[5, 6, 7, 1], [9, 1, 0, 0]], np.int32)
-    target = np.array([[3, 4, 5, 6, 1], [8, 1, 0, 0, 0]], np.int32)
-    network((source, shifted(target)))
-    network.set_weights(weights_in_order(model))
-    found, expected = network((source, shifted(target))).numpy(), model({"source": source, "target": target}).numpy()
-    np.testing.assert_allclose(found[target != 0], expected[target != 0], atol=1e-4)
+    network = conv_s2s_in_keras.Network(sizes_of(config, 20, 0.0))
+    model = families.make_model(config)
+    check_equal(model, network, conv_s2s_weights(model))
+
+
+def test_rnn_attention_in_keras_layers_computes_what_ours_does():
+    keras.utils.set_random_seed(1)
+    config = tiny_family("rnn_attention", vocab_size=20, num_encoder_layers=4, num_decoder_layers=3, num_units=6)
+    network = rnn_attention_in_keras.Network(sizes_of(config, 20, 0.0))
+    model = families.make_model(config)
+    check_equal(model, network, rnn_attention_weights(model))
