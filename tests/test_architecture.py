@@ -40,7 +40,7 @@ BELOW_THE_SEAM = {
     | {"config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules"},
     "studies": GROUND
     | {
-        *("config", "data", "evaluation", "inference", "machine", "models", "pictures", "planning", "runs"),
+        *("config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures", "planning", "runs"),
         "training",
     },
     "export": GROUND | {"config", "inference", "models", "search", "text"},
