@@ -72,13 +72,13 @@ class ByteNetConfig(ModelConfig):
         return 1 + (self.kernel_size - 1) * sum(map(self.dilation_rate, range(num_layers)))
 
     def parameter_counts(self) -> dict[str, int]:
-        """Those of "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
+        """Those of "embedding" (tokens, unfolding, pre-softmax projection and its bias), "encoder" and "decoder"."""
         d_model = self.d_model
         block = self._block_matrices() + 12 * d_model  # biases and normalisations: of 2d twice, of d twice
         readout = 2 * d_model * d_model + d_model + 4 * d_model
         token_matrices = 3 if self.tie_embeddings else 4  # the source's counts twice
         return {
-            "embedding": token_matrices * self.vocab_size * d_model + self.vocab_size,
+            "embedding": token_matrices * self.vocab_size * d_model + self.vocab_size + 2 * d_model,
             "encoder": self.num_encoder_layers * block + readout,
             "decoder": self.num_decoder_layers * block + readout,
         }

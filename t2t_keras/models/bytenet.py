@@ -22,8 +22,8 @@ class ByteNet(EncoderDecoder):
     """A stack of dilated convolutions reads the source, and a causal one writes the target on top of it.
 
     There is no attention: at position t the decoder reads the memory at position t, beside the embedding of the token
-    before. The source is unfolded to the length `config.unfolded_length`, with zeros behind its tokens, before it is
-    encoded; beyond that length the decoder reads zeros. See `EncoderDecoder` for the call.
+    before. The source is unfolded to the length `config.unfolded_length`, with a learned embedding behind its tokens,
+    before it is encoded; beyond that length the decoder reads zeros. See `EncoderDecoder` for the call.
 
     Args:
         config: sizes and choices.
@@ -74,6 +74,12 @@ class ByteNet(EncoderDecoder):
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
+        # Zeros in its place would be normalised: their gradient is a thousand times that of others, in every layer.
+        self.unfolding = self.add_weight(
+            shape=(2 * self.config.d_model,),
+            initializer=keras.initializers.RandomNormal(stddev=1.0),
+            name="unfolding_embedding",
+        )
         layers: list[keras.layers.Layer] = [*self.encoder_layers, *self.decoder_layers]
         layers += [self.encoder_norm, self.decoder_norm, self.encoder_readout, self.decoder_readout]
         for layer in layers:
@@ -107,6 +113,7 @@ class ByteNet(EncoderDecoder):
         is_position = ops.arange(unfolded, dtype="int32") < self.config.unfolded_length(tokens)[:, None]
         source = ops.concatenate([source, ops.zeros((batch, unfolded - length), source.dtype)], axis=1)
         x = self.source_embedding(source)  # --> [batch, unfolded_len, 2 d_model]
+        x = ops.where(ops.equal(source, 0)[..., None], ops.cast(self.unfolding, x.dtype), x)
         x = self._stacked(self.encoder_layers, x, is_position, seed, training)
         memory = self.encoder_readout(ops.relu(self.encoder_norm(x)))
         return memory * ops.cast(is_position, memory.dtype)[..., None]  # --> [batch, unfolded_len, d_model]
