@@ -1,6 +1,7 @@
 """The stages of a translation in the graph: text -> token ids -> hypotheses -> text."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, queries_and_keys
 from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_splitting import split_texts
 from t2t_keras.export.graph_text import repaired, stripped
@@ -16,7 +18,7 @@ from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.inference.forced import token_log_probs
 from t2t_keras.inference.request import RequestEncoder
 from t2t_keras.inference.translator import Translator
-from t2t_keras.models.contract import ATTENTION, attention_views
+from t2t_keras.models.contract import ATTENTION, Attentions, attention_views
 from t2t_keras.search.searches import Searches, output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
@@ -114,6 +116,8 @@ class Pipeline:
         self._draw = _stage(self._with_weights(draw), sentences, _SEEDS)
         self._log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
         self._attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
+        self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
+        self._chosen_attention = _stage(self._chosen_attention_of, sentences, sentences, Choice(_LENGTHS, _LENGTHS))
         self._joined = {size: self._joining(size) for size in {1, k}}
 
     def parts(self, lines: tf.Tensor) -> Parts:
@@ -190,6 +194,39 @@ class Pipeline:
         results = [tf.TensorSpec([None, None, None], tf.float32)]
         (attention,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         return attention
+
+    @functools.cached_property
+    def attention_sizes(self) -> AttentionSizes:
+        """The layers and heads of each kind of attention, as the model's graph has them."""
+        return AttentionSizes.of(self._all_attention.get_concrete_function().structured_outputs)
+
+    def _all_attention_of(self, source_ids: tf.Tensor, target_ids: tf.Tensor) -> Attentions:
+        inputs = {"source": source_ids, "target": target_ids}
+        return attention_views(self._model).logits_and_attention(inputs)[1]
+
+    def chosen_attention(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
+        """The attention of a kind and a layer for each pair: float32 [sentences, heads, length, length]; the length is
+        that of the longest side of any pair, and what is no token has 0.
+        """
+        return self._chosen_attention(sources, targets, asked)
+
+    def _chosen_attention_of(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
+        heads, lengths = self.attention_sizes.heads, tf.maximum(sources.lengths, targets.lengths)
+        elements = self.attention_sizes.elements_of_a_pair()
+        size = assert_size("attention of all layers", tf.size(lengths), elements, longest(lengths), longest(lengths))
+        with tf.control_dependencies([size]):
+            length = tf.identity(longest(lengths))
+
+        def compute(rows: tf.Tensor) -> list[tf.Tensor]:
+            own = Choice(*(tf.gather(values, rows) for values in asked))
+            weights = chosen(self._all_attention(sources.chosen(rows).ids, targets.chosen(rows).ids), own)
+            return [widened(weights, [length, length])]
+
+        results = [tf.TensorSpec([None, heads, None, None], tf.float32)]
+        (weights,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
+        source_mask, target_mask = (tf.sequence_mask(side.lengths, length) for side in (sources, targets))
+        queries, keys = queries_and_keys(asked.kinds, source_mask, target_mask, inputs=target_mask)
+        return tf.where((queries[:, :, tf.newaxis] & keys[:, tf.newaxis, :])[:, tf.newaxis], weights, 0.0)
 
     def hypotheses(self, parts: Parts, num_lines: tf.Tensor, result: Found, values: tf.Tensor) -> Hypotheses:
         """The translations of lines from those of their parts; `values`, float32 [parts, k], are summed over parts."""

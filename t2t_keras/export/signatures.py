@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths, assert_size
@@ -15,7 +16,7 @@ Outputs = dict[str, tf.Tensor]
 
 
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns all signatures by name, to be traced; k is the beam size. A model without attention has no `align`.
+    """Returns all signatures by name, to be traced; k is the beam size. A model without attention lacks the last two.
 
     serving_default: text [batch] -> translation [batch], score [batch]
     nbest: text [batch] -> translations [batch, k], scores [batch, k]
@@ -25,6 +26,8 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         translation_ids [batch, target_len], translation_length [batch], score [batch]
     align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces [batch, target_len],
         attention [batch, target_len, source_len]
+    attention: text [batch], target [batch], kind [batch], layer [batch] -> query_pieces [batch, query_len],
+        key_pieces [batch, key_len], attention [batch, heads, query_len, key_len], num_layers [batch]
     """
     batch, ids = [None], [None, None]
 
@@ -56,8 +59,14 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
     def align(text: tf.Tensor) -> Outputs:
         return _alignment(pipeline, text)
 
+    def attention(text: tf.Tensor, target: tf.Tensor, kind: tf.Tensor, layer: tf.Tensor) -> Outputs:
+        return _attention(pipeline, text, target, kind, layer)
+
     text = (batch, tf.string)
-    views = {"align": traced(align, text=text)} if pipeline.has_attention else {}
+    views = {}
+    if pipeline.has_attention:
+        views["align"] = traced(align, text=text)
+        views["attention"] = traced(attention, text=text, target=text, kind=text, layer=(batch, tf.int32))
     return {
         "serving_default": traced(serving_default, text=text),
         "nbest": traced(nbest, text=text),
@@ -127,6 +136,24 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     }
 
 
+def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.Tensor, layer: tf.Tensor) -> Outputs:
+    """The attention of given translations, of which each line is one piece; a kind without layers has zeros."""
+    inputs = {"text": text, "target": target, "kind": kind, "layer": layer}
+    with tf.control_dependencies([_assert_as_many_lines(**inputs)]):
+        asked = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
+        sources = pipeline.sentences(tf.identity(text), "text")
+        targets = pipeline.sentences(tf.identity(target), "target")
+    weights = pipeline.chosen_attention(sources, targets, asked)
+    source_pieces, target_pieces = (_lines_of_pieces(pipeline, side, side.lengths) for side in (sources, targets))
+    queries, keys = pieces_of_queries_and_keys(asked.kinds, source_pieces, target_pieces, targets.lengths)
+    return {
+        "query_pieces": queries,
+        "key_pieces": keys,
+        "attention": weights[:, :, : tf.shape(queries)[1], : tf.shape(keys)[1]],
+        "num_layers": tf.gather(tf.constant(pipeline.attention_sizes.layers), asked.kinds),
+    }
+
+
 def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) -> list[tf.Operation]:
     """Operations that refuse lines that are too long, and attention that is too large for parts or for lines."""
     sizes = [pipeline.output_limits(parts.sentences), parts.sentences.lengths]
@@ -140,8 +167,9 @@ def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) ->
 
 def _assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
     """Returns an operation that refuses inputs with different numbers of lines."""
-    one, other = (tf.shape(values)[0] for values in inputs.values())
-    return tf.debugging.Assert(tf.equal(one, other), [f"{' and '.join(inputs)} must have as many lines", one, other])
+    lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
+    same = tf.reduce_all(lines == lines[0])
+    return tf.debugging.Assert(same, [f"{' and '.join(inputs)} must have as many lines", lines])
 
 
 def _places(lengths: tf.Tensor, rows: tf.Tensor, num_lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -11,7 +11,7 @@ _LINES = ["A man is walking through the snow with two dogs.", "."]
 
 
 def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
-    """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s; `align` if there is one.
+    """The records of `assets.extra/tf_serving_warmup_requests`: serialized `PredictionLog`s; without attention fewer.
 
     Raises:
         InputError: the package with TensorFlow Serving's messages is not installed.
@@ -24,7 +24,7 @@ def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
         raise InputError("exporting needs the messages of TensorFlow Serving: pip install '.[serve]'") from None
     records = []
     for signature, inputs in _requests():
-        if signature == "align" and not has_attention:
+        if signature in ("align", "attention") and not has_attention:
             continue
         log = prediction_log_pb2.PredictionLog()
         request = log.predict_log.request
@@ -41,6 +41,7 @@ def _requests() -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
     requests: list[tuple[str, dict[str, tuple[Any, tf.DType]]]] = []
     for lines in (_LINES[:1], _LINES):
         text = (lines, tf.string)
+        kinds = (["cross"] * len(lines), tf.string)
         ids = [[3, 4, 5, EOS_ID]] * len(lines)
         requests += [
             ("serving_default", {"text": text}),
@@ -49,5 +50,6 @@ def _requests() -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:
             ("score", {"text": text, "target": text}),
             ("tokens", {"source_ids": (ids, tf.int32), "source_length": ([4] * len(lines), tf.int32)}),
             ("align", {"text": text}),
+            ("attention", {"text": text, "target": text, "kind": kinds, "layer": ([0] * len(lines), tf.int32)}),
         ]
     return requests

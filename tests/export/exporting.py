@@ -75,6 +75,9 @@ def make_run(folder: pathlib.Path) -> pathlib.Path:
 LINES = [text.decode("utf-8", "replace") for text in TEXTS]
 TARGETS = [TEXTS[(index * 3 + 1) % 9] for index in range(len(TEXTS))]
 SEEDS = [7, -(2**62) + 3] * len(TEXTS)
+ATTENTION = [("encoder", 0), ("decoder", 1), ("cross", 0), ("cross", 1)]
+MIXED = [ATTENTION[index % len(ATTENTION)] for index in range(len(TEXTS))]
+FEW = slice(14)  # attention of all texts at once would be too large
 TOO_LONG = b"dog. " * 1200
 LONG = b"dog. " * 400  # for one piece of a line that is scored or aligned, but for no padding beside many others
 
@@ -93,9 +96,21 @@ def token_request(sources: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
     return {"source_ids": np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, 9), "source_length": lengths}
 
 
+def attention_request(choices: list[tuple[str, int]], rows: slice) -> dict[str, np.ndarray]:
+    """A kind and a layer for each of some texts and targets."""
+    kinds, layers = zip(*choices, strict=True)
+    return {
+        "text": array(TEXTS[rows]),
+        "target": array(TARGETS[rows]),
+        "kind": array([kind.encode() for kind in kinds]),
+        "layer": np.array(layers, np.int32),
+    }
+
+
 def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
     """Requests, or lists of them, by the names that the tests know them by: pairs of a signature and its inputs."""
     text, seeds = {"text": array(TEXTS)}, np.array(SEEDS[: len(TEXTS)], np.int64)
+    one = attention_request([("cross", 0)], slice(1))
     return {
         "serving_default": ("serving_default", text),
         "nbest": ("nbest", text),
@@ -103,6 +118,11 @@ def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
         "score": ("score", {**text, "target": array(TARGETS)}),
         "tokens": ("tokens", token_request(sources)),
         "align": ("align", text),
+        "attention": [("attention", attention_request([chosen] * 14, FEW)) for chosen in ATTENTION],
+        "attention_mixed": ("attention", attention_request(MIXED[FEW], FEW)),
+        "attention_one_by_one": [
+            ("attention", attention_request([MIXED[i]], slice(i, i + 1))) for i in range(len(TEXTS))
+        ],
         "one_by_one": [("serving_default", {"text": array([text])}) for text in TEXTS],
         "samples_one_by_one": [("sample", {"text": array([t]), "seed": seeds[i : i + 1]}) for i, t in enumerate(TEXTS)],
         "aligned_one_by_one": [("align", {"text": array([text])}) for text in TEXTS],
@@ -111,6 +131,11 @@ def requests(sources: list[tuple[int, ...]]) -> dict[str, tuple | list]:
         "too_long_to_score": ("score", {"text": array([b"A", TOO_LONG]), "target": array([b"B", b"C"])}),
         "too_long_to_align": ("align", {"text": array([b"A", TOO_LONG])}),
         "attention_too_large": ("align", {"text": array([LONG, *[b"A"] * 255])}),
+        "no_such_kind": ("attention", {**one, "kind": array([b"both"])}),
+        "no_such_layer": ("attention", {**one, "layer": np.array([2], np.int32)}),
+        "negative_layer": ("attention", {**one, "layer": np.array([-1], np.int32)}),
+        "one_more_kind": ("attention", {**one, "kind": array([b"cross", b"cross"])}),
+        "views_too_large": ("attention", {**one, "text": array([b"dog. " * 480])}),
         "too_many_ids": ("score", {"text": array([b"A"] * 100_000), "target": array([LONG, *[b"A"] * 99_999])}),
         "too_many_translations": ("nbest", {"text": array([LONG, *[b"A"] * 149_999])}),
         "source_too_long": ("tokens", token_request([(3,) * 30_000 + (1,)])),

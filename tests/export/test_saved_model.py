@@ -75,6 +75,15 @@ def test_signatures_read_well(meta_graph):
                 "attention": ("float32", [-1, -1, -1]),
             },
         ),
+        "attention": (
+            {"text": text, "target": text, "kind": text, "layer": count},
+            {
+                "query_pieces": ("string", [-1, -1]),
+                "key_pieces": ("string", [-1, -1]),
+                "attention": ("float32", [-1, 2, -1, -1]),
+                "num_layers": count,
+            },
+        ),
     }
     found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
     assert {name: (described(s.inputs), described(s.outputs)) for name, s in found.items()} == expected

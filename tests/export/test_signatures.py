@@ -7,11 +7,12 @@ import exporting
 import numpy as np
 import pytest
 import tensorflow as tf
-from exporting import LINES, SEEDS, TARGETS, TEXTS
+from exporting import ATTENTION, FEW, LINES, MIXED, SEEDS, TARGETS, TEXTS
 
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
+from t2t_keras.inference.explain import Explanation
 from t2t_keras.inference.translator import Translator
 
 LOWEST = np.finfo(np.float32).min
@@ -107,6 +108,37 @@ def test_alignments(translator, served, one_by_one):
         np.testing.assert_allclose(found["attention"][place], attention, atol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def explanations(translator):
+    return translator.explain(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
+
+
+def assert_attention(found: dict, row: int, explanation: Explanation, kind: str, layer: int) -> None:
+    view = explanation.view(kind)
+    assert found["num_layers"][row] == len(view.weights)
+    for side, expected in (("query_pieces", view.queries), ("key_pieces", view.keys)):
+        given = decoded(found[side][row])
+        assert given == [*expected, *[""] * (len(given) - len(expected))]
+    expected = np.zeros_like(found["attention"][row])
+    expected[:, : len(view.queries), : len(view.keys)] = view.weights[layer]
+    np.testing.assert_allclose(found["attention"][row], expected, atol=1e-5)
+
+
+def test_attention_of_each_kind_and_layer(explanations, served):
+    """Of given translations, as `explain` gives it."""
+    for found, (kind, layer) in zip(served["attention"], ATTENTION, strict=True):
+        assert len(found["attention"]) == len(explanations[FEW])
+        for row, explanation in enumerate(explanations[FEW]):
+            assert_attention(found, row, explanation, kind, layer)
+
+
+def test_every_line_has_a_kind_and_a_layer_of_its_own(explanations, served):
+    for row, (explanation, asked) in enumerate(zip(explanations, MIXED, strict=True)):
+        assert_attention(served["attention_one_by_one"][row], 0, explanation, *asked)
+        if row in range(len(TEXTS))[FEW]:
+            assert_attention(served["attention_mixed"], row, explanation, *asked)
+
+
 def test_empty_requests(served):
     translations, hypotheses, alignments = served["nothing"]
     assert translations["translation"].shape == translations["score"].shape == (0,)
@@ -121,6 +153,10 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
     assert "text and target must have as many lines" in served["one_more_target"]
     assert "source_ids and source_length must have as many lines" in served["one_length_for_two"]
     assert "text and seed must have as many lines" in served["one_more_seed"]
+    assert "text and target and kind and layer must have as many lines" in served["one_more_kind"]
+    assert "kind must be one of encoder, decoder, cross" in served["no_such_kind"]
+    for name in ("no_such_layer", "negative_layer"):
+        assert "layer must be less than the number of layers: encoder has 1, decoder has 2, cross has 2" in served[name]
     assert isinstance(served["no_such_token"], str)
     assert served["after_errors"]["translation"][0] == served["serving_default"]["translation"][0]
 
@@ -129,6 +165,11 @@ def test_what_cannot_be_done_is_an_error_and_only_of_its_own_request(served):
     "name, most_seconds, message",
     [
         ("attention_too_large", 1, r"attention would be of shape \[256 \d+ \d+\], which is more than 8388608 elements"),
+        (
+            "views_too_large",
+            1,
+            r"attention of all layers would be of shape \[1 10 \d+ \d+\], which is more than 8388608",
+        ),
         ("source_too_long", 1, "source_ids has a line of more than 1024 tokens, the end counted: too long"),
         ("too_many_translations", 5, r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
         ("too_many_ids", 5, r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
