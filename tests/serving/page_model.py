@@ -6,6 +6,8 @@ import pathlib
 import tensorflow as tf
 
 TEXT = [tf.TensorSpec([None], tf.string, "text")]
+CHOICE = [tf.TensorSpec([None], dtype, name) for name, dtype in (("target", tf.string), ("kind", tf.string))]
+CHOICE = [*TEXT, *CHOICE, tf.TensorSpec([None], tf.int32, "layer")]
 LOWEST = tf.float32.min
 
 
@@ -29,20 +31,48 @@ class Shouting(tf.Module):
     @tf.function(input_signature=TEXT)
     def align(self, text):
         """Word i of n looked at word n - 1 - i with 3/4 and at word 0 with 1/4."""
-        words = tf.strings.split(text).to_tensor("")  # --> [batch, words]
-        pieces = tf.where(words == "", "", tf.strings.join(["▁", words]))
-        count = tf.reduce_sum(tf.cast(words != "", tf.int32), axis=1)
-        opposite = tf.one_hot(count[:, None] - 1 - tf.range(tf.shape(words)[1]), tf.shape(words)[1])
-        attention = 0.75 * opposite + 0.25 * tf.one_hot(tf.zeros_like(words, tf.int32), tf.shape(words)[1])
+        pieces = pieces_of(text)  # --> [batch, words]
+        count = tf.reduce_sum(tf.cast(pieces != "", tf.int32), axis=1)
+        opposite = tf.one_hot(count[:, None] - 1 - tf.range(tf.shape(pieces)[1]), tf.shape(pieces)[1])
+        attention = 0.75 * opposite + 0.25 * tf.one_hot(tf.zeros_like(pieces, tf.int32), tf.shape(pieces)[1])
         capitals = tf.strings.upper(pieces, "utf-8")
         shouted = tf.strings.upper(text, "utf-8")
         return {"translation": shouted, "source_pieces": pieces, "target_pieces": capitals, "attention": attention}
+
+    @tf.function(input_signature=CHOICE)
+    def attention(self, text, target, kind, layer):
+        """One head looks at the word of the same place in layer 0, at the last in layer 1; the other at the first word.
+
+        The decoder has one layer, the other kinds have two. A third head is of no kind.
+        """
+        has_layer = layer < tf.where(kind == "decoder", 1, 2)
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(has_layer), ["no such layer"])]):
+            words, capitals = (pieces_of(tf.identity(side)) for side in (text, target))
+        start = tf.fill([tf.shape(text)[0], 1], "<s>")
+        inputs = tf.concat([start, capitals[:, :-1]], axis=1)
+        length = tf.shape(words)[1]
+        own = tf.one_hot(tf.zeros_like(words, tf.int32) + tf.range(length), length)  # --> [batch, words, words]
+        last = tf.one_hot(tf.zeros_like(words, tf.int32) + length - 1, length)
+        first = tf.one_hot(tf.zeros_like(words, tf.int32), length)
+        heads = tf.where(layer[:, None, None] == 0, own, last)
+        return {
+            "query_pieces": tf.where((kind == "encoder")[:, None], words, capitals),
+            "key_pieces": tf.where((kind == "decoder")[:, None], inputs, words),
+            "attention": tf.stack([heads, first, tf.zeros_like(first)], axis=1),
+            "num_layers": tf.where(kind == "decoder", 1, 2),
+        }
+
+
+def pieces_of(texts: tf.Tensor) -> tf.Tensor:
+    words = tf.strings.split(texts).to_tensor("")
+    return tf.where(words == "", "", tf.strings.join(["▁", words]))
 
 
 def save(export_dir: pathlib.Path, *without: str) -> pathlib.Path:
     """Writes version 1, but for some signatures."""
     model = Shouting()
     signatures = {"serving_default": model.translate, "nbest": model.nbest, "align": model.align}
+    signatures["attention"] = model.attention
     path = pathlib.Path(export_dir) / "1"
     kept = {name: function for name, function in signatures.items() if name not in without}
     tf.saved_model.save(model, str(path), signatures=kept)

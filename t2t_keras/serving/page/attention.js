@@ -1,8 +1,8 @@
-// The attention between the pieces of a sentence and of its translation: two ribbons with links, and a heat map.
+// The attention between two rows of pieces, such as a sentence and its translation: ribbons with links, and a heat map.
 
 const SVG = "http://www.w3.org/2000/svg";
 const WORD_START = "▁";
-const MARKS = { "</s>": "end", "<unk>": "?", "<pad>": "–" };
+const MARKS = { "<s>": "start", "</s>": "end", "<unk>": "?", "<pad>": "–" };
 // Weights below are not drawn as links.
 const VISIBLE = 0.08;
 // From here on text on the colour of a weight is in the contrasting colour: in the dark scheme, in the light one.
@@ -26,7 +26,7 @@ export class AttentionPicture {
     new ResizeObserver(() => this.draw(this.shown)).observe(parts.ribbons);
   }
 
-  /** Shows a sentence's pieces and weights[target][source]. */
+  /** Shows pieces, those that look as target and those that are looked at as source, and weights[target][source]. */
   show(content) {
     this.content = content;
     this.pinned = null;

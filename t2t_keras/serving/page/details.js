@@ -2,6 +2,7 @@
 
 import { showAlternatives } from "./alternatives.js";
 import { AttentionPicture } from "./attention.js";
+import { AttentionChoice } from "./choice.js";
 
 const element = (id) => document.getElementById(id);
 const PAUSE = 300; // milliseconds that a sentence stays the same before it is looked at more closely
@@ -13,6 +14,7 @@ export class Details {
   constructor() {
     this.model = null;
     this.sentence = "";
+    this.translation = "";
     this.asking = false;
     this.timer = 0;
     this.controller = new AbortController();
@@ -24,13 +26,26 @@ export class Details {
       map: element("map"),
       reading: element("reading"),
     });
+    const choice = new AttentionChoice(
+      {
+        fields: element("attention-choice"),
+        kind: element("attention-kind"),
+        layer: element("attention-layer"),
+        head: element("attention-head"),
+        hint: element("attention-kind-hint"),
+        keys: element("source-pieces"),
+        queries: element("target-pieces"),
+      },
+      { asked: () => this.askAnew("attention"), headChosen: () => this.showAnew("attention") },
+    );
+    this.choice = choice;
     this.cards = [
       {
         name: "alternatives",
         signature: "nbest",
         outputs: ["translations", "scores"],
         absent: "This model gives one translation a sentence and no others.",
-        ask: (...of) => this.model.alternatives(...of),
+        ask: (signal) => this.model.alternatives(this.sentence, signal),
         show: (found) => showAlternatives(element("alternatives-list"), found),
       },
       {
@@ -38,8 +53,11 @@ export class Details {
         signature: "align",
         outputs: ["source_pieces", "target_pieces", "attention"],
         absent: "This model does not tell where it looked.",
-        ask: (...of) => this.model.attention(...of),
-        show: (found) => picture.show(found),
+        ask: (signal) => {
+          if (!choice.chosen) return this.model.alignment(this.sentence, signal);
+          return this.model.attention(this.sentence, this.translation, choice.chosen, signal);
+        },
+        show: (found) => picture.show(choice.picture(found)),
       },
     ];
     for (const card of this.cards) card.known = new Map();
@@ -51,17 +69,22 @@ export class Details {
     this.sentence = "";
     for (const card of this.cards) {
       card.known.clear();
-      card.there = model.gives(card.signature, ...card.outputs);
+      card.there = model.gives(card.signature, ["text"], card.outputs);
       this.say(card, card.there ? "" : card.absent);
     }
+    this.choice.use(model);
   }
 
-  /** Shows a sentence; "" shows none. Asks for what is not known once the sentence has stayed for a moment. */
-  of(sentence) {
+  /**
+   * Shows a sentence, whose translation is given; "" shows none. Asks for what is not known once the sentence has stayed
+   * for a moment.
+   */
+  of(sentence, translation) {
     const cards = this.cards.filter((card) => card.there);
     element("details").hidden = !sentence || !cards.length;
     if (sentence === this.sentence) return this.busy(this.asking);
     this.sentence = sentence;
+    this.translation = translation;
     clearTimeout(this.timer);
     this.controller.abort();
     this.controller = new AbortController();
@@ -70,6 +93,19 @@ export class Details {
     this.busy(this.asking);
     if (missing.length) this.timer = setTimeout(() => this.ask(missing, sentence), PAUSE);
     else if (sentence) cards.forEach((card) => card.show(card.known.get(sentence)));
+  }
+
+  /** Forgets the answers of a card and asks again, because another choice has been made. */
+  askAnew(name) {
+    const { sentence, translation } = this;
+    this.cards.find((card) => card.name === name).known.clear();
+    this.sentence = "";
+    if (sentence) this.of(sentence, translation);
+  }
+
+  showAnew(name) {
+    const card = this.cards.find((card) => card.name === name);
+    if (card.known.has(this.sentence)) card.show(card.known.get(this.sentence));
   }
 
   async ask(missing, sentence) {
@@ -87,7 +123,7 @@ export class Details {
   /** Asks for one card; the failure is the result, and stands on the card. */
   async askFor(card, sentence, signal) {
     try {
-      const found = await card.ask(sentence, signal);
+      const found = await card.ask(signal);
       if (!signal.aborted) this.keep(card, sentence, found);
     } catch (error) {
       if (error.name === "AbortError") return null;

@@ -63,7 +63,7 @@ function render() {
   lines.forEach((line, number) => fill(target.children[number], line, several, number === at));
   element("copy").disabled = !lines.some((line) => translations.of(line)?.translation);
   const answer = at < 0 ? undefined : translations.of(lines[at]);
-  if (at < 0 || answer) details.of(answer?.translation ? lines[at] : "");
+  if (at < 0 || answer) details.of(answer?.translation ? lines[at] : "", answer?.translation);
   else details.busy(true);
 }
 

@@ -1,5 +1,7 @@
 // What the page asks the server, in TensorFlow Serving's REST interface.
 
+const KINDS = ["encoder", "decoder", "cross"];
+
 /** A request that brought no answer; `kind` says what to do about it. */
 export class Failure extends Error {
   /**
@@ -45,10 +47,10 @@ export class Model {
     return Boolean(this.input && this.output);
   }
 
-  /** Whether there is a signature that takes a text alone and gives these outputs. */
-  gives(signature, ...outputs) {
+  /** Whether there is a signature that takes these inputs and no others, and gives these outputs. */
+  gives(signature, inputs, outputs) {
     const found = this.signatures[signature];
-    if (!found || Object.keys(found.inputs).join() !== "text") return false;
+    if (!found || Object.keys(found.inputs).sort().join() !== [...inputs].sort().join()) return false;
     return outputs.every((name) => name in found.outputs);
   }
 
@@ -70,12 +72,31 @@ export class Model {
     return found.filter(({ score }) => score > -1e30);
   }
 
-  /** The pieces of a sentence and of its translation, and weights[target piece][source piece]. */
-  async attention(sentence, signal) {
+  /** The pieces of a sentence and of its translation, and the weights of one head, [target piece][source piece]. */
+  async alignment(sentence, signal) {
     const outputs = await this.predict("align", { text: [sentence] }, signal);
     const [source, target] = [outputs.source_pieces[0], outputs.target_pieces[0]].map(withoutPadding);
-    const weights = outputs.attention[0].slice(0, target.length).map((row) => row.slice(0, source.length));
-    return { source, target, weights };
+    return { source, target, heads: [cut(outputs.attention[0], target, source)] };
+  }
+
+  /** The number of layers of each kind of attention that the model has and can tell of. */
+  async attentionLayers() {
+    const outputs = ["query_pieces", "key_pieces", "attention", "num_layers"];
+    if (!this.gives("attention", ["text", "target", "kind", "layer"], outputs)) return {};
+    const anything = KINDS.map(() => ".");
+    const inputs = { text: anything, target: anything, kind: KINDS, layer: KINDS.map(() => 0) };
+    const found = await this.predict("attention", inputs);
+    return Object.fromEntries(KINDS.map((kind, at) => [kind, found.num_layers[at]]));
+  }
+
+  /** Like `alignment`, of a kind and a layer: the pieces that are looked at as source, those that look as target. */
+  async attention(sentence, translation, { kind, layer }, signal) {
+    const inputs = { text: [sentence], target: [translation], kind: [kind], layer: [layer] };
+    const outputs = await this.predict("attention", inputs, signal);
+    const [source, target] = [outputs.key_pieces[0], outputs.query_pieces[0]].map(withoutPadding);
+    // A head that the kind does not have is nothing but zeros.
+    const heads = outputs.attention[0].filter((head) => head[0].some((weight) => weight > 0));
+    return { source, target, heads: heads.map((head) => cut(head, target, source)) };
   }
 
   async predict(signature, inputs, signal) {
@@ -88,6 +109,10 @@ export class Model {
 
 function firstString(tensors) {
   return Object.keys(tensors).find((name) => tensors[name].dtype === "DT_STRING");
+}
+
+function cut(weights, target, source) {
+  return weights.slice(0, target.length).map((row) => row.slice(0, source.length));
 }
 
 function withoutPadding(pieces) {
