@@ -240,6 +240,25 @@ def test_attention_that_is_refused_says_why_and_leaves_the_choice(page):
     assert page.shown("attention-none") == "" and map_of(page) == [0.25, 0.75, 1, 0]
 
 
+def test_a_new_version_that_is_busy_is_asked_again_for_its_choice(page):
+    page.type("a b")
+    page.wait(lambda: page.element("attention-choice").is_displayed())
+    page.meddle("""
+      if (url.endsWith("/metadata")) {
+        const answer = await (await really()).json();
+        answer.model_spec.version = "2";
+        return new Response(JSON.stringify(answer));
+      }
+      if (!body || body.signature_name !== "attention" || window.refused) return null;
+      window.refused = true;
+      return new Response('{"error": "full"}', {status: 503});
+    """)
+    page.run("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait(lambda: page.run("return window.refused"))
+    assert not page.element("attention-choice").is_displayed()
+    page.wait(lambda: page.element("attention-choice").is_displayed())
+
+
 def test_an_export_without_the_choice_shows_the_alignment_alone(browser, tmp_path):
     """As those that were written before there was one."""
     with running(page_model.save(tmp_path, "attention")) as server:
