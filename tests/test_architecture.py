@@ -37,7 +37,7 @@ BELOW_THE_SEAM = {
     "pictures": GROUND | {"machine", "text"},
     "evaluation": GROUND | {"inference", "machine", "search", "text"},
     "training": GROUND
-    | {"config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules"},
+    | {"config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules", "search"},
     "studies": GROUND
     | {
         *("config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures", "planning", "runs"),

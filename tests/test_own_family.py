@@ -86,8 +86,15 @@ def runs(data) -> pathlib.Path:
         [f"--model_dir={folder / 'alone'}", "--extension=no_such_module"],
     ]
     *done, missing = run_cases("launch.train", [(case, b"") for case in cases])
+    # Risk begins with what was trained; one of its runs stops between two lines of its log.
+    few_of_risk = {**few, "objective": "risk", "risk_samples": 3, "log_steps": 4, "checkpoint_steps": 3}
+    begin = [plain, f"--init_from={folder / 'alone'}"]
+    half = {**few_of_risk, "max_steps": 3}
+    cases = [flags(data, "risk_halves", *begin, **half), flags(data, "risk_halves", *begin, **few_of_risk)]
+    cases.append(flags(data, "risk", *begin, **few_of_risk))
+    done += run_cases("launch.train", [(case, b"") for case in cases])
     done += run_cases("launch.train", [(flags(data, "eight", plain, "--strategy=cpu", "--replicas=8", **few), b"")])
-    assert [status for status, *_ in done] == [0] * 5, done
+    assert [status for status, *_ in done] == [0] * 8, done
     assert missing[0] == 1 and missing[2].startswith("error: --extension=no_such_module: No module named")
     return folder
 
@@ -101,6 +108,13 @@ def test_killed_and_resumed_is_as_if_nothing_had_been(runs):
     drill.assert_same_checkpoint(runs / "killed", runs / "alone", STEPS)
     assert drill.records(runs / "killed") == drill.records(runs / "alone")
     assert drill.records(runs / "alone")[-1]["step"] == STEPS
+
+
+def test_risk_goes_on_as_if_it_had_not_stopped(runs):
+    drill.assert_same_checkpoint(runs / "risk_halves", runs / "risk", 6)
+    assert drill.records(runs / "risk_halves") == drill.records(runs / "risk")
+    (line,) = [record for record in read_metrics(Run(runs / "risk").metrics_path) if record["kind"] == "train"]
+    assert line["step"] == 4 and 0 < line["sampled_gleu"] < 1
 
 
 def test_eight_replicas_compute_what_one_does(runs):

@@ -23,6 +23,9 @@ class TrainConfig:
         adam_beta2: decay of the second moment.
         adam_epsilon: added to the root of the second moment.
         label_smoothing: weight of the uniform distribution in the target (5.4).
+        objective: "likelihood" of the references, or "risk": the expected cost, 1 - GLEU, of sampled outputs as well.
+        likelihood_weight: of risk: factor on the loss of the references, beside the sum of the sentences' costs.
+        risk_samples: of risk: outputs drawn for each sentence, at least 2.
         clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
         accumulation_steps: parts in which each replica computes its share of a batch; does not change the result.
         steps_per_call: training steps between two returns to Python.
@@ -54,6 +57,9 @@ class TrainConfig:
     adam_beta2: float = 0.98
     adam_epsilon: float = 1e-9
     label_smoothing: float = 0.1
+    objective: Literal["likelihood", "risk"] = "likelihood"
+    likelihood_weight: float = 0.017
+    risk_samples: int = 5
     clip_norm: float = 0.0
     accumulation_steps: int = 1
     steps_per_call: int = 10
@@ -87,7 +93,31 @@ class TrainConfig:
         )
         check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
         check_seed(self)
-        check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience")
+        check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
         check_not_negative(self, "validation_steps", "validation_sentences")
         if self.best_metric == "bleu" and not self.validation_sentences:
             raise InputError("train.best_metric=bleu needs train.validation_sentences above 0")
+        self._check_objective()
+
+    @property
+    def passes(self) -> float:
+        """Forward and backward passes over each pair in an update; drawing an output takes a third of another one."""
+        if self.objective == "likelihood":
+            return 1.0
+        return (self.likelihood_weight > 0) + self.risk_samples * (1 + 1 / 3)
+
+    def _check_objective(self) -> None:
+        """Refuses settings that do not go together with the objective."""
+        if self.objective == "risk":
+            if self.risk_samples < 2:
+                raise InputError(f"train.risk_samples must be at least 2, got {self.risk_samples}")
+            for name in ("static_shapes", "jit_compile"):
+                if getattr(self, name):
+                    raise InputError(
+                        f"train.{name}=true does not go together with train.objective=risk: no shape is known before "
+                        "the outputs are drawn"
+                    )
+            return
+        for field in dataclasses.fields(self):
+            if field.name in ("likelihood_weight", "risk_samples") and getattr(self, field.name) != field.default:
+                raise InputError(f"train.{field.name}={getattr(self, field.name)} needs train.objective=risk")

@@ -75,7 +75,7 @@ class Step:
 def step(config: Config, devices: Devices, length: int) -> Step:
     """The cost of one update. Float32 gradients go round a ring: each of n devices sends 2 (n - 1) / n of them."""
     tokens = config.train.tokens_per_batch
-    flops = tokens * sum(config.model.training_flops(length).values())
+    flops = tokens * config.train.passes * sum(config.model.training_flops(length).values())
     gradients = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     sent = 2 * (devices.count - 1) / devices.count * gradients
     return Step(

@@ -69,7 +69,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
         "seconds_per_update": statistics.median([1 / line["steps_per_second"] for line in lines]) if lines else None,
         "target_tokens": int(tokens),
         "hours": seconds / 3600,
-        "flops_by_count": tokens * DataFacts.of(data).training_flops(job.config.model),
+        "flops_by_count": tokens * job.config.train.passes * DataFacts.of(data).training_flops(job.config.model),
         "flops_by_time": seconds * devices * rate,
         "devices": devices,
         "machine": machine,

@@ -42,7 +42,7 @@ def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callab
 def planned_flops(config: Config, length: int) -> float:
     """Operations of a training, as `planning` counts them, padding included."""
     tokens = config.train.max_steps * config.train.tokens_per_batch
-    return tokens * sum(config.model.training_flops(length).values())
+    return tokens * config.train.passes * sum(config.model.training_flops(length).values())
 
 
 def scientific(number: float) -> str:

@@ -31,7 +31,7 @@ class Head(NamedTuple):
 
 
 class FusedLoss(NamedTuple):
-    """A loss, and the gradients of `scale` times that loss.
+    """A loss, and the gradients of the sum of `scale` times each token's loss.
 
     Attributes:
         loss_sum: float32 scalar, the unscaled sum of the losses of all tokens, without padding.
@@ -56,67 +56,73 @@ def fused_loss(
 ) -> FusedLoss:
     """The label-smoothed loss of `targets`, int32 [batch, target_len] padded with 0, with its gradients times `scale`.
 
-    `hidden` are the decoder's hidden states, float [batch, target_len, d_model]. `skip_padding` computes rows of tokens
-    only; False keeps every shape static, as XLA needs. `for_cpu` takes chunks that stay near a CPU's caches; False
-    takes large ones, without a branch.
+    `hidden` are the decoder's hidden states, float [batch, target_len, d_model]. `scale` is a number, or float32 of any
+    shape that broadcasts to that of the targets. `skip_padding` computes rows of tokens only; False keeps every shape
+    static, as XLA needs. `for_cpu` takes chunks that stay near a CPU's caches; False takes large ones, without a
+    branch.
     """
     head = Head(tf.convert_to_tensor(head.table), head.bias)
-    chunks = _Chunks(head, label_smoothing, tf.cast(scale, hidden.dtype), for_cpu)
+    chunks = _Chunks(head, label_smoothing, hidden.dtype, for_cpu)
     rows = tf.reshape(hidden, [-1, head.table.shape[1]])  # --> [batch * target_len, d_model]
     labels = tf.reshape(targets, [-1])  # --> [batch * target_len]
+    scales = tf.reshape(tf.broadcast_to(tf.cast(scale, hidden.dtype), tf.shape(targets)), [-1])
     if skip_padding:
         kept = tf.where(labels != 0)  # --> [tokens, 1]
-        loss_sum, d_rows, d_head = chunks.loss(tf.gather_nd(rows, kept), tf.gather_nd(labels, kept))
+        loss_sum, d_rows, d_head = chunks.loss(*(tf.gather_nd(values, kept) for values in (rows, labels, scales)))
         d_rows = tf.scatter_nd(kept, d_rows, tf.shape(rows, tf.int64))  # --> [batch * target_len, d_model]
     else:
-        loss_sum, d_rows, d_head = chunks.weighted_loss(rows, labels, tf.cast(labels != 0, tf.float32))
+        loss_sum, d_rows, d_head = chunks.static_loss(rows, labels, scales)
     return FusedLoss(loss_sum, tf.reshape(d_rows, tf.shape(hidden)), d_head)
 
 
 class _Chunks:
-    """Computes losses and gradients chunk by chunk; `scale` is a scalar of the rows' dtype."""
+    """Computes losses and gradients chunk by chunk, of rows of one dtype."""
 
-    def __init__(self, head: Head, label_smoothing: float, scale: Tensor, for_cpu: bool) -> None:
-        self._head, self._smoothing, self._scale, self._for_cpu = head, label_smoothing, scale, for_cpu
-        self._matrix = tf.cast(head.table, scale.dtype)
+    def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool) -> None:
+        self._head, self._smoothing, self._for_cpu = head, label_smoothing, for_cpu
+        self._matrix = tf.cast(head.table, dtype)
         elements = _CPU_CHUNK_ELEMENTS if for_cpu else _ACCELERATOR_CHUNK_ELEMENTS
         self._chunk_rows = max(elements // head.table.shape[0], 64)
 
-    def loss(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Head]:
-        """Sum of the losses, and scaled gradients, of rows, float [rows, d_model], with labels, int32 [rows]."""
+    def loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
+        """Sum of the losses, and scaled gradients, of rows, [rows, d_model], with labels, int32 [rows].
+
+        `scales`, [rows], has the rows' dtype.
+        """
         num_chunks = self._number_of(tf.shape(rows)[0])
-        unsmoothed = self._all(rows, labels, None, num_chunks)
-        losses, d_rows, d_head = self._smoothed(rows, *unsmoothed, tf.cast(tf.size(labels), tf.float32))
+        unsmoothed = self._all(rows, labels, scales, num_chunks, is_static=False)
+        losses, d_rows, d_head = self._smoothed(rows, *unsmoothed, scales)
         return tf.reduce_sum(losses), d_rows, d_head
 
-    def weighted_loss(self, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Head]:
-        """Like `loss`, with float32 weights [rows], in chunks of one size that XLA knows in advance."""
-        rows = rows * tf.cast(weights, rows.dtype)[:, None]  # a row of zeros adds nothing to the matrix's gradient
+    def static_loss(self, rows: Tensor, labels: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, Head]:
+        """Like `loss`, with rows of padding, which have label 0, in chunks of one size that XLA knows in advance."""
+        real = tf.cast(labels != 0, rows.dtype)
+        rows, scales = rows * real[:, None], scales * real  # padding adds nothing to any gradient
         count = rows.shape[0] if rows.shape[0] is not None else tf.shape(rows)[0]
         num_chunks = self._number_of(count)
         missing = num_chunks * self._chunk_rows - count
-        padded = tf.pad(rows, [[0, missing], [0, 0]])
-        padded_labels, padded_weights = (tf.pad(values, [[0, missing]]) for values in (labels, weights))
-        losses, d_rows, d_head = self._all(padded, padded_labels, padded_weights, num_chunks)
-        total = tf.reduce_sum(weights)
-        losses, d_rows, d_head = self._smoothed(rows, losses[:count], d_rows[:count], d_head, total)
-        return tf.reduce_sum(losses * weights), d_rows * tf.cast(weights, d_rows.dtype)[:, None], d_head
+        padded_rows = tf.pad(rows, [[0, missing], [0, 0]])
+        padded_labels, padded_scales = (tf.pad(values, [[0, missing]]) for values in (labels, scales))
+        losses, d_rows, d_head = self._all(padded_rows, padded_labels, padded_scales, num_chunks, is_static=True)
+        losses, d_rows, d_head = self._smoothed(rows, losses[:count], d_rows[:count], d_head, scales)
+        return tf.reduce_sum(losses * tf.cast(real, tf.float32)), d_rows, d_head
 
     def _number_of(self, count: Tensor | int) -> Tensor:
         """Number of chunks for `count` rows; at least one, because no rows have gradients too: zeros."""
         return tf.maximum((count + self._chunk_rows - 1) // self._chunk_rows, 1)
 
     def _all(
-        self, rows: Tensor, labels: Tensor, weights: Tensor | None, num_chunks: Tensor
+        self, rows: Tensor, labels: Tensor, scales: Tensor, num_chunks: Tensor, *, is_static: bool
     ) -> tuple[Tensor, Tensor, Head]:
-        """The losses of all rows without the uniform part, float32 [rows], and both gradients."""
+        """The losses of all rows without the uniform part, float32 [rows], and both gradients; rows' not scaled."""
 
         def chunk(index: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
             begin, size = index * self._chunk_rows, self._chunk_rows
-            if weights is None:  # the last one may be shorter
-                return self._chunk(rows[begin : begin + size], labels[begin : begin + size], None)
-            parts = (tf.slice(values, [begin], [size]) for values in (labels, weights))
-            return self._chunk(tf.slice(rows, [begin, 0], [size, rows.shape[1]]), *parts)
+            if is_static:
+                parts = (tf.slice(values, [begin], [size]) for values in (labels, scales))
+                return self._chunk(tf.slice(rows, [begin, 0], [size, rows.shape[1]]), *parts)
+            end = begin + size  # the last chunk may be shorter
+            return self._chunk(rows[begin:end], labels[begin:end], scales[begin:end])
 
         def add_chunk(index: Tensor, losses: Any, d_rows: Any, d_head: list[Tensor]) -> tuple:
             chunk_losses, chunk_d_rows, chunk_d_head = chunk(index)
@@ -135,7 +141,7 @@ class _Chunks:
         )
         return losses.concat(), d_rows.concat(), Head(*d_head)
 
-    def _chunk(self, h: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def _chunk(self, h: Tensor, y: Tensor, scales: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Losses, without the uniform part, and gradients of rows `h`, [chunk, d_model], with labels `y`, [chunk]."""
         gold = 1.0 - self._smoothing
         logits = tf.cast(tf.matmul(h, self._matrix, transpose_b=True), tf.float32)  # --> [chunk, vocab]
@@ -153,30 +159,29 @@ class _Chunks:
             errors = tf.tensor_scatter_nd_sub(probabilities, places, tf.fill(tf.shape(y), gold))
         d_bias = []
         if self._head.bias is not None:
-            weights = tf.ones_like(losses) if weights is None else weights
-            scales = weights * tf.cast(self._scale, tf.float32)  # --> [chunk]
-            d_bias = [tf.linalg.matvec(errors, scales, transpose_a=True)]  # --> [vocab]
+            d_bias = [tf.linalg.matvec(errors, tf.cast(scales, tf.float32), transpose_a=True)]  # --> [vocab]
         errors = tf.cast(errors, h.dtype)
-        d_table = tf.cast(tf.matmul(errors, h * self._scale, transpose_a=True), tf.float32)  # --> [vocab, d_model]
+        d_table = tf.matmul(errors, h * scales[:, None], transpose_a=True)  # --> [vocab, d_model]
+        d_table = tf.cast(d_table, tf.float32)
         return losses, tf.matmul(errors, self._matrix), [d_table, *d_bias]
 
     def _smoothed(
-        self, rows: Tensor, losses: Tensor, d_rows: Tensor, d_head: Head, total: Tensor
+        self, rows: Tensor, losses: Tensor, d_rows: Tensor, d_head: Head, scales: Tensor
     ) -> tuple[Tensor, Tensor, Head]:
-        """Adds the uniform part of the target, the same for all rows; `total` is the sum of the rows' weights."""
+        """Adds the uniform part of the target, the same for all rows, and scales the rows' gradients."""
         table, bias = self._head
         mean_row = tf.reduce_mean(table, 0)  # --> [d_model]; a row's mean logit is its product with this
-        real_rows, scale = tf.cast(rows, tf.float32), tf.cast(self._scale, tf.float32)
-        losses -= self._smoothing * tf.linalg.matvec(real_rows, mean_row)  # --> [rows]
-        d_rows = (d_rows - tf.cast(self._smoothing * mean_row, rows.dtype)) * self._scale
+        rows, real_scales = tf.cast(rows, tf.float32), tf.cast(scales, tf.float32)
+        losses -= self._smoothing * tf.linalg.matvec(rows, mean_row)  # --> [rows]
+        d_rows = (d_rows - tf.cast(self._smoothing * mean_row, d_rows.dtype)) * scales[:, None]
         share = self._smoothing / table.shape[0]
-        d_table = d_head.table - share * scale * tf.reduce_sum(real_rows, 0)
+        d_table = d_head.table - share * tf.linalg.matvec(rows, real_scales, transpose_a=True)
         if bias is None:
             return losses, d_rows, Head(d_table)
         return (
             losses - self._smoothing * tf.reduce_mean(bias),
             d_rows,
-            Head(d_table, d_head.bias - share * scale * total),
+            Head(d_table, d_head.bias - share * tf.reduce_sum(real_scales)),
         )
 
 

@@ -26,6 +26,7 @@ _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
     ("learning rate", False, [("train", "learning_rate", "learning rate")]),
     ("gradient norm", True, [("train", "gradient_norm", "gradient norm")]),
     ("validation BLEU", False, [("valid", "bleu", "BLEU")]),
+    ("GLEU of samples", False, [("train", "sampled_gleu", "GLEU")]),
 ]
 
 
@@ -94,7 +95,8 @@ class Monitor:
         self._last_step = step
         numbers = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm, **others}
         self._record(step, "train", {**numbers, "tokens": tokens, "seconds": seconds, **rates})
-        numbers_text = f"loss {float(loss):.3f}, learning rate {float(learning_rate):.1e}"
+        others_text = "".join(f", {name.replace('_', ' ')} {float(value):.3f}" for name, value in others.items())
+        numbers_text = f"loss {float(loss):.3f}{others_text}, learning rate {float(learning_rate):.1e}"
         rate_text = f"{rates['tokens_per_second']:,.0f} tokens/s"
         left_text = f"{_clock(self._seconds_left(rates['steps_per_second']))} left"
         if self._bar is None:

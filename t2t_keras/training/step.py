@@ -5,7 +5,8 @@ replicas, so one replica and eight follow one trajectory for one global batch.
 """
 
 import contextlib
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ from t2t_keras.models.weights import check_weights, weight_names
 from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
 from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
+from t2t_keras.training.objectives import make_objective
+from t2t_keras.training.objectives.weighted_model import WeightedModel
 from t2t_keras.training.optimizer import Adam
 
 Tensor = Any
@@ -34,16 +37,18 @@ class StepMetrics(NamedTuple):
     """Metrics of each step of a call, arrays of [steps].
 
     Attributes:
-        loss: label-smoothed loss, and auxiliary loss, per target token.
+        loss: that of the objective, per target token: label-smoothed and auxiliary loss, or expected cost.
         tokens: target tokens of the global batch.
         learning_rate: of the update.
         gradient_norm: of the gradients summed over replicas, before clipping.
+        measures: the other means per target token that the objective reports, by name.
     """
 
     loss: np.ndarray
     tokens: np.ndarray
     learning_rate: np.ndarray
     gradient_norm: np.ndarray
+    measures: Mapping[str, np.ndarray] = types.MappingProxyType({})
 
 
 class TrainingStep:
@@ -72,12 +77,16 @@ class TrainingStep:
             averaged = self.weights if config.ema_decay else []
             self.averages = [tf.Variable(weights, trainable=False, name="average") for weights in averaged]
         self._for_cpu = "CPU" in self.weights[0].device and not self._is_tpu
+        self.objective = make_objective(config)
         self._rows = RowFunctions(
-            model,
-            self.layout,
-            config.label_smoothing,
-            skip_padding=not (config.jit_compile or self._is_tpu),
-            for_cpu=self._for_cpu,
+            WeightedModel(
+                model,
+                self.layout,
+                skip_padding=not (config.jit_compile or self._is_tpu),
+                for_cpu=self._for_cpu,
+            ),
+            self.objective,
+            fewer_rewrites=self._for_cpu,
             jit_compile=config.jit_compile and not self._is_tpu,
             copied=self._is_tpu,
         )
@@ -88,7 +97,8 @@ class TrainingStep:
         """Runs a number of steps on batches from `distributed` without returning to Python."""
         with self._rewrites():
             _ = self._rows.gradients  # traced outside of the replicas' graph
-            return StepMetrics(*(values.numpy() for values in self._run(batches, tf.constant(steps))))
+            loss, tokens, rate, norm, *others = (values.numpy() for values in self._run(batches, tf.constant(steps)))
+        return StepMetrics(loss, tokens, rate, norm, dict(zip(self.objective.measures, others, strict=True)))
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
         """Sum of the unsmoothed loss over distributed batches, and their target tokens; of averaged weights if kept."""
@@ -139,7 +149,8 @@ class TrainingStep:
             values = [self.strategy.experimental_local_results(value)[0] for value in replicated]
             return index + 1, tuple(array.write(index, value) for array, value in zip(arrays, values, strict=True))
 
-        arrays = tuple(tf.TensorArray(tf.float32, steps, element_shape=[]) for _ in StepMetrics._fields)
+        count = 4 + len(self.objective.measures)
+        arrays = tuple(tf.TensorArray(tf.float32, steps, element_shape=[]) for _ in range(count))
         start = (tf.constant(0), arrays)
         _, arrays = tf.while_loop(lambda index, _: index < steps, take, start, parallel_iterations=1)
         return tuple(array.stack() for array in arrays)  # --> [steps] each
@@ -152,9 +163,9 @@ class TrainingStep:
         scale = 1.0 / tf.maximum(all_tokens, 1.0)
         seed = self._seed(replica.replica_id_in_sync_group)
         weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
-        loss, gradients = self._accumulated(weights, batch["source"], batch["target"], scale, seed)
+        sums, gradients = self._accumulated(weights, batch["source"], batch["target"], scale, seed)
         # Two calls, because TensorFlow would join the tensors of one, which copies all gradients there and back.
-        loss, gradients = replica.all_reduce(SUM, loss), replica.all_reduce(SUM, gradients)
+        sums, gradients = replica.all_reduce(SUM, sums), replica.all_reduce(SUM, gradients)
         norm = tf.linalg.global_norm(gradients)
         if self.config.clip_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
@@ -164,7 +175,8 @@ class TrainingStep:
         for average, matrix in zip(self.averages, self.weights, strict=False):
             average.assign_add((1.0 - self.config.ema_decay) * (matrix - average))
         self.step.assign_add(1)
-        return loss, all_tokens, rate, norm
+        loss, *measures = tf.unstack(sums)
+        return loss, all_tokens, rate, norm, *measures
 
     def _learning_rate(self, step: Tensor) -> Tensor:
         """The rate of an update, counted from 1."""
@@ -180,37 +192,38 @@ class TrainingStep:
     def _accumulated(
         self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """Loss and gradients of a replica's rows, in `accumulation_steps` parts one after the other."""
+        """Sums and gradients of a replica's rows, in `accumulation_steps` parts one after the other."""
         parts = self.config.accumulation_steps
         if parts == 1:
             return self._side_by_side(weights, source, target, scale, fold_in(seed, 0))
         # With the parts as a separate axis, XLA sees that each has the same static shape.
         source, target = _in_parts(source, parts), _in_parts(target, parts)
 
-        def add(index: Tensor, loss: Tensor, gradients: list[Tensor]) -> tuple:
-            part_loss, part_gradients = self._side_by_side(
+        def add(index: Tensor, sums: Tensor, gradients: list[Tensor]) -> tuple:
+            part_sums, part_gradients = self._side_by_side(
                 weights, source[index], target[index], scale, fold_in(seed, index)
             )
-            return index + 1, loss + part_loss, [a + b for a, b in zip(gradients, part_gradients, strict=True)]
+            return index + 1, sums + part_sums, [a + b for a, b in zip(gradients, part_gradients, strict=True)]
 
-        start = (tf.constant(0), tf.constant(0.0), [tf.zeros(shape) for shape in self.layout.shapes])
-        _, loss, gradients = tf.while_loop(lambda index, *_: index < parts, add, start, parallel_iterations=1)
-        return loss, gradients
+        none = tf.zeros([1 + len(self.objective.measures)])
+        start = (tf.constant(0), none, [tf.zeros(shape) for shape in self.layout.shapes])
+        _, sums, gradients = tf.while_loop(lambda index, *_: index < parts, add, start, parallel_iterations=1)
+        return sums, gradients
 
     def _side_by_side(
         self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """Loss and gradients of some rows, split among streams that compute in parallel."""
-        count = self._streams
+        """Sums and gradients of some rows, split among streams that compute in parallel."""
+        count, step = self._streams, tf.convert_to_tensor(self.step)
         if count == 1:
-            return self._rows.gradients(*weights, source, target, scale, seed)
+            return self._rows.gradients(*weights, source, target, scale, seed, step)
         # Rows are sorted by length, so taking every count-th one gives the streams equal work.
         results = [
-            self._rows.gradients(*weights, source[i::count], target[i::count], scale, fold_in(seed, i))
+            self._rows.gradients(*weights, source[i::count], target[i::count], scale, fold_in(seed, i), step)
             for i in range(count)
         ]
-        losses, gradients = zip(*results, strict=True)
-        return tf.add_n(losses), [tf.add_n(parts) for parts in zip(*gradients, strict=True)]
+        sums, gradients = zip(*results, strict=True)
+        return tf.add_n(sums), [tf.add_n(parts) for parts in zip(*gradients, strict=True)]
 
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -124,6 +124,10 @@ def test_settings_apply_in_order_and_together():
         ("train.seed=4294967296", "train.seed must be in [0, 2 ** 32), got 4294967296"),
         ("data.seed=-1", "data.seed must be in [0, 2 ** 32), got -1"),
         ("train.best_metric=bleu", "train.best_metric=bleu needs train.validation_sentences above 0"),
+        ("train.schedule=linear", "train.schedule must be one of paper, constant; got 'linear'"),
+        ("train.objective=bleu", "train.objective must be one of likelihood, risk; got 'bleu'"),
+        ("train.risk_samples=9", "train.risk_samples=9 needs train.objective=risk"),
+        ("train.likelihood_weight=1", "train.likelihood_weight=1.0 needs train.objective=risk"),
         ("train.learning_rate_scale=nan", "train.learning_rate_scale must be a finite number, got nan"),
         ("train.max_minutes=nan", "train.max_minutes must be a finite number, got nan"),
         ("train.adam_epsilon=inf", "train.adam_epsilon must be a finite number, got inf"),
@@ -153,6 +157,17 @@ def test_sampling_is_no_beam():
         (name,) = options
         with pytest.raises(InputError, match=f"decode.{name}=.* does not go together with decode.sampling=true"):
             DecodeConfig(sampling=True, **options)
+
+
+def test_risk_needs_two_samples_and_free_shapes():
+    assert TrainConfig(objective="risk", risk_samples=2, likelihood_weight=0.0).risk_samples == 2
+    with pytest.raises(InputError, match=r"train\.risk_samples must be at least 2, got 1"):
+        TrainConfig(objective="risk", risk_samples=1)
+    with pytest.raises(InputError, match=r"train\.likelihood_weight must not be negative, got -1"):
+        TrainConfig(objective="risk", likelihood_weight=-1)
+    for name in ("static_shapes", "jit_compile"):
+        with pytest.raises(InputError, match=f"train.{name}=true does not go together with train.objective=risk"):
+            TrainConfig(objective="risk", **{name: True})
 
 
 def test_unknown_settings_list_every_field():

@@ -46,6 +46,17 @@ def test_a_step_by_hand():
     assert found.seconds == pytest.approx(found.products + found.all_reduce + found.update)
 
 
+@pytest.mark.parametrize(("likelihood_weight", "passes"), [(0.017, 9), (0.0, 8)])
+def test_risk_takes_a_pass_for_each_output_and_one_to_draw_it(likelihood_weight, passes):
+    """Of which the second has no backward pass, two thirds of the operations."""
+    risk = TrainConfig(tokens_per_batch=1000, objective="risk", risk_samples=6, likelihood_weight=likelihood_weight)
+    found, plain = (
+        step(Config(MODEL, train=train), DEVICES, 10) for train in (risk, TrainConfig(tokens_per_batch=1000))
+    )
+    assert found.flops == pytest.approx(passes * plain.flops)
+    assert found.sent == plain.sent
+
+
 def test_one_device_sends_nothing():
     assert step(Config(MODEL), dataclasses.replace(DEVICES, count=1), 10).sent == 0
 
@@ -76,7 +87,8 @@ def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
 
     @tf.function(input_signature=[ids, ids, number, seed], autograph=False)
     def gradients(*rows):
-        return training._rows._loss_and_gradients(*map(tf.convert_to_tensor, training.weights), *rows)
+        weights = map(tf.convert_to_tensor, training.weights)
+        return training._rows._sums_and_gradients(*weights, *rows, tf.constant(0, tf.int64))
 
     graph = gradients.get_concrete_function().graph
     kept = {}

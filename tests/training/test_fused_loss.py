@@ -83,6 +83,25 @@ def test_a_bias_of_the_head(skip_padding):
     assert_close(fused(0.1, skip_padding, *inputs), expected)
 
 
+@pytest.mark.parametrize("shape", [(3, 1), (3, 7)])
+@pytest.mark.parametrize("skip_padding", [True, False])
+def test_each_target_may_have_a_scale_of_its_own(skip_padding, shape):
+    """Negative ones too; the loss itself is not scaled."""
+    states, table, bias, targets = map(tf.constant, make_inputs(has_bias=True))
+    scales = tf.constant(np.random.default_rng(1).normal(size=shape).astype(np.float32))
+    with tf.GradientTape() as tape:
+        tape.watch([states, table, bias])
+        logits = tf.matmul(states, table, transpose_b=True) + bias
+        token_losses = losses.token_losses(targets, logits, 0.1) * tf.cast(targets != 0, tf.float32)
+        scaled = tf.reduce_sum(scales * token_losses)
+    expected = [tf.reduce_sum(token_losses), *tape.gradient(scaled, [states, table, bias])]
+    found = fused_loss(states, Head(table, bias), targets, 0.1, scale=scales, skip_padding=skip_padding)
+    assert_close(
+        [tensor.numpy() for tensor in (found.loss_sum, found.d_hidden, *found.d_head)],
+        [tensor.numpy() for tensor in expected],
+    )
+
+
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("skip_padding", [True, False])
 @pytest.mark.parametrize("rows", [63, 64, 65, 128, 200])

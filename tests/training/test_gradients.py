@@ -1,5 +1,6 @@
 """Loss and gradients of rows: what a model adds to the loss, and what it must have."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,15 +10,17 @@ from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.models.families import make_model
 from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
+from t2t_keras.training.objectives.likelihood import Likelihood
+from t2t_keras.training.objectives.weighted_model import WeightedModel
 
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 2, "dropout_rate": 0.0}
 SOURCE = np.array([[5, 6, 1], [7, 1, 0], [8, 9, 1], [4, 1, 0]], np.int32)
 TARGET = np.array([[3, 1, 0], [5, 6, 1], [1, 0, 0], [9, 8, 1]], np.int32)
-SETTINGS = {"skip_padding": True, "for_cpu": True, "jit_compile": False, "copied": False}
 
 
 def make(dtype: str = "float32"):
     """A model whose layers add something for each target token, in the dtype that they compute in."""
+    keras.utils.set_random_seed(1)
     model = make_model(TransformerConfig(vocab_size=20, **SIZES))
     plain = model.states
 
@@ -33,11 +36,11 @@ def make(dtype: str = "float32"):
 def gradients_of(model, rows: slice) -> list[np.ndarray]:
     variables = model.trainable_variables
     layout = Layout([variable.shape for variable in variables])
-    functions = RowFunctions(model, layout, 0.1, **SETTINGS)
+    weighted = WeightedModel(model, layout, skip_padding=True, for_cpu=True)
+    functions = RowFunctions(weighted, Likelihood(0.1), fewer_rewrites=True, jit_compile=False, copied=False)
     weights = [tf.constant(matrix) for matrix in layout.join_arrays([v.numpy() for v in variables])]
-    loss, matrices = functions.gradients(
-        *weights, SOURCE[rows], TARGET[rows], tf.constant(0.5), tf.constant([1, 2], tf.int32)
-    )
+    others = tf.constant(0.5), tf.constant([1, 2], tf.int32), tf.constant(0, tf.int64)
+    (loss,), matrices = functions.gradients(*weights, SOURCE[rows], TARGET[rows], *others)
     return [loss.numpy(), *(gradient.numpy() for gradient in layout.split(matrices))]
 
 
@@ -72,4 +75,4 @@ def test_a_head_whose_matrix_is_computed_is_refused():
     model.output_embedding.table = tf.constant(model.output_embedding.table.numpy())
     layout = Layout([variable.shape for variable in model.trainable_variables])
     with pytest.raises(ValueError, match=r"output_head\.table must be one of model\.trainable_variables"):
-        RowFunctions(model, layout, 0.1, **SETTINGS)
+        WeightedModel(model, layout, skip_padding=True, for_cpu=True)

@@ -1,11 +1,19 @@
 """That what is trained learns: a task with one right answer, to near zero loss."""
 
+import numpy as np
 import pytest
+import tensorflow as tf
 import tiny_training
+from plain_gleu import gleu_in_python
 from tiny_training import make_data, make_trainer, records
+from trajectories import make_step
 
 from t2t_keras import evaluation
+from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
+from t2t_keras.search.searches import Searches
+from t2t_keras.training.devices.strategy import distributed, make_strategy
+from t2t_keras.training.step import TrainingStep
 
 
 @pytest.mark.parametrize("task, steps", [(tiny_training.copy, 250), (tiny_training.reverse, 400)])
@@ -36,3 +44,52 @@ def test_learns(tmp_path, task, steps):
     assert right >= 28, list(zip(hypotheses, references, strict=True))
     # The trainer's own BLEU is of the same search with the same weights.
     assert records(tmp_path / "run", "valid")[-1]["bleu"] == evaluation.bleu(hypotheses, references)
+
+
+def reversed_words(count: int, seed: int) -> dict[str, np.ndarray]:
+    """Sources of 3 to 6 of nine words, and the same words in reverse."""
+    random = np.random.default_rng(seed)
+    source, target = np.zeros((2, count, 7), np.int32)
+    for row in range(count):
+        words = random.integers(3, 12, random.integers(3, 7))
+        source[row, : len(words) + 1], target[row, : len(words) + 1] = [*words, 1], [*words[::-1], 1]
+    return {"source": source, "target": target}
+
+
+def step_on_words(first_seed: int, **train) -> tuple[TrainingStep, object]:
+    """A training step and its batches, no two of which are the same."""
+    training = make_step(train, {"vocab_size": 12, "d_model": 32, "d_ff": 64}, make_strategy("cpu"))
+    ids = tf.TensorSpec([None, None], tf.int32)
+    batches = tf.data.Dataset.from_generator(
+        lambda: (reversed_words(64, first_seed + batch) for batch in range(10**6)),
+        output_signature={"source": ids, "target": ids},
+    )
+    return training, distributed(training.strategy, batches)
+
+
+def sampled_gleu(training: TrainingStep, pairs: dict[str, np.ndarray]) -> float:
+    """Mean GLEU of eight samples of each sentence, by the search of translations."""
+    training.fill_model()
+    settings = DecodeConfig(sampling=True, beam_size=8, max_length_factor=1.25, max_length_offset=5)
+    drawn = Searches(training.model, settings)(pairs["source"]).token_ids.numpy()
+    gleus = [
+        gleu_in_python(text, reference)
+        for texts, reference in zip(drawn.tolist(), pairs["target"].tolist(), strict=True)
+        for text in texts
+    ]
+    return float(np.mean(gleus))
+
+
+def test_risk_raises_the_expected_gleu_of_sentences_it_never_saw():
+    """Of a model that is half trained, within a few updates."""
+    held_out = reversed_words(100, seed=10**9)
+    likelihood, batches = step_on_words(1, learning_rate_scale=0.5, warmup_steps=100)
+    likelihood.run(batches, 200)
+    before = sampled_gleu(likelihood, held_out)
+    settings = {"objective": "risk", "schedule": "constant", "learning_rate_scale": 1e-3, "warmup_steps": 5}
+    risk, batches = step_on_words(10**7, **settings, likelihood_weight=0.0)
+    risk.write({"weights": likelihood.read()["weights"]}, 0)
+    measured = risk.run(batches, 50).measures["sampled_gleu"]
+    after = sampled_gleu(risk, held_out)
+    assert 0.4 < before < 0.8 and after > before + 0.08
+    assert measured[-5:].mean() > measured[:5].mean() + 0.05

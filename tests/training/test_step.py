@@ -21,6 +21,7 @@ from t2t_keras.training.devices.strategy import distributed, make_strategy
 HERE = pathlib.Path(__file__).parent
 # Changes that must not change the result, and some that do and must do so equally.
 EVERYTHING = {"clip_norm": 0.5, "ema_decay": 0.9}
+RISK = {**EVERYTHING, "objective": "risk", "risk_samples": 3, "likelihood_weight": 0.2, "learning_rate_scale": 0.3}
 
 
 def one_replica() -> tf.distribute.Strategy:
@@ -38,21 +39,26 @@ def one_replica_with_everything() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
+def one_replica_with_risk() -> dict[str, np.ndarray]:
+    return trajectory(steps=4, train=RISK)
+
+
+@pytest.fixture(scope="module")
 def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
     """Results of a program with eight logical devices."""
     folder = tmp_path_factory.mktemp("replicas")
-    cases = {
-        "eight": {
-            "replicas": 8,
-            "check_replicas": True,
-            "train": {**EVERYTHING, "steps_per_call": 5},
+    eight = {"replicas": 8, "check_replicas": True}
+    programs = [
+        {
+            "eight": {**eight, "train": {**EVERYTHING, "steps_per_call": 5}},
+            "risk": {**eight, "train": RISK, "steps": 4},
         },
-        "two": {"replicas": 2, "check_replicas": True, "train": {**EVERYTHING, "accumulation_steps": 2}},
-    }
+        {"two": {"replicas": 2, "check_replicas": True, "train": {**EVERYTHING, "accumulation_steps": 2}}},
+    ]
     results: dict[str, np.ndarray] = {}
-    for name, case in cases.items():
+    for cases in programs:
         # One program a strategy: TensorFlow keeps the groups of its collective operations for good.
-        (folder / "cases.json").write_text(json.dumps({name: case}), encoding="utf-8")
+        (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
         command = [sys.executable, HERE / "trajectories.py", folder / "cases.json", folder / "results.npz"]
         root = str(HERE.parents[1])
         subprocess.run(command, check=True, env={**_environment(), "PYTHONPATH": root}, timeout=1200)
@@ -97,11 +103,19 @@ def test_loss_falls(plain):
     assert plain["tokens"].min() > 0
 
 
-@pytest.mark.parametrize("name", ["eight", "two"])
-def test_many_replicas_equal_one(name, many_replicas, one_replica_with_everything):
+@pytest.mark.parametrize("name", ["eight", "two", "risk"])
+def test_many_replicas_equal_one(name, many_replicas, request):
     """With clipping and moving averages; eight take several steps a call, two accumulate."""
+    one = request.getfixturevalue("one_replica_with_risk" if name == "risk" else "one_replica_with_everything")
     many = {key.partition(":")[2]: array for key, array in many_replicas.items() if key.startswith(f"{name}:")}
-    assert_same(many, one_replica_with_everything)
+    assert_same(many, one)
+
+
+def test_risk_does_not_depend_on_parts_and_streams(one_replica_with_risk, monkeypatch):
+    """Which draw the same outputs of a sentence."""
+    assert (one_replica_with_risk["sampled_gleu"] > 0).all()
+    monkeypatch.setattr("t2t_keras.training.step.num_streams", lambda strategy: 1)
+    assert_same(trajectory(steps=4, train={**RISK, "accumulation_steps": 3}), one_replica_with_risk)
 
 
 def test_elements_go_to_the_replicas_in_order(many_replicas):
@@ -169,6 +183,7 @@ def test_equals_the_formulas(changes):
 
     fresh = make_step(changes, {}, one_replica())
     metrics = fresh.run(make_batches(config, one_replica()), 3)._asdict()
+    assert metrics.pop("measures") == {}
     state = fresh.read()
     assert_same(metrics, {name: np.array(values) for name, values in expected.items()})
     assert_same(state["weights"], dict(zip(names, adam.weights, strict=True)), 3e-5)

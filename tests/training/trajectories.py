@@ -104,7 +104,7 @@ def trajectory(
         check_replicas: whether replicas must have the same metrics in every step, and the same variables at the end.
 
     Returns:
-        The metrics by name, [steps] each, and the state by part and weight name.
+        The metrics and measures by name, [steps] each, and the state by part and weight name.
     """
     strategy = devices(replicas)
     training = make_step(train or {}, model or {}, strategy)
@@ -112,7 +112,8 @@ def trajectory(
     together = training.config.steps_per_call
     with same_metrics(strategy) if check_replicas else contextlib.nullcontext():
         metrics = [training.run(batches, min(together, steps - done)) for done in range(0, steps, together)]
-    result = {name: np.concatenate([getattr(m, name) for m in metrics]) for name in metrics[0]._fields}
+    parts = [{**m._asdict(), **m.measures} for m in metrics]
+    result = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "measures"}
     for part, arrays in training.read().items():
         result.update({f"{part}/{name}": array for name, array in arrays.items()})
     if check_replicas:

@@ -1,0 +1,155 @@
+"""A model that computes with given weights in place of its variables."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.models.contract import SequenceModel, States
+from t2t_keras.search.goal import Goal
+from t2t_keras.search.sampling import sample
+from t2t_keras.symbols import PAD_ID
+from t2t_keras.training.fused_loss import FusedLoss, Head, fused_loss
+from t2t_keras.training.layout import Layout
+
+Tensor = Any
+
+# Added to the logit of padding, whose probability is exactly 0 then. Finite, because it is multiplied by 0.
+_BARRED = -1e9
+
+
+class Pairs(NamedTuple):
+    """Sources and targets, int32 [rows, length] each, padded with 0."""
+
+    source: Tensor
+    target: Tensor
+
+
+class SummedLoss(NamedTuple):
+    """A sum of losses, and the gradients of the scaled ones.
+
+    Attributes:
+        loss_sum: float32 scalar, not scaled.
+        gradients: float32 matrices; see `Layout`.
+    """
+
+    loss_sum: Tensor
+    gradients: list[Tensor]
+
+
+class WeightedModel:
+    """Losses with their gradients, and samples, as functions of the model's weights in matrices.
+
+    Args:
+        model: built.
+        layout: of the model's trainable weights in matrices.
+        skip_padding: as in `fused_loss`.
+        for_cpu: as in `fused_loss`.
+
+    Raises:
+        ValueError: the matrix of the output head is none of the model's trainable variables.
+    """
+
+    def __init__(self, model: SequenceModel, layout: Layout, *, skip_padding: bool, for_cpu: bool) -> None:
+        self.layout = layout
+        self._model, self._skip_padding, self._for_cpu = model, skip_padding, for_cpu
+        self._variables = model.trainable_variables
+        head = model.output_head
+        if not any(variable is head.table for variable in self._variables):
+            raise ValueError("model.output_head.table must be one of model.trainable_variables, not computed of them")
+        self._table_index = self._index_of(head.table)
+        self._bias_index = None if head.bias is None else self._index_of(head.bias)
+
+    def loss_sum(self, matrices: Sequence[Tensor], pairs: Pairs) -> Tensor:
+        """The sum of the token losses without label smoothing and dropout, float32 scalar."""
+        weights = self.layout.split(matrices)
+        states = self._states(weights, pairs, seed=None, training=False)
+        return self._fused_loss(states.hidden, self._head(weights), pairs.target, 0.0, 1.0).loss_sum
+
+    def likelihood(
+        self, matrices: Sequence[Tensor], pairs: Pairs, scale: Tensor, label_smoothing: float, seed: Tensor
+    ) -> SummedLoss:
+        """The sum of token losses and auxiliary loss with dropout; `scale` is a float32 scalar, `seed` int32 [2]."""
+        weights = self.layout.split(matrices)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(weights)
+            states = self._states(weights, pairs, seed=seed, training=True)
+            auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
+        loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
+        gradients = tape.gradient((states.hidden, auxiliary_loss), weights, output_gradients=(loss.d_hidden, scale))
+        return SummedLoss(loss.loss_sum + auxiliary_loss, self._joined(gradients, weights, loss.d_head))
+
+    def policy(self, matrices: Sequence[Tensor], pairs: Pairs, scales: Tensor) -> SummedLoss:
+        """The sum of -log p(target), where p is the distribution of `samples`; `scales` are float32 [rows]."""
+        weights = self.layout.split(matrices)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(weights)
+            states = self._states(weights, pairs, seed=None, training=False)
+        head = self._head(weights)
+        barred = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
+        head = head._replace(bias=barred if head.bias is None else head.bias + barred)
+        loss = self._fused_loss(states.hidden, head, pairs.target, 0.0, scales[:, tf.newaxis])
+        gradients = tape.gradient(states.hidden, weights, output_gradients=loss.d_hidden)
+        return SummedLoss(loss.loss_sum, self._joined(gradients, weights, loss.d_head))
+
+    def samples(
+        self, matrices: Sequence[Tensor], source: Tensor, keys: Tensor, max_lengths: Tensor, num_samples: int
+    ) -> Tensor:
+        """Draws targets token by token, without dropout: int32 [samples, rows, length], zeros after the end symbol.
+
+        `keys` are int32 [rows, 2], `max_lengths` int32 [rows]; length is that of the longest one drawn.
+        """
+        settings = DecodeConfig(beam_size=num_samples, sampling=True)
+        with self._scope(self.layout.split(matrices)):
+            search = self._model.begin(source, self._model.encode(source), num_samples)
+            drawn = sample(search.step, search.cache, Goal(settings, max_lengths), keys).token_ids
+            with tf.control_dependencies([drawn]):
+                search.end()
+        return tf.stack(tf.unstack(drawn, axis=1))  # --> [samples, rows, length]
+
+    def _index_of(self, weight: Any) -> int:
+        return [variable is weight for variable in self._variables].index(True)
+
+    def _scope(self, weights: list[Tensor]) -> keras.StatelessScope:
+        """Inside, the model's variables have these values."""
+        return keras.StatelessScope(zip(self._variables, weights, strict=True))
+
+    def _states(self, weights: list[Tensor], pairs: Pairs, *, seed: Tensor | None, training: bool) -> States:
+        with self._scope(weights):
+            return self._model.states(pairs._asdict(), seed=seed, training=training, skip_padding=self._skip_padding)
+
+    def _head(self, weights: list[Tensor]) -> Head:
+        return Head(weights[self._table_index], None if self._bias_index is None else weights[self._bias_index])
+
+    def _fused_loss(
+        self, hidden: Tensor, head: Head, target: Tensor, label_smoothing: float, scale: Tensor | float
+    ) -> FusedLoss:
+        return fused_loss(
+            hidden,
+            head,
+            target,
+            label_smoothing,
+            scale=scale,
+            skip_padding=self._skip_padding,
+            for_cpu=self._for_cpu,
+        )
+
+    def _joined(self, gradients: Sequence[Tensor | None], weights: list[Tensor], of_head: Head) -> list[Tensor]:
+        """All gradients in matrices, with the loss's own share in those of the head."""
+        shares = {self._table_index: of_head.table, self._bias_index: of_head.bias}
+        dense = [
+            _dense(gradient, weight, shares.get(index))
+            for index, (gradient, weight) in enumerate(zip(gradients, weights, strict=True))
+        ]
+        return self.layout.join(dense)
+
+
+def _dense(gradient: Tensor | None, weight: Tensor, dense_part: Tensor | None) -> Tensor:
+    """A weight's whole gradient, repeated rows added up, as Adam needs; `dense_part` is the loss's own share of it."""
+    if dense_part is None:
+        return tf.zeros_like(weight) if gradient is None else tf.convert_to_tensor(gradient)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.tensor_scatter_nd_add(dense_part, gradient.indices[:, tf.newaxis], gradient.values)
+    return dense_part if gradient is None else dense_part + gradient
