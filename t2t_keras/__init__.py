@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from t2t_keras.machine.streams import share_out_cores
     from t2t_keras.models import presets
     from t2t_keras.models.transformer import Transformer
-    from t2t_keras.runs.load import load_model
+    from t2t_keras.runs.load import RunCheckpoint, load_model
     from t2t_keras.runs.run import Run
     from t2t_keras.training.devices.strategy import make_strategy
     from t2t_keras.training.trainer import Trainer
@@ -36,6 +36,7 @@ __all__ = [
     "PreparedData",
     "Request",
     "Run",
+    "RunCheckpoint",
     "TrainConfig",
     "Trainer",
     "Transformer",
@@ -70,7 +71,7 @@ _HOMES = {
     **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
     "Transformer": "models.transformer",
     "Run": "runs.run",
-    "load_model": "runs.load",
+    **dict.fromkeys(("RunCheckpoint", "load_model"), "runs.load"),
     "make_strategy": "training.devices.strategy",
     "share_out_cores": "machine.streams",
     "Trainer": "training.trainer",
