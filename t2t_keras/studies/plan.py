@@ -66,17 +66,28 @@ def seconds_here(
 ) -> tuple[Callable[[Config], float], str]:
     """The time of a training on the machine at hand, and a sentence that says what the estimate is made from.
 
-    The finished trainings of the study say how many operations a second they reached. Before there are any, trainings
-    are taken to reach the share `utilisation` of what a product of matrices reaches on this machine's processor.
+    The finished trainings say how many operations a second they reached: those of the same family of models, or all.
+    Before there are any, trainings are taken to reach the share `utilisation` of what a product of matrices reaches on
+    this machine's processor.
     """
-    flops, seconds = 0.0, 0.0
+    flops: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for job in table.jobs:
-        if job.config and states[job.name].kind == "finished":
-            flops += planned_flops(job.config, length)
-            seconds += 3600 * states[job.name].results["hours"]
+        if job.config and not job.needs and states[job.name].kind == "finished":
+            for kind in (job.config.model.family, _ALL):
+                flops[kind] = flops.get(kind, 0.0) + planned_flops(job.config, length)
+                seconds[kind] = seconds.get(kind, 0.0) + 3600 * states[job.name].results["hours"]
     if seconds:
-        rate, reason = flops / seconds, "which the finished rows reached"
+        rates = {kind: flops[kind] / seconds[kind] for kind in flops}
+        source = f"Hours are at what the finished rows reached: {scientific(rates[_ALL])} FLOP/s on average."
     else:
         measured = noted_rate(study_dir, processor()) or matrix_rate(multiply_with_numpy)["flops_per_second"]
-        rate, reason = utilisation * measured, f"{utilisation:.0%} of a product of matrices on {processor()}"
-    return lambda config: planned_flops(config, length) / rate, f"At {scientific(rate)} FLOP/s, {reason}."
+        rates = {_ALL: utilisation * measured}
+        source = (
+            f"Hours are at {scientific(rates[_ALL])} FLOP/s, {utilisation:.0%} of a product of matrices on "
+            f"{processor()}."
+        )
+    return lambda config: planned_flops(config, length) / rates.get(config.model.family, rates[_ALL]), source
+
+
+_ALL = "all families"

@@ -124,11 +124,24 @@ def test_every_preset_that_a_row_names_exists(row):
 
 def test_every_small_system_has_the_same_updates_batches_and_search():
     table = TABLES["2"](StudySettings("2"), DATA)
-    configs = [job.config for job in table.jobs if job.config]
+    configs = [job.config for job in table.jobs if job.config and not job.needs]
     assert {(c.train.max_steps, c.train.tokens_per_batch, c.decode, c.data) for c in configs} == {
         (8000, 4096, configs[0].decode, DATA.config)
     }
     assert {line.name for line in table.lines} >= {"transformer", "transformer_ensemble", "gnmt", "gnmt_ensemble"}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_reinforcement_goes_on_from_gnmt_with_the_same_seed(scale):
+    """At a tenth of the rate that the likelihood ended with."""
+    jobs = {job.name: job for job in TABLES["2"](StudySettings("2", scale), DATA).jobs}
+    for seed in (1, 2):
+        first, more = jobs[f"gnmt/seed_{seed}"], jobs[f"gnmt_rl/seed_{seed}"]
+        assert more.begins_from == first and more.needs == (first.name,)
+        assert more.config.train.objective == "risk" and more.config.model.dropout_rate == 0
+        train, d_model = first.config.train, first.config.model.d_model
+        last_rate = train.learning_rate_scale * (d_model * train.max_steps) ** -0.5
+        assert more.config.train.learning_rate_scale == pytest.approx(last_rate / 10, rel=0.03)
 
 
 def test_one_seed_makes_no_ensemble():

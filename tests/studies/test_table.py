@@ -1,10 +1,12 @@
 """A table of made-up results, cell by cell."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
 
-from t2t_keras.studies.plan import scientific
+from t2t_keras.models import presets
+from t2t_keras.studies.plan import planned_flops, scientific, seconds_here
 from t2t_keras.studies.states import State
 from t2t_keras.studies.table import Column, Line, Table, markdown_table
 
@@ -88,3 +90,17 @@ def test_files_appear_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("number", "text"), [(2.3e19, "2.3e19"), (9.96e18, "1.0e19"), (0.05, "5.0e-2")])
 def test_numbers_are_written_as_in_the_paper(number, text):
     assert scientific(number) == text
+
+
+def test_hours_are_at_what_rows_of_the_same_family_reached(tmp_path):
+    """Of what begins from another training, the hours are not its own."""
+    config, other = (presets.preset(name) for name in ("tiny", "rnn_tiny"))
+    jobs = [SimpleNamespace(name=name, config=config, needs=needs) for name, needs in (("a", ()), ("b", ("a",)))]
+    jobs += [SimpleNamespace(name="c", config=other, needs=()), SimpleNamespace(name="d", config=None, needs=())]
+    table = SimpleNamespace(jobs=jobs)
+    states = {name: finished(hours=hours) for name, hours in (("a", 2.0), ("b", 50.0), ("c", 10.0), ("d", 7.0))}
+    seconds, _ = seconds_here(table, states, tmp_path, 0.5, 20)
+    assert seconds(config) == pytest.approx(7200) and seconds(other) == pytest.approx(36000)
+    states["c"] = State("unfinished", "missing", {})
+    seconds, _ = seconds_here(table, states, tmp_path, 0.5, 20)
+    assert seconds(other) == pytest.approx(7200 * planned_flops(other, 20) / planned_flops(config, 20))
