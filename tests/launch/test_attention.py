@@ -32,7 +32,7 @@ def results(folder):
     one = f"--output={folder / 'one.svg'}"
     chinese = f"--model_dir={folder / 'chinese'}"
     cases = {
-        "all": [*run, f"--output={folder / 'all'}"],
+        "all": [*run, "--max_length_offset=3", f"--output={folder / 'all'}"],
         "given": [*pair, f"--output={folder / 'given'}", "--format=svg", "--format=png", "--kind=encoder"],
         "mean": [*cross, "--layer=2", "--head=mean,1", "--style=maps", one],
         "query": [*pair, "--query=dogs", "--head=2", f"--output={folder / 'dogs.svg'}"],
