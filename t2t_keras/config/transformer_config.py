@@ -1,13 +1,14 @@
 """The Transformer's settings, and the size and cost that follow from them."""
 
 import dataclasses
+import math
 from typing import ClassVar, Literal
 
 from t2t_keras.config.checks import check_not_negative, check_positive, check_rate
 from t2t_keras.config.model_config import Activations, ModelConfig, register_config
 from t2t_keras.errors import InputError
 
-_LEAST_BLOCK = 32  # positions in a block of a window, as `layers.attention.window` cuts a sequence
+_BLOCK = 64  # positions in a block, as `layers.attention.window` cuts a sequence
 
 
 @register_config
@@ -213,8 +214,8 @@ class TransformerConfig(ModelConfig):
     def _block(self, length: int) -> tuple[int, int]:
         """Positions in a block of a window, and how far it reaches beyond; a short sentence is a single block."""
         reach = self.attention_window or length
-        block = max(reach, _LEAST_BLOCK)
-        return (block, reach) if block < length else (length, 0)
+        count = max(math.ceil(length / max(2 * reach, _BLOCK)), 1)
+        return math.ceil(length / count), reach if count > 1 else 0
 
     def _in_all_layers(self, length: int, encoder: int, decoder: int) -> int:
         """Keys for a source token and a target token, in sentences of `length`: so many in each self-attention, at most

@@ -37,7 +37,7 @@ def check(results: dict) -> None:
 
 
 def test_on_this_backend(monkeypatch):
-    monkeypatch.setattr(window, "LEAST_BLOCK", window.LEAST_BLOCK)  # put back afterwards
+    monkeypatch.setattr(window, "BLOCK", window.BLOCK)  # put back afterwards
     monkeypatch.setattr(scores, "_MOST_HIDDEN", scores._MOST_HIDDEN)
     tokens = train_elsewhere.sentences(1024)
     check(

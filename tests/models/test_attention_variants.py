@@ -91,6 +91,15 @@ def test_a_layer_reads_no_position_beyond_its_window():
     assert differs.tolist() == [False, False, True, True, True, False, False, False]
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_views_are_of_the_logits_of_the_call(variant):
+    model, inputs = make(variant), {"source": SOURCE, "target": SOURCE[::-1]}
+    logits, attentions = model.logits_and_attention(inputs)
+    np.testing.assert_allclose(logits, model(inputs), atol=1e-5)
+    aligned = np.mean(attentions.cross[:, 0], axis=1)  # of the last layer but one
+    np.testing.assert_allclose(model.alignment_attention(inputs), aligned, atol=1e-6)
+
+
 def test_lite_engines_run_products_over_all_positions_alone():
     assert [LITE in make(variant).offers for variant in VARIANTS] == [True, False, False, False]
     with pytest.raises(ValueError, match="model must offer 'lite', got one that offers attention, bfloat16, coverage"):

@@ -34,8 +34,7 @@ OPTIONS = {
     "learned": {"position_encoding": "learned", "max_positions": 16},
     "widths": {"num_heads": 3, "d_key": 5, "d_value": 7, "tie_embeddings": False},
     "experts": {"num_experts": 5, "experts_per_token": 2, "d_expert": 9},
-    "additive": {"attention_score": "additive", "d_key": 5},
-    "window": {"attention_window": 2, "attention_score": "dot", "norm_position": "pre"},
+    "additive_window": {"attention_score": "additive", "d_key": 5, "attention_window": 2, "norm_position": "pre"},
 }
 every_option = pytest.mark.parametrize("changes", OPTIONS.values(), ids=OPTIONS)
 SOURCE = np.array([[3, 4, 5, 1, 0, 0], [6, 7, 8, 9, 3, 1]], "int32")

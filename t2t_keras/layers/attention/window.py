@@ -15,8 +15,9 @@ from t2t_keras.layers.attention.scores import mask_bias, scaled_dot_product_atte
 
 Tensor = Any
 
-# Positions in a block, at least; smaller products than these would waste more time than they save.
-LEAST_BLOCK = 32
+# Positions in a block, unless a window needs more; a short sentence is a single block. Where there are several, they
+# are of one size, more than half of this: smaller products would waste more time than they save.
+BLOCK = 64
 
 
 def window_attention(
@@ -42,8 +43,8 @@ def window_attention(
         float [heads, batch, length, d_value], equal to attention to all positions with a `window_mask`.
     """
     length = kernels.shape(queries)[2]
-    size = larger(smaller(length, max(*window, LEAST_BLOCK)), 1)
-    count = larger(ceiling(length, size), 1)
+    count = larger(ceiling(length, max(2 * max(window), BLOCK)), 1)
+    size = ceiling(length, count)  # so a block's neighbours are at least as long as a window reaches
     before, after = (smaller(reach, (count - 1) * size) for reach in window)  # a single block has no neighbours
 
     def surroundings(x: Tensor) -> Tensor:

@@ -1,0 +1,136 @@
+"""What a window saves: self-attention by its length, and a search's step by its position, with a window and without.
+
+    python -m benchmarks.attention_window [--window=16] [--lengths=256,512,1024,2048,4096]
+
+The first table is of a layer's forward and backward pass over one sequence: over all positions, within the window as a
+mask over all positions, and within the window in blocks. The second is of one more token for every hypothesis of a
+model of the sizes of `tiny`. Ways and positions take turns, and figures are medians.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.turns import processor_name
+from t2t_keras.layers import MultiHeadAttention
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.search.state import cache_shapes
+
+
+def passes(attend: Callable, weights: Sequence[tf.Variable], d_model: int, jit_compile: bool) -> Callable:
+    """A compiled function of a sequence, [1, length, d_model], that computes the gradient of self-attention."""
+
+    @tf.function(input_signature=[tf.TensorSpec([1, None, d_model])], jit_compile=jit_compile)
+    def gradients(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = attend(x, x)
+        return tape.gradient(outputs, [x, *weights])
+
+    return gradients
+
+
+def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str, list[float]]:
+    """The median seconds of a forward and a backward pass at each length, by the way of attending."""
+    sizes = (flags.num_heads, flags.d_model // flags.num_heads)
+    full = MultiHeadAttention(*sizes, name="full")
+    windowed = MultiHeadAttention(*sizes, window=(flags.window, flags.window), name="windowed")
+    ways = {}
+    for name, layer, attend in (
+        ("all positions", full, full),
+        ("mask", windowed, lambda x, memory: windowed.attend(x, memory)[0]),
+        ("blocks", windowed, windowed),
+    ):
+        if not layer.built:
+            layer.build((None, None, flags.d_model), (None, None, flags.d_model))
+        ways[name] = passes(attend, layer.trainable_variables, flags.d_model, flags.jit_compile)
+    medians: dict[str, list[float]] = {name: [] for name in ways}
+    for length in lengths:
+        x = tf.random.normal([1, length, flags.d_model])
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for turn in range(flags.turns + 1):
+            for name, run in ways.items():
+                begun = time.perf_counter()
+                run(x)[0].numpy()
+                if turn:  # the first one compiles
+                    seconds[name].append(time.perf_counter() - begun)
+        for name, values in seconds.items():
+            medians[name].append(statistics.median(values))
+    return medians
+
+
+def seconds_of_steps(flags: argparse.Namespace, window: int | None, positions: list[int]) -> list[float]:
+    """The median seconds of a step around each position, of a search with so many hypotheses of one sentence."""
+    model = Transformer.from_preset("tiny", vocab_size=1000, attention_window=window)
+    model.build()
+    source = tf.random.uniform([1, 32], 3, 1000, tf.int32)
+    search = model.begin(source, model.encode(source), flags.beam_size)
+    shapes = cache_shapes(search.cache)
+    specs = tf.nest.map_structure(lambda shape, x: tf.TensorSpec(shape, x.dtype), shapes, search.cache)
+    step = tf.function(search.step, input_signature=[tf.TensorSpec([None], tf.int32), specs])
+    token_ids, around = tf.fill([flags.beam_size], 5), 8
+    seconds: dict[int, list[float]] = {position: [] for position in positions}
+    for _ in range(flags.turns):
+        cache = search.cache
+        for position in range(max(positions) + around):
+            begun = time.perf_counter()
+            logits, cache = step(token_ids, cache)
+            logits.numpy()
+            for near in positions:
+                if abs(position - near) < around:
+                    seconds[near].append(time.perf_counter() - begun)
+    return [statistics.median(values) for values in seconds.values()]
+
+
+def exponent(sizes: list[int], seconds: list[float]) -> float:
+    """The power of the size that the seconds grow with: the slope of a line through the logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def numbers(text: str) -> list[int]:
+    """The numbers of a list with commas."""
+    return list(map(int, text.split(",")))
+
+
+def main() -> None:
+    """Prints both tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--window", type=int, default=16, help="positions on either side")
+    parser.add_argument("--lengths", type=numbers, default=[256, 512, 1024, 2048, 4096], help="of the sequences")
+    parser.add_argument("--positions", type=numbers, default=[64, 128, 256, 512, 1024], help="of the steps")
+    parser.add_argument("--d_model", type=int, default=128)
+    parser.add_argument("--num_heads", type=int, default=4)
+    parser.add_argument("--beam_size", type=int, default=4)
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--jit_compile", action="store_true", help="compile the layers with XLA")
+    flags = parser.parse_args()
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    print(f"TensorFlow {tf.__version__}, {os.cpu_count()} cores of {processor_name()}, {gpus} GPUs")
+
+    layers = seconds_of_layers(flags, flags.lengths)
+    print(f"\nself-attention, d_model {flags.d_model}, {flags.num_heads} heads, window {flags.window}: milliseconds\n")
+    print(f"| length | {' | '.join(layers)} | all positions / blocks | mask / blocks |\n|{'---|' * 6}")
+    for length, *row in zip(flags.lengths, *layers.values(), strict=True):
+        ratios = [f"{row[way] / row[2]:.2f}" for way in (0, 1)]
+        print(f"| {length:,} | {' | '.join(f'{1e3 * value:,.2f}' for value in row)} | {' | '.join(ratios)} |")
+    powers = " | ".join(f"{exponent(flags.lengths, values):.2f}" for values in layers.values())
+    print(f"| exponent | {powers} | | |")
+
+    steps = {window: seconds_of_steps(flags, window, flags.positions) for window in (None, flags.window)}
+    print(f"\na step of tiny with {flags.beam_size} hypotheses: milliseconds\n")
+    print("| position | all positions | window | ratio |\n|---|---|---|---|")
+    for position, full, windowed in zip(flags.positions, *steps.values(), strict=True):
+        print(f"| {position:,} | {1e3 * full:,.2f} | {1e3 * windowed:,.2f} | {full / windowed:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
