@@ -23,19 +23,21 @@ class Column:
         heading: what stands above it.
         key: name of the result.
         text: writes one value.
+        has_range: whether the lowest and the highest of several values stand beside their mean.
     """
 
     heading: str
     key: str
     text: Callable[[float], str]
+    has_range: bool = True
 
     def cell(self, results: Sequence[Results]) -> str:
-        """The mean of the values, with their range if it can be seen; empty if there are none."""
+        """The mean of the values, with a range that can be seen; empty if there are none."""
         values = [result[self.key] for result in results if result.get(self.key) is not None]
         if not values:
             return ""
         mean, low, high = map(self.text, (sum(values) / len(values), min(values), max(values)))
-        return mean if low == high else f"{mean} ({low} to {high})"
+        return f"{mean} ({low} to {high})" if self.has_range and low != high else mean
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,11 +52,11 @@ _COLUMNS = (
     _BLEU,
     Column("BLEU, tokenised, lowercased", "test_bleu_tokenised_lowercased", "{:.2f}".format),
     Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
-    Column("FLOPs, counted", "flops_by_count", scientific),
-    Column("FLOPs, by time", "flops_by_time", scientific),
+    Column("FLOPs, counted", "flops_by_count", scientific, has_range=False),
+    Column("FLOPs, by time", "flops_by_time", scientific, has_range=False),
     "params ×10^6",
-    Column("hours", "hours", "{:.2f}".format),
-    Column("output tokens/s", "output_tokens_per_second", "{:,.0f}".format),
+    Column("hours", "hours", "{:.2f}".format, has_range=False),
+    Column("output tokens/s", "output_tokens_per_second", "{:,.0f}".format, has_range=False),
 )
 
 

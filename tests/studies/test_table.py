@@ -1,6 +1,7 @@
 """A table of made-up results, cell by cell."""
 
 import csv
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -38,6 +39,12 @@ def test_cells_are_facts_and_means_with_their_range():
         ["two", "4", "", "", "has other settings: train.seed: 1 -> 2"],
         ["three", "", "20.0", "", ""],
     ]
+
+
+def test_a_column_may_leave_out_the_range():
+    results = [{"score": 20.04}, {"score": 21.0}, {"score": None}]
+    assert SCORE.cell(results) == "20.5 (20.0 to 21.0)" and SCORE.cell(results[2:]) == ""
+    assert dataclasses.replace(SCORE, has_range=False).cell(results) == "20.5"
 
 
 def test_a_finished_table_says_nothing_of_states():
