@@ -8,7 +8,7 @@ import pytest
 from t2t_keras.config import DataConfig, differences, override
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.studies import table2, table3
+from t2t_keras.studies import attention_table, table2, table3
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.rows import Recipe, Row
@@ -117,7 +117,10 @@ def test_every_row_of_every_table_has_a_preset_and_valid_settings(name, scale):
         assert set(line.facts) <= set(headings)
 
 
-@pytest.mark.parametrize("row", [row for scale in SCALES for row in (*table2.ROWS[scale], *table3.ROWS[scale])])
+ALL_ROWS = [row for table in (attention_table, table2, table3) for scale in SCALES for row in table.ROWS[scale]]
+
+
+@pytest.mark.parametrize("row", ALL_ROWS)
 def test_every_preset_that_a_row_names_exists(row):
     override(presets.preset(row.preset), row.settings)
 
@@ -142,6 +145,19 @@ def test_reinforcement_goes_on_from_gnmt_with_the_same_seed(scale):
         train, d_model = first.config.train, first.config.model.d_model
         last_rate = train.learning_rate_scale * (d_model * train.max_steps) ** -0.5
         assert more.config.train.learning_rate_scale == pytest.approx(last_rate / 10, rel=0.03)
+
+
+@pytest.mark.parametrize(("scale", "preset"), [("tiny", "tiny"), ("paper", "base")])
+def test_every_score_meets_keys_of_every_width_and_windows_grow(scale, preset):
+    rows = {row.name: row for row in attention_table.ROWS[scale]}
+    assert {row.preset for row in rows.values()} == {preset}
+    models = {name: override(presets.preset(preset), row.settings).model for name, row in rows.items()}
+    compared = {(m.attention_score, m.d_key) for m in models.values() if m.d_key}
+    assert compared == {(score, width) for score in ("scaled_dot", "dot", "additive") for width in (16, 64, 256)}
+    assert [m.attention_window for m in models.values() if m.attention_window is not None] == [1, 4, 16]
+    lines = {line.name: line.facts for line in TABLES["attention"](StudySettings("attention", scale), DATA).lines}
+    assert (lines["additive_64"]["score"], lines["additive_64"]["d_k"]) == ("additive", "64")
+    assert lines["base"]["window"] == "all" and lines["window_4"]["window"] == "4"
 
 
 def test_one_seed_makes_no_ensemble():

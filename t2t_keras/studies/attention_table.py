@@ -1,0 +1,68 @@
+"""Scores and reaches of attention compared: sections 3.2.1 and 4 of the paper in the small."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from t2t_keras.config import TransformerConfig
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.job import Job
+from t2t_keras.studies.rows import Recipe, Row
+from t2t_keras.studies.study_settings import StudySettings
+from t2t_keras.studies.table import Column, Line, Table
+
+_PRESETS = {"tiny": "tiny", "paper": "base"}
+_USUAL_STEPS = {"tiny": 1200, "paper": None}
+_SCORES = ("scaled_dot", "dot", "additive")
+_WIDTHS, _WINDOWS = (16, 64, 256), (1, 4, 16)
+
+
+def _rows(preset: str) -> tuple[Row, ...]:
+    """The preset, each score with keys of each width, and each window."""
+    scores = (
+        Row(f"{score}_{width}", preset, (f"model.attention_score={score}", f"model.d_key={width}"))
+        for width in _WIDTHS
+        for score in _SCORES
+    )
+    windows = (Row(f"window_{window}", preset, (f"model.attention_window={window}",)) for window in _WINDOWS)
+    return (Row("base", preset, is_repeated=True), *scores, *windows)
+
+
+ROWS: Mapping[str, tuple[Row, ...]] = {scale: _rows(preset) for scale, preset in _PRESETS.items()}
+
+_BLEU = Column("BLEU (dev)", "valid_bleu", "{:.1f}".format)
+_COLUMNS = (
+    *("score", "d_k", "window"),
+    _BLEU,
+    Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
+    Column("ms a step", "seconds_per_update", lambda seconds: f"{1000 * seconds:.0f}"),
+    "params ×10^6",
+)
+
+
+def make_table(settings: StudySettings, data: DataFacts) -> Table:
+    """The table of a study: scores of attention by the width of keys, and windows around a position."""
+    rows = ROWS[settings.scale]
+    recipe = Recipe(settings, data, rows[0], usual_steps=_USUAL_STEPS[settings.scale])
+    jobs: list[Job] = []
+    lines: list[Line] = []
+    for row in rows:
+        trainings = recipe.trainings(row)
+        model = cast(TransformerConfig, trainings[0].config.model)
+        facts = {
+            "score": model.attention_score.replace("_", " "),
+            "d_k": str(model.head_widths()[0]),
+            "window": "all" if model.attention_window is None else str(model.attention_window),
+            "params ×10^6": f"{sum(model.parameter_counts().values()) / 1e6:.2f}",
+        }
+        jobs += trainings
+        lines.append(Line(row.name, tuple(job.name for job in trainings), facts))
+    return Table(
+        "table_attention",
+        "Attention with scaled, unscaled and additive scores, for keys of different widths (section 3.2.1 of the "
+        "paper), and self-attention that reaches a window of positions on either side, in the decoder before (section "
+        f"4). {recipe.caption()}",
+        tuple(jobs),
+        tuple(lines),
+        _COLUMNS,
+        _BLEU,
+    )
