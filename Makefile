@@ -40,7 +40,7 @@ quickstart: $(INSTALLED)
 	$(BIN)/python -m launch.quickstart --minutes=$(MINUTES)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

@@ -70,7 +70,7 @@ setup(
         # setuptools for the test that builds a wheel with what is here.
         "dev": [
             "pytest>=8",
-            "pytest-xdist>=3.6",
+            "pytest-xdist>=3.7",
             "hypothesis>=6",
             "ruff>=0.12",
             "mypy>=1.18",

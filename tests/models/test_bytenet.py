@@ -311,6 +311,7 @@ def test_keras_saves_it(tmp_path):
     np.testing.assert_array_equal(again(batch), model(batch))
 
 
+@pytest.mark.slow
 def test_it_learns_to_copy_characters(tmp_path):
     """And copies sentences that it never saw, also in the graph of an export."""
     data = tiny_training.make_data(

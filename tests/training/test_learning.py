@@ -80,6 +80,7 @@ def sampled_gleu(training: TrainingStep, pairs: dict[str, np.ndarray]) -> float:
     return float(np.mean(gleus))
 
 
+@pytest.mark.slow
 def test_risk_raises_the_expected_gleu_of_sentences_it_never_saw():
     """Of a model that is half trained, within a few updates."""
     held_out = reversed_words(100, seed=10**9)
