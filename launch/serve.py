@@ -8,6 +8,7 @@ Examples:
     curl -d '{"instances": ["A man plays."]}' http://127.0.0.1:8501/v1/models/mine:predict
 """
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -93,7 +94,7 @@ def main(argv: list[str]) -> None:
     server = _server(options)
     # Signals do not interrupt the loading of a model, so it must not run in the main thread.
     threading.Thread(target=_start, args=(server, heard), name="start", daemon=True).start()
-    outcome = heard.get()
+    outcome = _next(heard)
     if isinstance(outcome, Exception):
         raise outcome
     if outcome == "stop":
@@ -104,13 +105,20 @@ def main(argv: list[str]) -> None:
         f"serving {options.model_name} ({what}): REST at http://{server.rest_address}, gRPC at {server.grpc_address}",
         flush=True,
     )
-    heard.get()
+    _next(heard)
     in_time = server.stop()
     message = "stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s"
     if in_time and not server.core.is_loading:
         print(message, flush=True)
     else:
         _end(message)
+
+
+def _next(heard: "queue.SimpleQueue[str | Exception]") -> str | Exception:
+    """Waits, and wakes each second: a signal that some library's thread receives does not interrupt this one."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return heard.get(timeout=1)
 
 
 def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> None:
