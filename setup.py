@@ -35,7 +35,7 @@ setup(
     # Keras 3.15 asks for 3.11; TensorFlow has no wheels beyond 3.13.
     python_requires=">=3.11,<3.14",
     # In the repository the programs are run as `python -m launch.train`, installed they are `t2t_keras.launch.train`.
-    packages=[*find_packages(include=["t2t_keras", "t2t_keras.*"]), "t2t_keras.launch"],
+    packages=[*find_packages(include=["t2t_keras", "t2t_keras.*"]), "t2t_keras.launch", "t2t_keras.launch.flag_groups"],
     package_dir={"t2t_keras.launch": "launch"},
     package_data={"t2t_keras": ["py.typed", "serving/page/*"]},
     install_requires=[

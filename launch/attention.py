@@ -32,7 +32,7 @@ from t2t_keras.pictures.attention import heat_maps, lines
 from t2t_keras.pictures.saving import missing_characters, save
 from t2t_keras.text.pieces import places_of, readable
 
-from . import decoding_flags
+from .flag_groups import decoding_flags
 
 _KINDS = get_args(Kind)
 _FULL_NAMES = {

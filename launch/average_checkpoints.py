@@ -15,7 +15,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run, lasting_differences
 
-from . import extensions, program
+from . import program
+from .flag_groups import extensions
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
 _AVERAGE_LAST = flags.DEFINE_integer(

@@ -17,7 +17,8 @@ from t2t_keras.planning.forecast import KINDS, Devices, forecast
 from t2t_keras.planning.size import describe
 from t2t_keras.runs.run import Run
 
-from . import extensions, program
+from . import program
+from .flag_groups import extensions
 
 _PRESET = flags.DEFINE_string("preset", "base", f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "A run's directory, whose model to describe instead.")

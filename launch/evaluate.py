@@ -23,7 +23,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 from t2t_keras.text.languages import east_asian, written_in
 
-from . import decoding_flags, model_flags
+from .flag_groups import decoding_flags, model_flags
 
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the prepared data to translate.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")

@@ -23,7 +23,7 @@ from t2t_keras.models.weights import assign_weights
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
 
-from . import decoding_flags, model_flags
+from .flag_groups import decoding_flags, model_flags
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "The served model's directory, for example saved_models/mine; made if missing.", required=True

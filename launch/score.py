@@ -20,7 +20,7 @@ from t2t_keras.data.sources.corpora_files import read_pairs
 from t2t_keras.inference.forced import ForcedScore
 from t2t_keras.machine.files import replacing
 
-from . import model_flags
+from .flag_groups import model_flags
 
 _SOURCE = flags.DEFINE_string("source", None, "UTF-8 text, also .gz .bz2 .xz.", required=True)
 _TRANSLATION = flags.DEFINE_string(

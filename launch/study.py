@@ -21,7 +21,8 @@ from t2t_keras.studies.plan import plan, seconds_here, seconds_on
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import SCALES, read_settings
 
-from . import extensions, program
+from . import program
+from .flag_groups import extensions
 
 _STUDY_DIR = flags.DEFINE_string("study_dir", None, "The study's folder; an existing study goes on.", required=True)
 _TABLE = flags.DEFINE_string("table", None, f"Which: {', '.join(TABLES)}; default: what the study began with.")

@@ -26,7 +26,7 @@ from t2t_keras.training.devices.strategy import NAMES, find_devices, make_strate
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.trainer import Outcome, Trainer
 
-from . import extensions
+from .flag_groups import extensions
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; an existing run goes on.", required=True)

@@ -28,7 +28,7 @@ from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
 
-from . import decoding_flags
+from .flag_groups import decoding_flags
 
 _INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")

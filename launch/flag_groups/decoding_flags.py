@@ -8,7 +8,8 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.loading import EngineName
 from t2t_keras.inference.translator import Translator
 
-from . import model_flags, quiet_tensorflow, setting_flags
+from .. import quiet_tensorflow
+from . import model_flags, setting_flags
 
 ENGINE = flags.DEFINE_enum(
     "engine",

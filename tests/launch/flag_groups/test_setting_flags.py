@@ -7,10 +7,10 @@ import pathlib
 
 import pytest
 
-from launch import setting_flags
+from launch.flag_groups import setting_flags
 from t2t_keras.config import DataConfig, DecodeConfig, TrainConfig
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("settings", [DataConfig, DecodeConfig, TrainConfig])
@@ -34,7 +34,7 @@ def test_indentation_does_not_matter(monkeypatch):
 def test_every_setting_of_decoding_is_a_flag_once():
     names = []
     for file in ("decoding_flags.py", "model_flags.py"):
-        for node in ast.walk(ast.parse((ROOT / "launch" / file).read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse((ROOT / "launch" / "flag_groups" / file).read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "setting_flags.define":
                 names += [ast.literal_eval(argument) for argument in node.args[1:]]
     assert sorted(names) == sorted(field.name for field in dataclasses.fields(DecodeConfig))
