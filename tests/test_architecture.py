@@ -12,7 +12,7 @@ PACKAGE = sorted((ROOT / "t2t_keras").rglob("*.py"))
 PROGRAMS = sorted((ROOT / "launch").rglob("*.py"))
 FILES = PACKAGE + PROGRAMS
 
-TENSORFLOW_KERNELS = "t2t_keras.layers.kernels.tensorflow"
+TENSORFLOW_KERNELS = "t2t_keras.kernels.tensorflow"
 
 # The rooms from the ground up, and what each may import besides itself; a room is the first name below t2t_keras.
 GROUND = {"errors", "symbols"}
@@ -22,8 +22,9 @@ ABOVE_THE_SEAM = {  # Keras and NumPy alone, on any backend
     "config": GROUND,
     "losses": GROUND,
     "schedules": GROUND,
-    "layers": GROUND,
-    "models": GROUND | {"config", "layers"},
+    "kernels": GROUND,
+    "layers": GROUND | {"kernels"},
+    "models": GROUND | {"config", "kernels", "layers"},
     "planning": GROUND | {"config"},
 }
 BELOW_THE_SEAM = {
@@ -32,7 +33,7 @@ BELOW_THE_SEAM = {
     "data": GROUND | {"config", "machine", "text"},
     "runs": GROUND | {"config", "machine", "models"},
     "search": GROUND | {"config", "models"},
-    "lite": GROUND | {"config", "layers", "machine", "models", "search"},
+    "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},
     "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "text"},
     "pictures": GROUND | {"machine", "text"},
     "evaluation": GROUND | {"inference", "machine", "search", "text"},
@@ -244,7 +245,7 @@ def test_no_file_mentions_a_path_of_one_machine():
 
 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_ARGUMENTS = 400, 60, 7
-MOST_LINES_OF_A_FOLDER, MOST_LINES_WITH_SUBFOLDERS = 2000, 4000
+MOST_LINES_OF_A_FOLDER, MOST_LINES_WITH_SUBFOLDERS = 2000, 3000
 
 
 @every_file

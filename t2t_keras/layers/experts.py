@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from t2t_keras.layers import kernels
+from t2t_keras import kernels
+from t2t_keras.kernels import plain
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.kernels import plain
 from t2t_keras.layers.settings import LayerSettings
 
 Tensor = Any

@@ -5,10 +5,10 @@ from typing import Any, Literal, NamedTuple
 import keras
 from keras import ops
 
-from t2t_keras.layers import kernels
+from t2t_keras import kernels
+from t2t_keras.kernels.plain import lstm_step
 from t2t_keras.layers.attention.additive import AdditiveAttention
 from t2t_keras.layers.attention.multiplicative import MultiplicativeAttention
-from t2t_keras.layers.kernels.plain import lstm_step
 
 Tensor = Any
 

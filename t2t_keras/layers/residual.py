@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import keras
 
-from t2t_keras.layers import kernels
+from t2t_keras import kernels
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.normalization import LayerNormalization
 

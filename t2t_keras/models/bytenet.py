@@ -6,8 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.config import ByteNetConfig
-from t2t_keras.layers import Convolution, DilatedBlock, Dropout, LayerNormalization, TiedEmbedding, kernels
+from t2t_keras.layers import Convolution, DilatedBlock, Dropout, LayerNormalization, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
 from t2t_keras.layers.stepping.dilated_block_step import DilatedBlockStep

@@ -6,8 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.config import ConvS2SConfig
-from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding, kernels
+from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.convolution_block import (
     ROOT_HALF,

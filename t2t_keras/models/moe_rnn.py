@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.config import MoERNNConfig
-from t2t_keras.layers import Dropout, MixtureOfExperts, kernels, token_rows
+from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.config import RNNAttentionConfig
-from t2t_keras.layers import Dropout, kernels
+from t2t_keras.layers import Dropout
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState

@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.config import TransformerConfig
-from t2t_keras.layers import Decoder, Dropout, Encoder, causal_mask, kernels, padding_mask, token_rows
+from t2t_keras.layers import Decoder, Dropout, Encoder, causal_mask, padding_mask, token_rows
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings

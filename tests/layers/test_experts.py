@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask, kernels
+from t2t_keras import kernels
+from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask
 from t2t_keras.layers.stepping import MixtureStep
 
 EXPERTS, WIDTH, INNER = 6, 5, 7

@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
-from t2t_keras.layers import kernels, padding_mask, window_mask
+from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Attentions

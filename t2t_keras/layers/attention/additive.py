@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_keras.layers import kernels
+from t2t_keras import kernels
 
 Tensor = Any
 

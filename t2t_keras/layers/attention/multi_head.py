@@ -7,7 +7,7 @@ from typing import Any, get_args
 import keras
 from keras import ops
 
-from t2t_keras.layers import kernels
+from t2t_keras import kernels
 from t2t_keras.layers.attention.masks import window_mask
 from t2t_keras.layers.attention.scores import Score, additive_attention, mask_bias, scaled_dot_product_attention
 from t2t_keras.layers.attention.window import window_attention

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from t2t_keras.layers import kernels
-from t2t_keras.layers.attention.blocks import ceiling, in_blocks, joined, larger
+from t2t_keras import kernels
+from t2t_keras.kernels.blocks import ceiling, in_blocks, joined, larger
 
 Tensor = Any
 Score = Literal["scaled_dot", "dot", "additive"]

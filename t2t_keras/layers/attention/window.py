@@ -9,8 +9,8 @@ from typing import Any
 
 from keras import ops
 
-from t2t_keras.layers import kernels
-from t2t_keras.layers.attention.blocks import Length, ceiling, in_blocks, joined, larger, smaller
+from t2t_keras import kernels
+from t2t_keras.kernels.blocks import Length, ceiling, in_blocks, joined, larger, smaller
 from t2t_keras.layers.attention.scores import mask_bias, scaled_dot_product_attention
 
 Tensor = Any

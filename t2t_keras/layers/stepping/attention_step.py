@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from t2t_keras.layers import kernels
+from t2t_keras import kernels
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 
 Tensor = Any

@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from t2t_keras.layers import kernels
+from t2t_keras import kernels
 from t2t_keras.layers.experts import ExpertWeights, MixtureOfExperts, mixture
 from t2t_keras.layers.feed_forward import FeedForward
 

@@ -2,10 +2,10 @@
 
 import keras
 
-from t2t_keras.layers.kernels import plain
+from t2t_keras.kernels import plain
 
 if keras.backend.backend() == "tensorflow":
-    from t2t_keras.layers.kernels.tensorflow import (
+    from t2t_keras.kernels.tensorflow import (
         add,
         convolution,
         dropout,

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.layers.kernels import plain
+from t2t_keras.kernels import plain
 
 Tensor = Any
 

@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers import kernels
-from t2t_keras.layers.kernels import plain
-from t2t_keras.layers.kernels import tensorflow as fast
+from t2t_keras import kernels
+from t2t_keras.kernels import plain
+from t2t_keras.kernels import tensorflow as fast
 
 TYPES = [tf.float32, tf.bfloat16]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
 
 
 def values_and_gradients(function, *arguments):
