@@ -129,7 +129,7 @@ def test_every_small_system_has_the_same_updates_batches_and_search():
     table = TABLES["2"](StudySettings("2"), DATA)
     configs = [job.config for job in table.jobs if job.config and not job.needs]
     assert {(c.train.max_steps, c.train.tokens_per_batch, c.decode, c.data) for c in configs} == {
-        (8000, 4096, configs[0].decode, DATA.config)
+        (2500, 4096, configs[0].decode, DATA.config)
     }
     assert {line.name for line in table.lines} >= {"transformer", "transformer_ensemble", "gnmt", "gnmt_ensemble"}
 
