@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 import tiny
 from tiny_families import TINY, tiny_family
+from trajectories import trajectory
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.config.model_config import _FAMILIES
@@ -55,6 +56,17 @@ def test_three_replicas_compute_what_one_does(trainings, family):
     one, three = (trainings[f"{family}_{replicas}:loss"] for replicas in (1, 3))
     assert len(set(one)) == STEPS
     np.testing.assert_allclose(three, one, rtol=1e-5)
+
+
+@pytest.mark.slow
+@every_family
+def test_compiled_by_xla_it_computes_the_same(family):
+    plain, compiled = (
+        trajectory(steps=2, model=family, train={"static_shapes": True, "jit_compile": jit_compile})["loss"]
+        for jit_compile in (False, True)
+    )
+    assert len(set(plain)) == 2
+    np.testing.assert_allclose(compiled, plain, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", [family for family in TINY if family != "transformer"])  # tests/export/ has it

@@ -17,6 +17,7 @@ if keras.backend.backend() == "tensorflow":
         normal,
         put_rows,
         reshape_like,
+        scan,
         scores,
         shape,
         softmax,
@@ -34,6 +35,7 @@ else:
     normal = plain.normal
     put_rows = plain.put_rows
     reshape_like = plain.reshape_like
+    scan = plain.scan
     scores = plain.scores
     shape = plain.shape
     softmax = plain.softmax
@@ -51,6 +53,7 @@ __all__ = [
     "normal",
     "put_rows",
     "reshape_like",
+    "scan",
     "scores",
     "shape",
     "softmax",

@@ -1,7 +1,7 @@
 """The operations in plain Keras: the reference for every faster version, and what other backends run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -181,11 +181,33 @@ __all__ = [
     "normal",
     "put_rows",
     "reshape_like",
+    "scan",
     "scores",
     "shape",
     "softmax",
     "take_rows",
 ]
+
+
+def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor) -> Tensor:
+    """The state at each position, each from the state before it and the position's input.
+
+    Args:
+        step: (state, input) --> state.
+        start: [batch, width], the first position's state before.
+        inputs: [batch, length, d_in].
+
+    Returns:
+        [batch, length, width].
+    """
+
+    # The output is the state: all that `ops.scan` takes everywhere.
+    def put_out(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        state = step(state, x)
+        return state, state
+
+    _, states = ops.scan(put_out, start, ops.swapaxes(inputs, 0, 1))  # --> [length, batch, width]
+    return ops.swapaxes(states, 0, 1)
 
 
 def lstm(

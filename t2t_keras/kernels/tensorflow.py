@@ -220,6 +220,27 @@ def reshape_like(values: Tensor, like: Tensor) -> Tensor:
     return outputs
 
 
+def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor) -> Tensor:
+    """`plain.scan` as a loop whose greatest number of iterations is known, as XLA needs for its gradient."""
+    inputs = tf.transpose(inputs, [1, 0, 2])  # --> [length, batch, d_in]
+    length = shape(inputs)[0]
+    xs = tf.TensorArray(inputs.dtype, length, element_shape=inputs.shape[1:]).unstack(inputs)
+    states = tf.TensorArray(start.dtype, length, element_shape=start.shape)
+
+    def body(count: Tensor, state: Tensor, states: tf.TensorArray) -> tuple:
+        state = step(state, xs.read(count))
+        return count + 1, state, states.write(count, state)
+
+    *_, states = tf.while_loop(
+        lambda count, *_: count < length,
+        body,
+        (tf.constant(0), start, states),
+        parallel_iterations=1,
+        maximum_iterations=length,
+    )
+    return tf.transpose(states.stack(), [1, 0, 2])  # --> [batch, length, width]
+
+
 def lstm(
     inputs: Tensor,
     recurrent_kernels: Sequence[Tensor],

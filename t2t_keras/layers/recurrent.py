@@ -156,18 +156,15 @@ class AttentiveLSTM(keras.layers.Layer):
         gates = kernels.linear(inputs, kernel[:d_in], self.lstm.bias)  # --> [batch, length, 4 units]
         recurrent = ops.concatenate([kernel[d_in:], self.lstm.recurrent_kernel], axis=0)
 
-        # The output is the state: all that `ops.scan` takes everywhere.
-        def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        def step(state: Tensor, x: Tensor) -> Tensor:
             hidden, cell = state[:, :width], state[:, width : width + self.units]
             context, _ = self.attention(hidden[:, None], memory, keys, bias)
             recalled = ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + width]
             hidden, cell = lstm_step(x + kernels.linear(recalled, recurrent, None), cell)
-            state = ops.concatenate([self.lstm.projected(hidden), cell, context[:, 0]], axis=-1)
-            return state, state
+            return ops.concatenate([self.lstm.projected(hidden), cell, context[:, 0]], axis=-1)
 
         start = ops.zeros((ops.shape(inputs)[0], width + self.units + memory.shape[-1]), gates.dtype)
-        _, states = ops.scan(step, start, ops.swapaxes(gates, 0, 1))
-        states = ops.swapaxes(states, 0, 1)  # --> [batch, length, width + units + d_memory]
+        states = kernels.scan(step, start, gates)  # --> [batch, length, width + units + d_memory]
         return states[..., :width], states[..., width + self.units :]
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:

@@ -197,6 +197,26 @@ def test_kernels_run_in_a_graph_of_unknown_shapes(rng):
     np.testing.assert_allclose(traced(x), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_scan(rng, dtype):
+    """Also compiled by XLA, which takes the gradient only of a loop whose iterations are bounded."""
+    inputs, start, kernel = (
+        tf.cast(rng.standard_normal(shape), dtype) for shape in ((3, 6, 4), (3, 4), (4, 4))
+    )  # --> [batch, length, d_in], [batch, width], [width, width]
+
+    def scanned(module, **options):
+        def run(inputs, start, kernel):
+            return module.scan(lambda state, x: tf.tanh(tf.matmul(state, kernel) + x), start, inputs)
+
+        both = tf.function(lambda *arguments: values_and_gradients(run, *arguments), **options)
+        return both(inputs, start, kernel)
+
+    expected = scanned(plain)
+    assert expected[0].shape == (3, 6, 4)
+    assert_same(scanned(fast), expected, 5 * tolerance(dtype))
+    assert_same(scanned(fast, jit_compile=True), expected, 5 * tolerance(dtype))
+
+
 @pytest.mark.parametrize("widths", [(4, 16), (4, 3, 16)], ids=["one_kernel", "two_factors"])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
