@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import tiny
 from tiny_families import TINY, tiny_family
-from trajectories import trajectory
+from trajectories import make_batches, make_step, trajectory
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.config.model_config import _FAMILIES
@@ -22,6 +22,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
 from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.searches import Searches
+from t2t_keras.training.devices.strategy import make_strategy
 
 TESTS = pathlib.Path(__file__).parent
 STEPS = 4
@@ -56,6 +57,25 @@ def test_three_replicas_compute_what_one_does(trainings, family):
     one, three = (trainings[f"{family}_{replicas}:loss"] for replicas in (1, 3))
     assert len(set(one)) == STEPS
     np.testing.assert_allclose(three, one, rtol=1e-5)
+
+
+@pytest.mark.slow
+@every_family
+def test_it_goes_on_bit_for_bit(family):
+    """From what a checkpoint holds, with dropout and the other randomness of training."""
+    strategy = make_strategy("cpu", 1)
+    noise = {"gate_noise": True} if hasattr(TINY[family], "gate_noise") else {}
+    model = tiny_family(family, dropout_rate=0.3, **noise)
+    first, second = (make_step({}, model, strategy) for _ in range(2))
+    first.run(make_batches(first.config, strategy), 2)
+    second.write(first.read(), 2)
+    for training in (first, second):
+        training.run(make_batches(first.config, strategy), 2)
+    states = [training.read() for training in (first, second)]
+    assert states[0].keys() == states[1].keys()
+    for part, arrays in states[0].items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(states[1][part][name], array, err_msg=f"{part}/{name}")
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from tiny_families import tiny_family
 
-from t2t_keras.config import TrainConfig, TransformerConfig
+from t2t_keras.config import ModelConfig, TrainConfig, TransformerConfig
 from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import training_dataset
@@ -58,15 +58,19 @@ def random_corpus(pairs: int = 150, seed: int = 3) -> EncodedCorpus:
     return EncodedCorpus([sides])
 
 
-def make_step(train: dict[str, Any], model: dict[str, Any] | str, strategy: tf.distribute.Strategy) -> TrainingStep:
+def make_step(
+    train: dict[str, Any], model: dict[str, Any] | str | ModelConfig, strategy: tf.distribute.Strategy
+) -> TrainingStep:
     """A fresh training step; the same weights each time."""
     config = TrainConfig(**{**TRAIN, **train})
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy("mixed_bfloat16" if config.mixed_bfloat16 else "float32")
     try:
-        is_family = isinstance(model, str)
-        settings = tiny_family(model, dropout_rate=0.0) if is_family else TransformerConfig(**{**MODEL, **model})
-        return TrainingStep(families.make_model(settings), config, strategy)
+        if isinstance(model, str):
+            model = tiny_family(model, dropout_rate=0.0)
+        elif isinstance(model, dict):
+            model = TransformerConfig(**{**MODEL, **model})
+        return TrainingStep(families.make_model(model), config, strategy)
     finally:
         keras.config.set_dtype_policy("float32")
 
