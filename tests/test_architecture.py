@@ -30,6 +30,7 @@ ABOVE_THE_SEAM = {  # Keras and NumPy alone, on any backend
 BELOW_THE_SEAM = {
     "machine": GROUND,
     "text": GROUND | {"machine"},
+    "tasks": GROUND | {"text"},
     "data": GROUND | {"config", "machine", "text"},
     "runs": GROUND | {"config", "machine", "models"},
     "search": GROUND | {"config", "models"},

@@ -1,0 +1,1 @@
+"""What source and target mean: how examples are read, and how outputs are finished and scored."""

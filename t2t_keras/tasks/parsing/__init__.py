@@ -1,0 +1,1 @@
+"""Constituency parsing (section 6.3 of the paper)."""

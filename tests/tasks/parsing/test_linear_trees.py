@@ -1,0 +1,55 @@
+"""Trees as lines of tokens, and back from whatever such lines hold."""
+
+import itertools
+import random
+
+import pytest
+from disturbed_trees import pairs
+
+from t2t_keras.tasks.parsing.bracket_scores import compared, with_tags
+from t2t_keras.tasks.parsing.linear_trees import WORD, finished, linearised
+from t2t_keras.tasks.parsing.trees import read_trees, simplified
+
+TOKENS = ["(S", "(NP", ")S", ")NP", WORD, WORD, WORD, "(", ")", "other", "(-LRB-"]
+
+
+def test_a_tree_is_a_line_of_brackets_and_words():
+    ((_, tree),) = read_trees(["(TOP (S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .)))"])
+    assert linearised(tree) == "(S (NP XX XX )NP (VP XX )VP XX )S"
+
+
+def test_nothing_is_lost_but_parts_of_speech():
+    for tree in map(simplified, itertools.chain.from_iterable(pairs(500))):
+        again = finished(tree.words(), linearised(tree))
+        assert linearised(again) == linearised(tree)
+        assert with_tags(again, tree) == tree
+
+
+@pytest.mark.parametrize(
+    ("linear", "expected"),
+    [
+        ("(S (NP XX XX )NP (VP XX", "(TOP (S (NP (XX a) (XX b)) (VP (XX c))))"),
+        ("(S (NP XX XX )VP XX )S", "(TOP (S (NP (XX a) (XX b)) (XX c)))"),
+        (")S )S XX (S XX XX )S )S", "(TOP (XX a) (S (XX b) (XX c)))"),
+        ("(S XX XX XX XX XX )S", "(TOP (S (XX a) (XX b) (XX c)))"),
+        ("(S (NP XX )NP )S", "(TOP (S (NP (XX a)) (XX b) (XX c)))"),
+        ("(S (NP XX", "(TOP (S (NP (XX a)) (XX b) (XX c)))"),
+        ("(S (NP )NP (VP )VP XX XX XX )S (X", "(TOP (S (XX a) (XX b) (XX c)))"),
+        ("(S XX )S XX", "(TOP (S (XX a)) (XX b) (XX c))"),
+        ("(S what is XX this ( ) XX XX", "(TOP (S (XX a)) (XX b) (XX c))"),
+        ("", "(TOP (XX a) (XX b) (XX c))"),
+    ],
+)
+def test_what_is_damaged_becomes_a_tree(linear, expected):
+    assert str(finished(["a", "b", "c"], linear)) == expected
+
+
+def test_whatever_comes_out_becomes_a_tree_over_the_words():
+    rng = random.Random(3)
+    for _ in range(2000):
+        words = [rng.choice("abc()") for _ in range(rng.randrange(6))]
+        tree = finished(words, " ".join(rng.choices(TOKENS, k=rng.randrange(15))))
+        assert tree.words() == words
+        ((_, again),) = read_trees([str(tree)])
+        assert again == tree == finished(words, linearised(tree))
+        assert compared(tree, tree).errors == 0

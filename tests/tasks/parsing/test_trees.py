@@ -1,0 +1,80 @@
+"""Trees in brackets: read, written, made simple."""
+
+import itertools
+import random
+
+import pytest
+from disturbed_trees import pairs
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified
+
+
+def read(*lines: str) -> list[Tree]:
+    return [tree for _, tree in read_trees(lines, "a.mrg")]
+
+
+def test_a_tree_is_read_and_written():
+    line = "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
+    (tree,) = read(line)
+    assert tree == Tree("S", (Tree("NP", (leaf("DT", "The"), leaf("NN", "dog"))), Tree("VP", (leaf("VBZ", "barks"),))))
+    assert str(tree) == line
+    assert tree.words() == ["The", "dog", "barks"]
+
+
+def test_what_is_written_is_read_again():
+    for tree in itertools.chain.from_iterable(pairs(300)):
+        assert read(str(tree)) == [tree]
+
+
+def test_trees_take_several_lines_or_share_one():
+    lines = ["( (S", "   (NN a))", "", ")(X (NN b)) (Y", "(NN c))"]
+    assert [(number, str(tree)) for number, tree in read_trees(lines)] == [
+        (1, "(TOP (S (NN a)))"),
+        (4, "(X (NN b))"),
+        (4, "(Y (NN c))"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["(S (NN a))", "(S (NN b)"], "a.mrg, line 2: 1 brackets of this tree never close"),
+        (["(S (NN a)))"], "a.mrg, line 1: a closing bracket without an opening one"),
+        (["", "a (S (NN a))"], "a.mrg, line 2: 'a' is in no tree"),
+        (["(S (NN a b))"], "a.mrg, line 1: 'b' stands in a bracket beside something else"),
+        (["(S (NN a) b)"], "a.mrg, line 1: 'b' stands in a bracket beside something else"),
+        (["(S (NN a (NN b)))"], "a.mrg, line 1: 'a' stands in a bracket beside something else"),
+        (["(S", "((NN a)))"], "a.mrg, line 2: a bracket without a label"),
+    ],
+)
+def test_what_is_no_tree_is_refused_with_its_line(lines, message):
+    with pytest.raises(InputError) as caught:
+        read(*lines)
+    assert str(caught.value) == message
+
+
+def test_simple_trees_have_no_traces_and_no_functions():
+    (tree,) = read("( (S-1 (NP-SBJ=2 (-NONE- *)) (NP (NN a)) (VP (VB b) (S (NP (-NONE- *)))) (-LRB- -LRB-)) )")
+    assert str(simplified(tree)) == "(TOP (S (NP (NN a)) (VP (VB b)) (-LRB- -LRB-)))"
+    assert simplified(tree).words() == ["a", "b", "("]
+    assert str(simplified(read("(S (-NONE- *))")[0])) == "(TOP)"
+
+
+def test_words_are_those_of_a_repaired_text():
+    tree = Tree("S", (leaf("NN", "a\xa0b"), leaf("NN", "\u200b"), leaf("-LSB-", "-LSB-"), leaf("NN", ")")))
+    assert simplified(tree).words() == ["a_b", "_", "[", ")"]
+    assert str(simplified(tree)) == "(TOP (S (NN a_b) (NN _) (-LSB- [) (NN -RRB-)))"
+
+
+def test_trees_of_any_depth():
+    text = "(S " * 5000 + "(NN a)" + ")" * 5000
+    (tree,) = read(text)
+    assert str(simplified(tree)) == f"(TOP {text.replace('S (NN', 'S (NN')})"
+    assert simplified(tree).words() == ["a"]
+
+
+def test_simple_trees_stay_as_they_are():
+    rng = random.Random(2)
+    trees = [simplified(tree) for pair in pairs(300, rng.randrange(100)) for tree in pair]
+    assert [simplified(tree) for tree in trees] == trees
