@@ -21,6 +21,7 @@ from t2t_keras.data.sources.corpora_files import read_pairs
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
+from t2t_keras.tasks.translation_scores import check_language
 from t2t_keras.text.languages import east_asian, written_in
 
 from .flag_groups import decoding_flags, model_flags
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> None:
     config = run.config
     sources, references = _text(run)
     language = _language(config.data.target_language, references)
-    evaluation.check_language(language, paper_bleu=_PAPER_BLEU.value)
+    check_language(language, paper_bleu=_PAPER_BLEU.value)
     output_dir = _output_dir(run)
     translator = decoding_flags.load_translator()
     perplexity = _perplexity(translator, sources, references)

@@ -1,55 +1,29 @@
-"""Translates a corpus, scores it and writes both to files.
-
-Only "BLEU", "chrF" and "TER" are sacreBLEU's defaults, comparable with other scores of the same signature. The
-tokenised variants are comparable only with the papers that used them.
-"""
+"""Translates a corpus, scores it and writes both to files."""
 
 import dataclasses
 import json
-import logging
 import math
 import os
 import pathlib
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import sacrebleu.metrics
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
 from t2t_keras.search.batches import Progress, length_batches, padded
 from t2t_keras.symbols import EOS_ID
-from t2t_keras.text.languages import east_asian, written_in
+from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.translation_scores import check_language, lowercased_scores, paper_bleu_score, sacrebleu_scores
+from t2t_keras.text.languages import written_in
 from t2t_keras.text.tokenizer import Tokenizer
 
 # A reference's tokens beyond this many are not counted: attention over them would need too much memory.
 MAX_CROSS_ENTROPY_LENGTH = 1024
-
-# As in the paper's evaluation: consecutive matches do not overlap, so "a-b-c" keeps its second hyphen.
-_COMPOUND = re.compile(r"(\S)-(\S)")
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """One score of a corpus.
-
-    Attributes:
-        name: name of the measure.
-        value: 0 to 100 (TER can exceed it).
-        signature: sacreBLEU's signature, preceded by the processing before sacreBLEU.
-        comparable_to: whose scores it may be compared with.
-    """
-
-    name: str
-    value: float
-    signature: str
-    comparable_to: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +77,7 @@ def evaluate(
     Raises:
         InputError: there are no lines, unequal numbers of them, or no tokeniser; raised before translating.
     """
-    _check_lines(sources, references)
+    check_lines(sources, references)
     language = target_language or written_in(references) or "en"
     check_language(language, paper_bleu=paper_bleu)
     translator.translate(sources[:1], scored=False)  # traces the graph or converts the model, once
@@ -126,117 +100,6 @@ def evaluate(
     )
 
 
-def check_language(target_language: str, *, paper_bleu: bool = False) -> None:
-    """Raises an InputError if translations into a language cannot be scored, with `paper_bleu` by `paper_bleu_score`.
-
-    The reason is that sacreBLEU's tokeniser is not installed, or that the language has no words between blanks.
-    """
-    _bleu_metric(target_language)
-    if paper_bleu and east_asian(target_language):
-        raise InputError(f"the paper's BLEU is of words between blanks, of which {target_language!r} has none")
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None) -> float:
-    """sacreBLEU's BLEU of detokenised text, 0 to 100, to monitor training; `target_language` as in `sacrebleu_scores`.
-
-    Where sacreBLEU's tokeniser for Japanese or Korean is not installed, it is computed on characters.
-    """
-    try:
-        metric = _bleu_metric(target_language or written_in(references) or "")
-    except InputError as error:
-        logging.getLogger(__name__).warning("%s; until then BLEU is computed on characters", error)
-        metric = sacrebleu.metrics.BLEU(tokenize="char")
-    return metric.corpus_score(list(hypotheses), [list(references)]).score
-
-
-def sacrebleu_scores(
-    hypotheses: Sequence[str], references: Sequence[str], target_language: str | None = None
-) -> list[Score]:
-    """BLEU, chrF and TER with sacreBLEU's defaults, on cased, detokenised text.
-
-    BLEU uses sacreBLEU's tokeniser for `target_language`: "zh", "ja-mecab", "ko-mecab", else "13a". None detects
-    Chinese, Japanese and Korean from the references. TER splits at blanks.
-
-    Raises:
-        InputError: there are no lines, the numbers of lines differ, or the language's tokeniser is not installed.
-
-    Reference: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
-    """
-    _check_lines(hypotheses, references)
-    everyone = "sacreBLEU scores of the same signature"
-    in_words = _bleu_metric(target_language or written_in(references) or "")
-    metrics = [("BLEU", in_words), ("chrF", sacrebleu.metrics.CHRF()), ("TER", sacrebleu.metrics.TER())]
-    return [_score(name, metric, hypotheses, references, "", everyone) for name, metric in metrics]
-
-
-def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
-    """BLEU on lowercased text: sacreBLEU's, and multi-bleu.perl's on Moses-tokenised text.
-
-    Chinese, Japanese and Korean get only the former, because Moses finds no words in them. Arguments and errors as in
-    `sacrebleu_scores`.
-
-    Reference: for the latter, Wu et al. 2021, "Good for Misconceived Reasons: An Empirical Revisiting on the Need for
-    Visual Context in Multimodal Machine Translation".
-    """
-    _check_lines(hypotheses, references)
-    lowercased = _score(
-        "BLEU lowercased",
-        _bleu_metric(target_language, lowercase=True),
-        hypotheses,
-        references,
-        "",
-        "sacreBLEU scores of the same signature, not cased ones",
-    )
-    if east_asian(target_language):
-        return [lowercased]
-    import sacremoses  # imported here because it takes a third of a second
-
-    moses = sacremoses.MosesTokenizer(lang=target_language)
-    tokenised, tokenised_references = (
-        [_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)
-    )
-    like_multi_bleu = _score(
-        "BLEU tokenised lowercased",
-        _multi_bleu(),
-        tokenised,
-        tokenised_references,
-        f"moses:{target_language}+lowercase|",
-        "multi-bleu.perl on lowercased, tokenised text; not sacreBLEU scores",
-    )
-    return [lowercased, like_multi_bleu]
-
-
-def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Score:
-    """BLEU as in the paper: Moses-tokenised, compounds split at hyphens (`##AT##-##AT##`).
-
-    As in the authors' script, Unicode punctuation is replaced first (replace-unicode-punctuation.perl). The authors'
-    references were already tokenised; here they are processed like the hypotheses. Scores are mostly higher than
-    sacreBLEU's.
-
-    Raises an InputError as `sacrebleu_scores`, or if the language has no words between blanks.
-    """
-    _check_lines(hypotheses, references)
-    check_language(target_language, paper_bleu=True)
-    import sacremoses
-
-    moses, punctuation = sacremoses.MosesTokenizer(lang=target_language), sacremoses.MosesPunctNormalizer()
-    plain = ([punctuation.replace_unicode_punct(line) for line in lines] for lines in (hypotheses, references))
-    split, split_references = ([split_compounds(_moses(moses, line)) for line in lines] for lines in plain)
-    return _score(
-        "BLEU tokenised, compounds split",
-        _multi_bleu(),
-        split,
-        split_references,
-        f"moses:{target_language}+punctuation+compounds|",
-        "the paper's table 2; not sacreBLEU scores, which are mostly lower",
-    )
-
-
-def split_compounds(line: str) -> str:
-    """Separates the hyphens of compounds in a tokenised line as tokens."""
-    return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
-
-
 def corpus_cross_entropy(
     model: Any,
     tokenizer: Tokenizer,
@@ -253,7 +116,7 @@ def corpus_cross_entropy(
     Raises:
         InputError: there are no lines, or the numbers of lines differ.
     """
-    _check_lines(sources, targets)
+    check_lines(sources, targets)
     encoded = [_cut_ids(tokenizer, lines) for lines in (sources, targets)]
     lengths = [max(len(source), len(target)) for source, target in zip(*encoded, strict=True)]
 
@@ -298,46 +161,6 @@ def write_evaluation(
     with replacing(scores_path) as file:
         file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
     return hypotheses_path, scores_path
-
-
-def _check_lines(lines: Sequence[str | Request], references: Sequence[str]) -> None:
-    if not lines:
-        raise InputError("there is nothing to evaluate: the text has no lines")
-    if len(lines) != len(references):
-        raise InputError(f"unequal numbers of lines: {len(lines)} to evaluate, {len(references)} references")
-
-
-def _score(
-    name: str,
-    metric: Any,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    before: str,
-    comparable_to: str,
-) -> Score:
-    value = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return Score(name, float(value), before + str(metric.get_signature()), comparable_to)
-
-
-def _bleu_metric(language: str, *, lowercase: bool = False) -> sacrebleu.metrics.BLEU:
-    """sacreBLEU's BLEU with its tokeniser for a language; raises an InputError if that is not installed."""
-    code = east_asian(language) or ""
-    try:
-        return sacrebleu.metrics.BLEU(lowercase=lowercase, trg_lang=code)
-    except RuntimeError as error:
-        raise InputError(
-            f"BLEU of target language {language!r} needs a tokeniser that is not installed: "
-            f"pip install 'sacrebleu[{code}]'"
-        ) from error
-
-
-def _multi_bleu() -> Any:
-    """BLEU as in multi-bleu.perl: tokens are separated by blanks, and nothing is smoothed."""
-    return sacrebleu.metrics.BLEU(tokenize="none", smooth_method="none", force=True)
-
-
-def _moses(moses: Any, line: str) -> str:
-    return moses.tokenize(line, return_str=True)
 
 
 def _cut_ids(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:

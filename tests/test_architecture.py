@@ -37,9 +37,12 @@ BELOW_THE_SEAM = {
     "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},
     "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "text"},
     "pictures": GROUND | {"machine", "text"},
-    "evaluation": GROUND | {"inference", "machine", "search", "text"},
+    "evaluation": GROUND | {"inference", "machine", "search", "tasks", "text"},
     "training": GROUND
-    | {"config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules", "search"},
+    | {
+        *("config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules", "search"),
+        "tasks",
+    },
     "studies": GROUND
     | {
         *("config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures", "planning", "runs"),

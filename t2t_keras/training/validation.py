@@ -13,6 +13,7 @@ from t2t_keras import evaluation
 from t2t_keras.config import Config
 from t2t_keras.data.pipeline import EncodedPairs, validation_batches
 from t2t_keras.inference.translator import Translator
+from t2t_keras.tasks.translation_scores import bleu
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.step import TrainingStep
@@ -95,7 +96,7 @@ class Validator:
         hypotheses = [""] * len(self._sources)
         for index, share in enumerate(self._workers.gather(json.dumps(translations).encode())):
             hypotheses[index::count] = json.loads(share)
-        return evaluation.bleu(hypotheses, self._references)
+        return bleu(hypotheses, self._references)
 
 
 class _CutCorpus:

@@ -8,10 +8,10 @@ from plain_gleu import gleu_in_python
 from tiny_training import make_data, make_trainer, records
 from trajectories import make_step
 
-from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
 from t2t_keras.search.searches import Searches
+from t2t_keras.tasks import translation_scores
 from t2t_keras.training.devices.strategy import distributed, make_strategy
 from t2t_keras.training.step import TrainingStep
 
@@ -43,7 +43,7 @@ def test_learns(tmp_path, task, steps):
     right = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     assert right >= 28, list(zip(hypotheses, references, strict=True))
     # The trainer's own BLEU is of the same search with the same weights.
-    assert records(tmp_path / "run", "valid")[-1]["bleu"] == evaluation.bleu(hypotheses, references)
+    assert records(tmp_path / "run", "valid")[-1]["bleu"] == translation_scores.bleu(hypotheses, references)
 
 
 def reversed_words(count: int, seed: int) -> dict[str, np.ndarray]:

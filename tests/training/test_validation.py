@@ -11,6 +11,7 @@ from tiny_training import make_data, make_trainer
 from t2t_keras import evaluation, losses
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.inference.translator import Translation
+from t2t_keras.tasks import translation_scores
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.validation import Validation, Validator
 
@@ -63,7 +64,7 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     validator = trainer.validator
     trainer.training.fill_model()
     hypotheses = [translation.text for translation in validator._translator.translate(sources)]
-    assert validation.bleu == evaluation.bleu(hypotheses, references)
+    assert validation.bleu == translation_scores.bleu(hypotheses, references)
     # An untrained model has a BLEU of about 0, which many a mistake would have too.
     answers = [Translation(text) for text in references]
     monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers[: len(lines)])

@@ -1,0 +1,111 @@
+"""Scores of translations by hand, and names that say what they are."""
+
+import pytest
+import sacrebleu.metrics
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.score import Score
+from t2t_keras.tasks.translation_scores import (
+    bleu,
+    lowercased_scores,
+    paper_bleu_score,
+    sacrebleu_scores,
+    split_compounds,
+)
+
+REFERENCES = ["Ein Mann, der auf einer Leiter steht.", "Zwei Hunde spielen im tiefen Schnee."]
+
+
+def by_name(scores: list[Score]) -> dict[str, Score]:
+    return {score.name: score for score in scores}
+
+
+def test_perfect_hypotheses():
+    scores = by_name(sacrebleu_scores(REFERENCES, REFERENCES))
+    assert scores["BLEU"].value == pytest.approx(100)
+    assert scores["chrF"].value == pytest.approx(100)
+    assert scores["TER"].value == 0
+    assert "case:mixed" in scores["BLEU"].signature and "tok:13a" in scores["BLEU"].signature
+
+
+@pytest.mark.parametrize(
+    ("language", "reference", "hypothesis", "tokenizer"),
+    [
+        ("zh", "他在图书馆里看书。", "他在图书馆里写书。", "tok:zh"),
+        ("ja", "私は図書館で本を読みます。", "私は図書館で本を書きます。", "tok:ja-mecab"),
+        ("ko", "나는 도서관에서 책을 읽는다.", "나는 도서관에서 책을 쓴다.", "tok:ko-mecab"),
+    ],
+)
+def test_words_that_no_blanks_separate(language, reference, hypothesis, tokenizer):
+    """To 13a each line is one word or few, and a translation with one wrong verb is worth nothing."""
+    references, hypotheses = [reference] * 2, [hypothesis, reference]
+    expected = sacrebleu.metrics.BLEU(trg_lang=language).corpus_score(hypotheses, [references]).score
+    for given in (language, f"{language.upper()}_XX", None):
+        found = sacrebleu_scores(hypotheses, references, given)[0]
+        assert tokenizer in found.signature
+        assert found.value == bleu(hypotheses, references, given) == pytest.approx(expected)
+    assert expected > 60
+    assert "tok:13a" in sacrebleu_scores(hypotheses, references, "de")[0].signature
+    (lowercased,) = lowercased_scores(hypotheses, references, language)
+    assert tokenizer in lowercased.signature and "case:lc" in lowercased.signature
+    with pytest.raises(InputError, match=f"words between blanks, of which '{language}' has none"):
+        paper_bleu_score(hypotheses, references, language)
+
+
+def test_tokenised_lowercased_bleu_by_hand():
+    # Tokens "a b c d e" and "a b c d f": precisions 4/5, 3/4, 2/3, 1/2.
+    (cased, tokenised) = lowercased_scores(["A b C d e"], ["a B c d f"], "en")
+    assert tokenised.value == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert cased.value == pytest.approx(tokenised.value)
+    assert "case:lc" in cased.signature
+    assert tokenised.signature.startswith("moses:en+lowercase|") and "tok:none" in tokenised.signature
+    assert sacrebleu_scores(["A b C d e"], ["a B c d f"])[0].value < tokenised.value
+
+
+def test_tokenised_bleu_is_not_smoothed():
+    """As multi-bleu.perl: without a matching 4-gram it is 0."""
+    _, tokenised = lowercased_scores(["a b c x d e"], ["a b c y d e"], "en")
+    assert tokenised.value == pytest.approx(0, abs=1e-6)
+
+
+def test_moses_tokens():
+    """Full stop and comma are tokens of their own: of 7, the last does not match."""
+    _, tokenised = lowercased_scores(["a, b c d e!"], ["a, b c d e."], "en")
+    assert tokenised.value == pytest.approx(100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** 0.25)
+
+
+def test_split_compounds():
+    assert split_compounds("rot-blau , - x") == "rot ##AT##-##AT## blau , - x"
+    assert split_compounds("E-Mail-Adresse") == "E ##AT##-##AT## Mail ##AT##-##AT## Adresse"
+    assert split_compounds("a-b-c") == "a ##AT##-##AT## b-c", "as the paper's evaluation did"
+
+
+def test_paper_bleu_splits_compounds():
+    hypothesis, reference = ["der rot-blaue Ball liegt hier"], ["der rot-gelbe Ball liegt hier"]
+    paper = paper_bleu_score(hypothesis, reference, "de")
+    # der rot @ blaue Ball liegt hier: 6 of 7, 4 of 6, 2 of 5 (der rot @, Ball liegt hier); no 4-gram is right.
+    assert paper.value == pytest.approx(0, abs=1e-6)
+    longer = [line + " auf dem Tisch" for line in hypothesis], [line + " auf dem Tisch" for line in reference]
+    paper = paper_bleu_score(*longer, "de")
+    assert paper.value == pytest.approx(100 * (9 / 10 * 7 / 9 * 5 / 8 * 3 / 7) ** 0.25)
+    assert paper.signature.startswith("moses:de+punctuation+compounds|") and "not sacreBLEU" in paper.comparable_to
+
+
+def test_paper_bleu_replaces_unicode_punctuation_as_the_authors_script_does():
+    straight, curly = ["""der "Ball" ist's, der dort liegt..."""], ["der “Ball” ist’s, der dort liegt…"]
+    paper = paper_bleu_score(straight, curly, "de")
+    assert paper.value == pytest.approx(100)
+    assert paper.signature.startswith("moses:de+punctuation+compounds|")
+    assert paper_bleu_score(curly, straight, "de").value == pytest.approx(100)
+    assert sacrebleu_scores(straight, curly, "de")[0].value < 60, "nothing is replaced elsewhere"
+
+
+@pytest.mark.parametrize("lines", [([], []), (["a"], []), (["a"], ["a", "b"])])
+def test_lines_must_match(lines):
+    for call in (
+        sacrebleu_scores,
+        lambda *sides: lowercased_scores(*sides, "en"),
+        lambda *sides: paper_bleu_score(*sides, "en"),
+    ):
+        with pytest.raises(InputError, match="lines"):
+            call(*lines)
