@@ -137,7 +137,7 @@ def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, floa
     command = [sys.executable, "-m", "launch.prepare_data", f"--data_dir={folder / 'data'}"]
     command += [f"--train_{side}={folder / side}" for side in ("source", "target")]
     command += [f"--vocab_size={flags.vocab_size}", f"--processes={flags.processes}"]
-    steps = {"training a vocabulary": "cleaning", "encoding valid": "vocabulary", " ": "encoding"}
+    steps = {"training a ": "cleaning", "encoding valid": "vocabulary", " ": "encoding"}
     result: dict[str, float] = {}
     started = time.monotonic()
     used_before = used = _used_by_children()

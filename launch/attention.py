@@ -53,6 +53,7 @@ _QUERY = flags.DEFINE_string("query", None, "A word: only its lines are drawn.")
 _STYLE = flags.DEFINE_multi_enum("style", [], _STYLES, "Heat maps, or lines from word to word; default: both.")
 _FORMAT = flags.DEFINE_multi_enum("format", ["png"], _FORMATS, "Of the files in a folder.")
 flags.adopt_module_key_flags(decoding_flags)
+flags.mark_flag_as_required("model_dir")
 program.TEXTS.add("source")
 
 

@@ -1,8 +1,11 @@
 """Translates a test set, scores it (BLEU, chrF, TER, perplexity), and writes hypotheses and scores to --output_dir.
 
+A model of another task gets that task's scores. With --hypotheses, outputs in a file are scored without a model.
+
 Examples:
     python -m launch.evaluate --model_dir=runs/mine --split=test
     python -m launch.evaluate --model_dir=runs/mine --source=t.en --reference=t.de --beam_size=5 --paper_bleu
+    python -m launch.evaluate --task=parsing --hypotheses=parsed.mrg --references=gold.mrg
 """
 
 import dataclasses
@@ -17,11 +20,13 @@ from absl import flags
 
 from t2t_keras import evaluation
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.data.sources.corpora_files import read_pairs
+from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
-from t2t_keras.tasks.translation_scores import check_language
+from t2t_keras.tasks.registry import task
+from t2t_keras.tasks.score import Score
+from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import east_asian, written_in
 
 from .flag_groups import decoding_flags, model_flags
@@ -30,6 +35,9 @@ _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")
 _SOURCE = flags.DEFINE_string("source", None, "Instead of --split: UTF-8 text to translate; .gz .bz2 .xz too.")
 _REFERENCE = flags.DEFINE_string("reference", None, "With --source: its translation by people, line by line.")
+_TASK = flags.DEFINE_string("task", None, "With --hypotheses: what they are outputs of.")
+_HYPOTHESES = flags.DEFINE_string("hypotheses", None, "Instead of a model: its outputs, as the task writes them.")
+_REFERENCES = flags.DEFINE_string("references", None, "With --hypotheses: what they should be.")
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
@@ -49,23 +57,22 @@ flags.adopt_module_key_flags(decoding_flags)
 def main(argv: list[str]) -> None:
     """Evaluates the model on the test set that the flags name."""
     del argv  # every setting is a flag
+    if _HYPOTHESES.value or _REFERENCES.value or _TASK.value:
+        _score_files()
+        return
+    if not model_flags.MODEL_DIR.value:
+        raise InputError("--model_dir is needed: the directory of a run; or --task, --hypotheses and --references")
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
     sources, references = _text(run)
     language = _language(config.data.target_language, references)
-    check_language(language, paper_bleu=_PAPER_BLEU.value)
+    lowercase = config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value
+    scoring = ScoringSettings(language, lowercase, _PAPER_BLEU.value)
+    task(config.data.task).check(references, scoring)
     output_dir = _output_dir(run)
     translator = decoding_flags.load_translator()
-    perplexity = _perplexity(translator, sources, references)
-    result = evaluation.evaluate(
-        translator,
-        sources,
-        references,
-        language,
-        lowercase=config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value,
-        paper_bleu=_PAPER_BLEU.value,
-        on_progress=_show_progress(),
-    )
+    perplexity = evaluation.target_perplexity(translator, sources, references)
+    result = evaluation.evaluate(translator, sources, references, scoring, _show_progress())
     result = dataclasses.replace(result, perplexity=perplexity)
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     print(_table(result))
@@ -75,11 +82,30 @@ def main(argv: list[str]) -> None:
     print("written:", *paths)
 
 
+def _score_files() -> None:
+    """Scores outputs in a file against references in another."""
+    if not (_HYPOTHESES.value and _REFERENCES.value and _TASK.value):
+        raise InputError("--task, --hypotheses and --references go together")
+    if model_flags.MODEL_DIR.value or _SPLIT.value or _SOURCE.value or _REFERENCE.value:
+        raise InputError("--hypotheses are scored without a model: give either them or --model_dir and a test set")
+    scored = task(_TASK.value)
+    hypotheses, references = (scored.outputs(read_lines(path), path) for path in (_HYPOTHESES.value, _REFERENCES.value))
+    scoring = ScoringSettings(_TARGET_LANGUAGE.value or "", bool(_LOWERCASE.value), _PAPER_BLEU.value)
+    scored.check(references, scoring)
+    print("\n".join(_score_lines(scored.scores(hypotheses, references, scoring))))
+
+
 def _text(run: Run) -> tuple[list[str], list[str]]:
     if _SPLIT.value is not None:
         if _SOURCE.value or _REFERENCE.value:
             raise InputError("give either --split or --source and --reference, not both")
         return PreparedData.open(_DATA_DIR.value or run.data_dir).text(_SPLIT.value)
+    task_name = run.config.data.task
+    if task_name != "translation":
+        if not _SOURCE.value or _REFERENCE.value:
+            raise InputError(f"give --split or --source, a file of {task_name} with what is right")
+        examples = list(task(task_name).examples(read_lines(_SOURCE.value), _SOURCE.value))
+        return [source for source, _ in examples], [reference for _, reference in examples]
     if not _SOURCE.value or not _REFERENCE.value:
         raise InputError("give --split=valid, --split=test, or both --source and --reference")
     pairs = list(read_pairs(_SOURCE.value, _REFERENCE.value))
@@ -90,14 +116,6 @@ def _language(configured: str, references: list[str]) -> str:
     """The target language: the flag's, else an East Asian one that the references are written in, else the model's."""
     written = None if east_asian(configured) else written_in(references)
     return _TARGET_LANGUAGE.value or written or configured
-
-
-def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> float:
-    sources, references = ([translator.repaired(line) for line in lines] for lines in (sources, references))
-    tokens_per_batch = translator.config.tokens_per_batch
-    return evaluation.perplexity(
-        evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, sources, references, tokens_per_batch)
-    )
 
 
 def _show_progress() -> Any:
@@ -136,14 +154,21 @@ def _settings(translator: Translator, language: str) -> dict[str, Any]:
     }
 
 
-def _table(result: evaluation.Evaluation) -> str:
-    rows = [(score.name, f"{score.value:.2f}", score.signature) for score in result.scores]
-    if result.perplexity is not None:
-        rows.append(("perplexity", f"{result.perplexity:.3f}", "a token of the references, end symbols counted"))
+def _score_lines(scores: list[Score], perplexity: float | None = None) -> list[str]:
+    rows = [(score.name, f"{score.value:.2f}", score.signature) for score in scores]
+    if perplexity is not None:
+        rows.append(("perplexity", f"{perplexity:.3f}", "a token of the references, end symbols counted"))
     width = max(len(name) for name, *_ in rows)
     lines = [f"{name:<{width}}  {value:>9}  {signature}" for name, value, signature in rows]
-    others = {score.name: score.comparable_to for score in result.scores if score.name not in ("BLEU", "chrF", "TER")}
-    lines += [f"{name}: compare it with {comparable_to}" for name, comparable_to in others.items()]
+    others: dict[str, list[str]] = {}
+    for score in scores:
+        if score.name not in ("BLEU", "chrF", "TER"):
+            others.setdefault(score.comparable_to, []).append(score.name)
+    return lines + [f"{', '.join(names)}: compare with {what}" for what, names in others.items()]
+
+
+def _table(result: evaluation.Evaluation) -> str:
+    lines = _score_lines(result.scores, result.perplexity)
     lines.append(
         f"{len(result.hypotheses):,} lines, {result.num_tokens:,} tokens in {result.seconds:.1f} s: "
         f"{result.tokens_per_second:,.0f} tokens/s"

@@ -35,6 +35,7 @@ _WEIGHTS = flags.DEFINE_enum(
     "weights", "float32", ["float32", "bfloat16"], "How weights are stored; bfloat16: in half."
 )
 flags.adopt_module_key_flags(decoding_flags)
+flags.mark_flag_as_required("model_dir")
 
 
 def main(argv: list[str]) -> None:

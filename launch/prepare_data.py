@@ -1,10 +1,11 @@
-"""Prepares parallel text for training: cleans it, makes a shared vocabulary, and writes token ids to disk.
+"""Prepares text for training: cleans it, makes a shared vocabulary, and writes token ids to disk.
 
 Examples:
   python -m launch.prepare_data --train_source=a.en --train_target=a.de --vocab_size=8000 --data_dir=data/mine
   python -m launch.prepare_data --corpus=multi30k --vocab_size=8000 --data_dir=data/multi30k
   python -m launch.prepare_data --corpus=wmt14 --data_dir=data/wmt14
   python -m launch.prepare_data --corpus=multi30k --vocab_type=char --data_dir=data/multi30k_characters
+  python -m launch.prepare_data --task=parsing --train_source=train.mrg --vocab_size=8000 --data_dir=data/trees
 
 Training text is prepared in shards, several in parallel. After an interruption, the same command prepares only the
 missing shards. The result is the same, bit for bit, for any number of processes.
@@ -22,6 +23,7 @@ from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.registry import TASKS, task
 
 from . import program
 
@@ -31,6 +33,7 @@ _DEFAULTS = DataConfig()
 
 def define_flags() -> None:
     """Defines this program's flags."""
+    flags.DEFINE_string("task", _DEFAULTS.task, f"What source and target mean: {', '.join(TASKS)}.")
     flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"Where the text comes from: {', '.join(corpora.NAMES)}.")
     for split in corpora.SPLITS:
         for side in ("source", "target"):
@@ -81,10 +84,11 @@ def main(argv: list[str]) -> None:
 
 def _config() -> DataConfig:
     """The settings of the flags."""
-    values = {name: FLAGS[name].value for name in vars(_DEFAULTS)}
-    if values["max_length"] is not None:
-        return DataConfig(**values)
-    config = DataConfig(**{**values, "max_length": _DEFAULTS.max_length})
+    usual = {**vars(_DEFAULTS), **task(FLAGS.task).data}
+    values = {name: FLAGS[name].value if FLAGS[name].present else value for name, value in usual.items()}
+    config = DataConfig(**values)
+    if FLAGS["max_length"].present:
+        return config
     return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
 
 
@@ -98,7 +102,12 @@ def _paths() -> dict[str, corpora.Paths]:
         source, target = (FLAGS[f"{split}_{side}"].value for side in ("source", "target"))
         if source is None and target is None:
             continue
-        if source is None or (target is None) != FLAGS.tsv:
+        if FLAGS.task != "translation":
+            if source is None or target is not None or FLAGS.tsv:
+                raise InputError(
+                    f"--task={FLAGS.task} reads one file of its own format a split: --{split}_source alone"
+                )
+        elif source is None or (target is None) != FLAGS.tsv:
             needed = f"--{split}_source alone" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
             raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, {needed} must be given")
         paths[split] = (source, target)

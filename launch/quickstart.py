@@ -36,6 +36,7 @@ from t2t_keras.machine.files import replacing
 from t2t_keras.models import presets
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
+from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 
@@ -134,7 +135,7 @@ def _minutes_trained(record: pathlib.Path) -> float:
 
 
 def _score(run: Run, translator: Translator, data: PreparedData) -> None:
-    result = evaluation.evaluate(translator, *data.text("test"), DATA.target_language)
+    result = evaluation.evaluate(translator, *data.text("test"), ScoringSettings(DATA.target_language))
     settings = {"split": "test", **dataclasses.asdict(translator.config)}
     hypotheses_path, _ = evaluation.write_evaluation(run.path / "evaluation" / "quickstart", result, settings)
     print(f"{len(result.hypotheses):,} sentences, beam {translator.config.beam_size}")

@@ -30,6 +30,7 @@ flags.DEFINE_alias("reference", "translation")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the scores; default: standard output.")
 _JSON = flags.DEFINE_bool("json", False, "Whether to write JSON objects, with every token.")
 flags.adopt_module_key_flags(model_flags)
+flags.mark_flag_as_required("model_dir")
 
 
 def main(argv: list[str]) -> None:

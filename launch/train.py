@@ -19,6 +19,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
+from t2t_keras.tasks.registry import task
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.micro_batch import Finding, find_micro_batch, fit_to_memory
@@ -125,8 +126,9 @@ def _config(run: Run, data: PreparedData) -> Config:
     trained = _remembered(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
-        longer = config.decode.max_length_offset * data.config.tokens_of_a_piece
-        config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, max_length_offset=longer))
+        decode = dataclasses.replace(config.decode, **task(data.config.task).decode)
+        longer = decode.max_length_offset * data.config.tokens_of_a_piece
+        config = dataclasses.replace(config, decode=dataclasses.replace(decode, max_length_offset=longer))
     elif trained is not None:
         config = trained.config
     else:

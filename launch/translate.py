@@ -49,6 +49,7 @@ _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines read, sorted by length and translated at a time; 1 answers each at once.", lower_bound=1
 )
 flags.adopt_module_key_flags(decoding_flags)
+flags.mark_flag_as_required("model_dir")
 
 
 def main(argv: list[str]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from t2t_keras.models.transformer import Transformer
     from t2t_keras.runs.load import RunCheckpoint, load_model
     from t2t_keras.runs.run import Run
+    from t2t_keras.tasks.task import ScoringSettings
     from t2t_keras.training.devices.strategy import make_strategy
     from t2t_keras.training.trainer import Trainer
 
@@ -37,6 +38,7 @@ __all__ = [
     "Request",
     "Run",
     "RunCheckpoint",
+    "ScoringSettings",
     "TrainConfig",
     "Trainer",
     "Transformer",
@@ -71,6 +73,7 @@ _HOMES = {
     **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
     "Transformer": "models.transformer",
     "Run": "runs.run",
+    "ScoringSettings": "tasks.task",
     **dict.fromkeys(("RunCheckpoint", "load_model"), "runs.load"),
     "make_strategy": "training.devices.strategy",
     "share_out_cores": "machine.streams",

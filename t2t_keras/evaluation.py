@@ -18,8 +18,7 @@ from t2t_keras.machine.files import replacing
 from t2t_keras.search.batches import Progress, length_batches, padded
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.score import Score, check_lines
-from t2t_keras.tasks.translation_scores import check_language, lowercased_scores, paper_bleu_score, sacrebleu_scores
-from t2t_keras.text.languages import written_in
+from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.tokenizer import Tokenizer
 
 # A reference's tokens beyond this many are not counted: attention over them would need too much memory.
@@ -56,40 +55,29 @@ def evaluate(
     translator: Translator,
     sources: Sequence[str | Request],
     references: Sequence[str],
-    target_language: str | None = None,
-    *,
-    lowercase: bool = False,
-    paper_bleu: bool = False,
+    settings: ScoringSettings | None = None,
     on_progress: Progress | None = None,
 ) -> Evaluation:
-    """Translates the sources and scores the result against the references.
+    """Translates the sources and scores the result against the references, as the translator's task does.
 
     Args:
         translator: translates the sources.
         sources: lines of text, or requests.
-        references: human translations, one for each source.
-        target_language: language code, which selects the tokeniser; None detects Chinese, Japanese and Korean from the
-            references and otherwise means English.
-        lowercase: adds `lowercased_scores`.
-        paper_bleu: adds `paper_bleu_score`.
+        references: one for each source.
+        settings: what the scores depend on; None means the defaults.
         on_progress: see `Translator.translate`.
 
     Raises:
         InputError: there are no lines, unequal numbers of them, or no tokeniser; raised before translating.
     """
     check_lines(sources, references)
-    language = target_language or written_in(references) or "en"
-    check_language(language, paper_bleu=paper_bleu)
+    translator.task.check(references, settings or ScoringSettings())
     translator.translate(sources[:1], scored=False)  # traces the graph or converts the model, once
     start = time.perf_counter()
     translations = translator.translate(sources, on_progress, scored=False)
     seconds = time.perf_counter() - start
     hypotheses = [translation.text for translation in translations]
-    scores = sacrebleu_scores(hypotheses, references, language)
-    if lowercase:
-        scores += lowercased_scores(hypotheses, references, language)
-    if paper_bleu:
-        scores.append(paper_bleu_score(hypotheses, references, language))
+    scores = translator.task.scores(hypotheses, references, settings)
     return Evaluation(
         hypotheses,
         scores,
@@ -126,6 +114,14 @@ def corpus_cross_entropy(
         source, target = (padded([side[row] for row in rows]) for side in encoded)
         total -= float(tf.reduce_sum(token_log_probs(source, target)))
     return total, sum(map(len, encoded[1]))
+
+
+def target_perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
+    """The perplexity of a token of what a translator's model should write for sources; raises as the cross-entropy."""
+    sources = [translator.repaired(line) for line in sources]
+    targets = [translator.task.target(translator.repaired(line)) for line in references]
+    budget = translator.config.tokens_per_batch
+    return perplexity(corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget))
 
 
 def perplexity(cross_entropy: tuple[float, int]) -> float:

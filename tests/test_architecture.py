@@ -31,11 +31,11 @@ BELOW_THE_SEAM = {
     "machine": GROUND,
     "text": GROUND | {"machine"},
     "tasks": GROUND | {"text"},
-    "data": GROUND | {"config", "machine", "text"},
+    "data": GROUND | {"config", "machine", "tasks", "text"},
     "runs": GROUND | {"config", "machine", "models"},
     "search": GROUND | {"config", "models"},
     "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},
-    "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "text"},
+    "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "tasks", "text"},
     "pictures": GROUND | {"machine", "text"},
     "evaluation": GROUND | {"inference", "machine", "search", "tasks", "text"},
     "training": GROUND
@@ -46,9 +46,9 @@ BELOW_THE_SEAM = {
     "studies": GROUND
     | {
         *("config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures", "planning", "runs"),
-        "training",
+        *("tasks", "training"),
     },
-    "export": GROUND | {"config", "inference", "models", "search", "text"},
+    "export": GROUND | {"config", "inference", "models", "search", "tasks", "text"},
     "serving": GROUND | {"machine"},
 }
 MAY_IMPORT = ABOVE_THE_SEAM | BELOW_THE_SEAM

@@ -16,12 +16,16 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import States
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.tasks.registry import task
+from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.tasks.translation_scores import bleu, sacrebleu_scores
 
 REFERENCES = ["Ein Mann, der auf einer Leiter steht.", "Zwei Hunde spielen im tiefen Schnee."]
 
 
 class UntouchedTranslator:
+    task = task("translation")
+
     def translate(self, *arguments, **options):
         pytest.fail("translated")
 
@@ -41,7 +45,7 @@ def test_a_missing_tokeniser_is_told_before_anything_is_translated(monkeypatch, 
 
 def test_what_cannot_be_scored_is_told_before_anything_is_translated():
     with pytest.raises(InputError, match="the paper's BLEU"):
-        evaluation.evaluate(UntouchedTranslator(), ["a"], ["他在图书馆里看书。"], paper_bleu=True)
+        evaluation.evaluate(UntouchedTranslator(), ["a"], ["他在图书馆里看书。"], ScoringSettings(paper_bleu=True))
 
 
 @pytest.mark.parametrize("lines", [([], []), (["a"], []), (["a"], ["a", "b"])])
@@ -95,7 +99,7 @@ def test_evaluate_and_write(tmp_path):
     tokenizer = tiny.tokenizer()
     translator = Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), DecodeConfig(beam_size=1))
     sources = [*tiny.SENTENCES, "dog " * 300]
-    result = evaluation.evaluate(translator, sources, sources, "de", lowercase=True, paper_bleu=True)
+    result = evaluation.evaluate(translator, sources, sources, ScoringSettings("de", lowercase=True, paper_bleu=True))
     result = dataclasses.replace(result, perplexity=4.5)
     assert result.hypotheses == [source.strip() for source in sources]
     assert result.num_long_lines == 1

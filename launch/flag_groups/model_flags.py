@@ -16,7 +16,7 @@ from t2t_keras.runs.run import Run
 
 from . import extensions, setting_flags
 
-MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's (required).", required=True)
+MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's (required).")
 CHECKPOINT = flags.DEFINE_string(
     "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
 )

@@ -14,9 +14,10 @@ _TOKENS_OF_A_PIECE = 4
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """How parallel text became token ids.
+    """How text became token ids.
 
     Attributes:
+        task: what source and target mean: "translation", "parsing".
         corpus: where the text came from ("files", "multi30k", "tatoeba", "gettext", "tfds:NAME").
         source_language: language code of the source side.
         target_language: language code of the target side.
@@ -30,6 +31,7 @@ class DataConfig:
 
     section: ClassVar[str] = "data"
 
+    task: str = "translation"
     corpus: str = "files"
     source_language: str = "en"
     target_language: str = "de"

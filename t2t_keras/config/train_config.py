@@ -39,8 +39,9 @@ class TrainConfig:
         checkpoint_minutes: minutes between two checkpoints; when positive, replaces checkpoint_steps.
         keep_checkpoints: how many of the newest checkpoints stay on disk.
         validation_steps: steps between two validations; 0 means at each checkpoint.
-        validation_sentences: how many validation sentences are decoded for BLEU; 0 means none.
-        best_metric: what decides on the best checkpoint, "loss" or "bleu" (which needs validation_sentences).
+        validation_sentences: how many validation sentences are decoded for the task's score (BLEU); 0 means none.
+        best_metric: what decides on the best checkpoint: "loss", or the task's score, such as "bleu", which needs
+            validation_sentences.
         patience: validations without an improvement before training stops; 0 means never.
     """
 
@@ -74,7 +75,7 @@ class TrainConfig:
     keep_checkpoints: int = 5
     validation_steps: int = 0
     validation_sentences: int = 0
-    best_metric: Literal["loss", "bleu"] = "loss"
+    best_metric: str = "loss"
     patience: int = 0
 
     def __post_init__(self) -> None:
@@ -95,8 +96,8 @@ class TrainConfig:
         check_seed(self)
         check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
         check_not_negative(self, "validation_steps", "validation_sentences")
-        if self.best_metric == "bleu" and not self.validation_sentences:
-            raise InputError("train.best_metric=bleu needs train.validation_sentences above 0")
+        if self.best_metric != "loss" and not self.validation_sentences:
+            raise InputError(f"train.best_metric={self.best_metric} needs train.validation_sentences above 0")
         self._check_objective()
 
     @property

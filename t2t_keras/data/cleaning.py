@@ -61,20 +61,20 @@ def _word() -> re.Pattern[str]:
 
 
 class HeldOut:
-    """The sentences that training must not see, compared without case and punctuation."""
+    """The sentences that training must not see, compared without case and punctuation; `sides` of pairs, 0 and 1."""
 
-    def __init__(self) -> None:
-        self._sides: tuple[set[str], set[str]] = (set(), set())
+    def __init__(self, sides: Iterable[int] = (0, 1)) -> None:
+        self._keys: dict[int, set[str]] = {side: set() for side in sides}
 
     def add(self, pairs: Iterable[Pair]) -> None:
-        """Adds both sides of pairs."""
+        """Adds the sides of pairs."""
         for pair in pairs:
-            for side, text in zip(self._sides, pair, strict=True):
-                side.add(comparison_key(text))
+            for side, keys in self._keys.items():
+                keys.add(comparison_key(pair[side]))
 
     def __contains__(self, pair: Pair) -> bool:
-        """Whether either side of a pair is held out."""
-        return any(comparison_key(text) in side for side, text in zip(self._sides, pair, strict=True))
+        """Whether a side of a pair is held out."""
+        return any(comparison_key(pair[side]) in keys for side, keys in self._keys.items())
 
 
 class Cleaner:

@@ -97,7 +97,7 @@ class PreparedData:
         return EncodedCorpus.open(self.directory, name)
 
     def text(self, split: str) -> tuple[list[str], list[str]]:
-        """The source and target sentences of "valid" or "test"; raises an InputError for other splits."""
+        """The sources and references of "valid" or "test"; raises an InputError for other splits."""
         self._check_split(split, [name for name in self.splits if name != "train"])
         source_path, target_path = text_paths(self.directory, split)
         return list(read_lines(source_path)), list(read_lines(target_path))

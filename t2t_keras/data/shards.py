@@ -17,6 +17,7 @@ from t2t_keras.data.encoded import shard_name, write_encoded
 from t2t_keras.data.mapped_files import MappedArray
 from t2t_keras.data.sources.corpora_files import decoded_line, read_pairs, read_raw_lines
 from t2t_keras.machine.files import replacing
+from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import Tokenizer
 
 Counts = dict[str, int]
@@ -51,12 +52,14 @@ class Selection:
 
     Attributes:
         data_dir: folder that is being prepared.
+        config: data settings.
         duplicates: rows that occur in an earlier shard, int64.
         validation: rows drawn for the validation set, int64.
         is_drawn: whether a validation set was drawn; pairs that resemble it are then dropped too.
     """
 
     data_dir: Path
+    config: DataConfig
     duplicates: np.ndarray
     validation: np.ndarray
     is_drawn: bool
@@ -83,7 +86,7 @@ class Encoding:
 
 def clean_shard(number: int, raw: Raw) -> Counts:
     """Writes a shard's cleaned text and the keys by which duplicates are found."""
-    held_out = HeldOut()
+    held_out = HeldOut(task(raw.config.task).held_out_sides)
     for split in raw.held_out:
         held_out.add(read_pairs(*text_paths(raw.data_dir, split)))
     cleaner = Cleaner(raw.config.lowercase)
@@ -114,7 +117,7 @@ def select_shard(number: int, selection: Selection) -> Counts:
     stays[selection.duplicates] = False
     held_out_rows = np.zeros(0, np.int64)
     if selection.is_drawn:
-        held_out = HeldOut()
+        held_out = HeldOut(task(selection.config.task).held_out_sides)
         held_out.add(read_pairs(*text_paths(selection.data_dir, "valid")))
         pairs = read_pairs(*text_paths(selection.data_dir, _text_name(number)))
         matching_rows = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)
@@ -150,8 +153,8 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
     """Writes the token ids of pairs as a shard; counts tokens, pairs kept and, in training data, pairs dropped."""
     tokenizer = Tokenizer.load(encoding.data_dir / VOCABULARY)
     config = encoding.config
+    pairs = targets_of(pairs, config)
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
-    pairs = iter(pairs)
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
         while chunk := list(itertools.islice(pairs, _ENCODE_PAIRS)):
@@ -170,6 +173,12 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
     name = shard_name(encoding.split, number, encoding.shards)
     write_encoded(encoding.data_dir, name, encoded_pairs(), tokenizer.vocab_size)
     return counts
+
+
+def targets_of(pairs: Iterable[Pair], config: DataConfig) -> Iterator[Pair]:
+    """Yields pairs of source and reference with what a model learns to write in place of the reference."""
+    target = task(config.task).target
+    return ((source, target(reference)) for source, reference in pairs)
 
 
 def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:

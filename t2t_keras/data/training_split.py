@@ -77,7 +77,7 @@ class TrainingSplit:
             kept = counts["kept"] - sum(map(len, duplicates))
             drawn = self._draw(kept, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
             jobs = (
-                (number, Selection(self._data_dir, *rows, draw))
+                (number, Selection(self._data_dir, self._config, *rows, draw))
                 for number, rows in enumerate(zip(duplicates, drawn, strict=True))
                 if names[number] not in self._journal.done
             )
@@ -95,7 +95,8 @@ class TrainingSplit:
         before = 0
         for number in range(self._count):
             rows = np.load(shards.rows_path(self._data_dir, number))
-            for pair in shards.selected_pairs(self._data_dir, number, rows[-before % step :: step]):
+            pairs = shards.selected_pairs(self._data_dir, number, rows[-before % step :: step])
+            for pair in shards.targets_of(pairs, self._config):
                 yield from pair
             before += len(rows)
 

@@ -21,6 +21,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import ATTENTION, Attentions, attention_views
 from t2t_keras.search.searches import Searches, output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID
+from t2t_keras.tasks.task import Task
 
 # Inputs of the stages: texts, seeds, sentences as ids and lengths.
 _TEXTS = tf.TensorSpec([None], tf.string)
@@ -92,6 +93,7 @@ class Pipeline:
         self._weights = weights
         self._tokenizer = tokenizer
         self._lowercase = translator.lowercase
+        self._task = translator.task
         self.max_source_length = translator.max_source_length
         self._pieces = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
         settings = (translator.lowercase, translator.max_source_length, translator.excluded)
@@ -119,6 +121,8 @@ class Pipeline:
         self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
         self._chosen_attention = _stage(self._chosen_attention_of, sentences, sentences, Choice(_LENGTHS, _LENGTHS))
         self._joined = {size: self._joining(size) for size in {1, k}}
+        finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
+        self._finished = _stage(self._finished_of, _TEXTS, tf.TensorSpec([None, None], tf.string)) if finishes else None
 
     def parts(self, lines: tf.Tensor) -> Parts:
         """The parts to translate of lines, string [lines]."""
@@ -228,9 +232,20 @@ class Pipeline:
         queries, keys = queries_and_keys(asked.kinds, source_mask, target_mask, inputs=target_mask)
         return tf.where((queries[:, :, tf.newaxis] & keys[:, tf.newaxis, :])[:, tf.newaxis], weights, 0.0)
 
-    def hypotheses(self, parts: Parts, num_lines: tf.Tensor, result: Found, values: tf.Tensor) -> Hypotheses:
-        """The translations of lines from those of their parts; `values`, float32 [parts, k], are summed over parts."""
-        return self._joined[result.lengths.shape[1]](parts.rows, num_lines, result.token_ids, values, result.lengths)
+    def hypotheses(self, lines: tf.Tensor, parts: Parts, result: Found, values: tf.Tensor) -> Hypotheses:
+        """The translations of lines, string [lines], from those of their parts.
+
+        `values`, float32 [parts, k], are summed over parts.
+        """
+        join = self._joined[result.lengths.shape[1]]
+        found = join(parts.rows, tf.size(lines), result.token_ids, values, result.lengths)
+        return found._replace(texts=self._finished(lines, found.texts)) if self._finished else found
+
+    def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """What the task makes of texts that the model wrote, string [lines, k]."""
+        k = tf.shape(texts)[1]
+        sources = tf.repeat(repaired(lines, self._lowercase), k)
+        return tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
 
     def _joining(self, k: int) -> Any:
         def compute(rows: tf.Tensor, num_lines: tf.Tensor, ids: tf.Tensor, values: tf.Tensor, lengths: tf.Tensor):

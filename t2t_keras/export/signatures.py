@@ -36,18 +36,18 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         return tf.function(function, input_signature=specs, autograph=False)
 
     def serving_default(text: tf.Tensor) -> Outputs:
-        best = _translations(pipeline, pipeline.parts(text), tf.size(text), only_best=True)
+        best = _translations(pipeline, text, only_best=True)
         return {"translation": best.texts[:, 0], "score": best.values[:, 0]}
 
     def nbest(text: tf.Tensor) -> Outputs:
-        hypotheses = _translations(pipeline, pipeline.parts(text), tf.size(text), only_best=False)
+        hypotheses = _translations(pipeline, text, only_best=False)
         return {"translations": hypotheses.texts, "scores": hypotheses.values}
 
     def sample(text: tf.Tensor, seed: tf.Tensor) -> Outputs:
         with tf.control_dependencies([_assert_as_many_lines(text=text, seed=seed)]):
             parts = pipeline.parts(tf.identity(text))
         samples = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
-        drawn = pipeline.hypotheses(parts, tf.size(text), samples, samples.log_probs)
+        drawn = pipeline.hypotheses(text, parts, samples, samples.log_probs)
         return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
 
     def score(text: tf.Tensor, target: tf.Tensor) -> Outputs:
@@ -77,9 +77,10 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
     }
 
 
-def _translations(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor, only_best: bool) -> Hypotheses:
+def _translations(pipeline: Pipeline, text: tf.Tensor, only_best: bool) -> Hypotheses:
+    parts = pipeline.parts(text)
     result = pipeline.search(parts.sentences, only_best)
-    return pipeline.hypotheses(parts, num_lines, result, result.scores)
+    return pipeline.hypotheses(text, parts, result, result.scores)
 
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
@@ -120,7 +121,7 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     with tf.control_dependencies(_attention_checks(pipeline, parts, num_lines)):
         sources = Sentences(*map(tf.identity, parts.sentences))
     result = pipeline.search(sources, only_best=True)
-    best = pipeline.hypotheses(parts, num_lines, result, result.scores)
+    best = pipeline.hypotheses(text, parts, result, result.scores)
     target_lengths = result.lengths[:, 0]
     targets = Sentences(result.token_ids[:, 0, : longest(target_lengths)], target_lengths)
     attention = pipeline.attention(sources, targets)

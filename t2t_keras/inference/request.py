@@ -51,12 +51,14 @@ class EncodedRequest:
 
     Attributes:
         parts: token ids of each part that the line is translated in; none for a blank line.
+        text: the line as the tokenizer got it.
         prefix: token ids of the prefix.
         constraints: token ids of each phrase.
         excluded: token ids of each spelling of each phrase.
     """
 
     parts: tuple[Ids, ...]
+    text: str = ""
     prefix: Ids = ()
     constraints: tuple[Ids, ...] = ()
     excluded: tuple[Ids, ...] = ()
@@ -98,13 +100,14 @@ class RequestEncoder:
         """Encodes many lines without restrictions."""
         texts = [self.repaired(line) for line in lines]
         ids = self._tokenizer.encode_batch(texts)
-        return [EncodedRequest(self._parts(*line)) for line in zip(texts, ids, strict=True)]
+        return [EncodedRequest(self._parts(*line), line[0]) for line in zip(texts, ids, strict=True)]
 
     def encode(self, request: Request) -> EncodedRequest:
         """Encodes one request; the `InputError` of a restriction that cannot be satisfied names the field."""
         text = self.repaired(request.text)
         encoded = EncodedRequest(
             self._parts(text, self._tokenizer.encode(text)),
+            text,
             self._phrase("prefix", request.prefix) if request.prefix else (),
             tuple(self._phrase("constraints", phrase) for phrase in request.constraints),
             self._spellings_of(request.excluded),

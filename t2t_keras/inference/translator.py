@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.config import DecodeConfig
+from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import loading
 from t2t_keras.inference.explain import (
@@ -39,6 +39,7 @@ from t2t_keras.search.ensemble import Combination
 from t2t_keras.search.scoring import normalised_score
 from t2t_keras.search.searches import Searches
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import Tokenizer
 
 
@@ -57,14 +58,15 @@ class Translator:
         tokenizer: the tokenizer with the model's vocabulary.
         model: the model; see `t2t_keras.models.contract`.
         config: the decoding settings; None means the defaults.
-        lowercase: whether lines are lowercased first, as the training data were.
-        max_source_length: most tokens, end symbol included, that are translated in one part.
+        data: the settings of the training data, of which these count: `lowercase`, whether lines are lowercased first;
+            `max_length`, most tokens, end symbol included, that are translated in one part, at least 2; and the
+            `task`, which finishes what the model wrote. None means the defaults.
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
         engine: what runs the searches; None means TensorFlow.
 
     Raises:
-        InputError: a beam larger than the vocabulary, or an excluded phrase that is blank or cannot be spelled.
-        ValueError: `max_source_length` below 2.
+        InputError: a beam larger than the vocabulary, an excluded phrase that is blank or cannot be spelled, or an
+            unknown task.
     """
 
     def __init__(
@@ -72,13 +74,11 @@ class Translator:
         tokenizer: Tokenizer,
         model: SearchedModel,
         config: DecodeConfig | None = None,
-        lowercase: bool = False,
-        max_source_length: int = 256,
+        data: DataConfig | None = None,
         excluded: Sequence[str] = (),
         engine: Engine | None = None,
     ) -> None:
-        if max_source_length < 2:
-            raise ValueError(f"max_source_length must be at least 2 (a token and the end), got {max_source_length}")
+        data = data or DataConfig()
         self.tokenizer = tokenizer
         self.model = model
         self.config = config or DecodeConfig()
@@ -86,10 +86,12 @@ class Translator:
             raise InputError(
                 f"decode.beam_size={self.config.beam_size} is more than the vocabulary's {tokenizer.vocab_size} entries"
             )
-        self.lowercase = lowercase
-        self.max_source_length = max_source_length
+        self.lowercase = data.lowercase
+        self.max_source_length = max(2, data.max_length)  # a token and the end
+        self.task = task(data.task)
         self.excluded = tuple(excluded)
-        self._encoder = RequestEncoder(tokenizer, self.config, lowercase, max_source_length, self.excluded)
+        settings = (self.config, self.lowercase, self.max_source_length, self.excluded)
+        self._encoder = RequestEncoder(tokenizer, *settings)
         self._searches = Searches(model, self.config, self._encoder.excluded, engine)
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
@@ -146,12 +148,11 @@ class Translator:
     def _of(
         cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str], engine: loading.EngineName
     ) -> "Translator":
-        data, config = loaded.config.data, config or loaded.config.decode
+        config = config or loaded.config.decode
         if config.bfloat16 and engine != "tensorflow":
             raise InputError(f"decode.bfloat16=true does not go together with the engine {engine}")
-        settings = (config, data.lowercase, max(2, data.max_length))
         excluded = tuple(dict.fromkeys((*loaded.excluded, *excluded)))
-        return cls(loaded.tokenizer, loaded.model, *settings, excluded, loaded.engine)
+        return cls(loaded.tokenizer, loaded.model, config, loaded.config.data, excluded, loaded.engine)
 
     def translate(
         self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True
@@ -300,7 +301,15 @@ class Translator:
         parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
         part_translations = iter(self._translate_parts(parts, num_best, on_progress, scored))
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
-        return [joined_lists(line, num_best, by_score=not self.config.sampling) for line in lines]
+        by_score = not self.config.sampling
+        return [
+            [self._finished(request.text, translation) for translation in joined_lists(line, num_best, by_score)]
+            for request, line in zip(encoded, lines, strict=True)
+        ]
+
+    def _finished(self, source: str, translation: Translation) -> Translation:
+        text = self.task.finish(source, translation.text)
+        return translation if text == translation.text else dataclasses.replace(translation, text=text)
 
     def _translate_parts(
         self, parts: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool

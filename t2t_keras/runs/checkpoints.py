@@ -46,7 +46,7 @@ class Best:
 
     Attributes:
         step: step of the checkpoint.
-        metric: "loss" or "bleu".
+        metric: "loss", or the task's score, such as "bleu".
         value: its value of the metric.
     """
 

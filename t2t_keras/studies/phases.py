@@ -29,6 +29,7 @@ from t2t_keras.studies.matrix_rate import multiply_with_numpy, note_rate, proces
 from t2t_keras.studies.performing import StoppedError
 from t2t_keras.studies.states import read_record
 from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
+from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.interval import Interval
 from t2t_keras.training.trainer import Trainer
@@ -175,7 +176,7 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
     language = data.config.target_language
     for split in (name for name in ("valid", "test") if name in data.splits):
         sources, references = data.text(split)
-        found = evaluation.evaluate(translator, sources, references, language, lowercase=True)
+        found = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
         scores = {score.name: score for score in found.scores}
         settings = {"split": split, "target_language": language}
         evaluation.write_evaluation(folder / "evaluation" / split, found, settings)
@@ -183,19 +184,10 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
         if tokenised := scores.get("BLEU tokenised lowercased"):
             results[f"{split}_bleu_tokenised_lowercased"] = tokenised.value
         if split == "valid":
-            results["valid_perplexity"] = _perplexity(translator, sources, references)
+            results["valid_perplexity"] = evaluation.target_perplexity(translator, sources, references)
         results |= {"output_tokens_per_second": found.tokens_per_second, "bleu_signature": scores["BLEU"].signature}
     now = datetime.datetime.now(datetime.UTC)
     return {**results, "date": now.date().isoformat(), "versions": _versions()}
-
-
-def _perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
-    """The perplexity of a token of the references."""
-    sources, references = ([translator.repaired(line) for line in lines] for lines in (sources, references))
-    tokens_per_batch = translator.config.tokens_per_batch
-    return evaluation.perplexity(
-        evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, sources, references, tokens_per_batch)
-    )
 
 
 def _versions() -> str:

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from t2t_keras.machine.files import is_full, replacing
 from t2t_keras.runs.records import RecordFile
 from t2t_keras.runs.run import Run
+from t2t_keras.tasks.registry import TASKS
 
 # TensorFlow's exceptions for no space or quota left, and for a file at its size limit.
 _FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
@@ -25,7 +26,7 @@ _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
     ("loss a token", False, [("train", "loss", "training"), ("valid", "loss", "validation")]),
     ("learning rate", False, [("train", "learning_rate", "learning rate")]),
     ("gradient norm", True, [("train", "gradient_norm", "gradient norm")]),
-    ("validation BLEU", False, [("valid", "bleu", "BLEU")]),
+    ("validation score", False, [("valid", kind.metric, kind.metric.upper()) for kind in TASKS.values()]),
     ("GLEU of samples", False, [("train", "sampled_gleu", "GLEU")]),
 ]
 

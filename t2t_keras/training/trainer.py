@@ -23,6 +23,7 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
+from t2t_keras.tasks.registry import task
 from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
@@ -77,6 +78,11 @@ class Trainer:
     ) -> None:
         if config.train.jit_compile and not config.train.static_shapes:
             raise InputError("train.jit_compile=true needs train.static_shapes=true: XLA compiles every shape anew")
+        self._metric = task(config.data.task).metric
+        if config.train.best_metric not in ("loss", self._metric):
+            raise InputError(
+                f"train.best_metric={config.train.best_metric}: valid for {config.data.task}: loss, {self._metric}"
+            )
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.workers = Workers(strategy)
         self.corpus = data.split("train")
@@ -107,7 +113,7 @@ class Trainer:
             config,
             data.split("valid"),
             data.text("valid"),
-            Translator(data.tokenizer, model, config.decode, config.data.lowercase, max(2, config.data.max_length)),
+            Translator(data.tokenizer, model, config.decode, config.data),
             self.workers,
         )
         self.step, self.position, self.interval = 0, Position(), Interval()
@@ -241,14 +247,15 @@ class Trainer:
     def _validate(self, monitor: Monitor | SilentMonitor) -> None:
         """Validates the checkpoint just saved, and completes it."""
         validation = self.validator.validate()
-        monitor.log_validation(self.step, **validation._asdict())
+        loss, perplexity, score = validation
+        monitor.log_validation(self.step, loss=loss, perplexity=perplexity, **{self._metric: score})
         if not np.isfinite(validation.loss):  # such weights must not be kept
             with self.workers.alike():
                 if self.workers.is_chief:
                     self.writer.withdraw(self.step)
             raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
         by_loss = self.config.train.best_metric == "loss"
-        gain = -validation.loss if by_loss else validation.bleu
+        gain = -validation.loss if by_loss else validation.score
         improved = self.best is None or gain > self.best
         self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1

@@ -13,7 +13,6 @@ from t2t_keras import evaluation
 from t2t_keras.config import Config
 from t2t_keras.data.pipeline import EncodedPairs, validation_batches
 from t2t_keras.inference.translator import Translator
-from t2t_keras.tasks.translation_scores import bleu
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.step import TrainingStep
@@ -25,12 +24,12 @@ class Validation(NamedTuple):
     Attributes:
         loss: cross-entropy per target token, not smoothed.
         perplexity: exponential of the loss.
-        bleu: sacreBLEU of the decoded sentences, or None if none are decoded.
+        score: the task's score of the decoded sentences, such as BLEU, or None if none are decoded.
     """
 
     loss: float
     perplexity: float
-    bleu: float | None
+    score: float | None
 
 
 class Validator:
@@ -71,12 +70,12 @@ class Validator:
         )
 
     def validate(self) -> Validation:
-        """Loss of the whole set and BLEU of its first `validation_sentences`, with averaged weights if kept."""
+        """Loss of the whole set and score of its first `validation_sentences`, with averaged weights if kept."""
         loss_sum, tokens = self._step.validation_loss(self._distributed(), len(self._batches))
         loss = loss_sum / tokens
         # A model that diverged still has a loss to report.
         perplexity = math.exp(loss) if loss < 700 else math.inf
-        return Validation(loss, perplexity, self._bleu() if self._sources else None)
+        return Validation(loss, perplexity, self._score() if self._sources else None)
 
     def _distributed(self) -> Iterator:
         ids = tf.TensorSpec([None, None], tf.int32)
@@ -88,7 +87,7 @@ class Validator:
         )
         return distributed(self._step.strategy, dataset.with_options(options))
 
-    def _bleu(self) -> float:
+    def _score(self) -> float:
         self._step.fill_model()
         count = self._workers.count
         sources = self._sources[self._workers.index :: count]
@@ -96,7 +95,7 @@ class Validator:
         hypotheses = [""] * len(self._sources)
         for index, share in enumerate(self._workers.gather(json.dumps(translations).encode())):
             hypotheses[index::count] = json.loads(share)
-        return bleu(hypotheses, self._references)
+        return self._translator.task.monitored(hypotheses, self._references)
 
 
 class _CutCorpus:

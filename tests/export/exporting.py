@@ -41,7 +41,7 @@ TEXTS = [
 ]
 
 
-def translator(config: DecodeConfig = DECODE, **arguments) -> Translator:
+def translator(config: DecodeConfig = DECODE, lowercase: bool = False, **arguments) -> Translator:
     """Of an untrained model that is sure of what it says: its weights are larger than those that training begins with.
 
     They are the mean of those of `make_run`.
@@ -49,7 +49,8 @@ def translator(config: DecodeConfig = DECODE, **arguments) -> Translator:
     model = Transformer(tiny.transformer().config)
     model.build()
     model.set_weights([sum(factor * weight for factor in FACTORS) / 2 for weight in tiny.transformer().get_weights()])
-    return Translator(tiny.tokenizer(), model, config, max_source_length=MAX_LENGTH, **arguments)
+    data = DataConfig(max_length=MAX_LENGTH, lowercase=lowercase)
+    return Translator(tiny.tokenizer(), model, config, data, **arguments)
 
 
 def config_of(translator: Translator) -> Config:

@@ -19,7 +19,7 @@ def translator() -> Translator:
     model.build()
     model.set_weights([1.7 * weight for weight in untrained.get_weights()])
     config = DecodeConfig(beam_size=3, min_length=4, max_length_offset=8)
-    return Translator(tiny.tokenizer(), model, config, max_source_length=24)
+    return Translator(tiny.tokenizer(), model, config, data=DataConfig(max_length=24))
 
 
 def test_additive_scores_within_a_window(translator, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from exporting import ATTENTION, FEW, LINES, MIXED, SEEDS, TARGETS, TEXTS
 
+from t2t_keras.config import DataConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
@@ -59,7 +60,7 @@ def test_nbest(translator, served):
 def test_samples(translator, served):
     for seed in set(SEEDS):
         config = dataclasses.replace(exporting.DECODE, sampling=True, beam_size=1, seed=seed)
-        own = Translator(translator.tokenizer, translator.model, config, max_source_length=exporting.MAX_LENGTH)
+        own = Translator(translator.tokenizer, translator.model, config, DataConfig(max_length=exporting.MAX_LENGTH))
         rows = [row for row in range(len(LINES)) if SEEDS[row] == seed]
         expected = own.translate([LINES[row] for row in rows])
         assert decoded(served["sample"]["translation"][rows]) == [t.text for t in expected]

@@ -33,8 +33,9 @@ def test_fields_become_tokens():
 def test_plain_lines_and_requests_keep_their_order():
     requests = ["A man", Request("dogs"), "", Request(""), "snow"]
     found = list(numbered(requests, encoder()))
-    expected = [tuple(tiny.tokenizer().encode(text)) for text in ("A man", "dogs", "", "", "snow")]
-    assert found == [EncodedRequest((ids,) if ids else ()) for ids in expected]
+    texts = ("A man", "dogs", "", "", "snow")
+    expected = [(text, tuple(tiny.tokenizer().encode(text))) for text in texts]
+    assert found == [EncodedRequest((ids,) if ids else (), text) for text, ids in expected]
 
 
 @pytest.mark.parametrize("phrase", ["Schnee", "A man", "ü", "日", "in"])
@@ -144,7 +145,7 @@ def test_characters_without_an_entry_are_refused(tmp_path):
 
 def test_batches_hold_one_kind_each():
     requests = [
-        EncodedRequest(((5,) * length,), *asked)
+        EncodedRequest(((5,) * length,), "", *asked)
         for length in (3, 9, 4)
         for asked in [(), ((7,),), ((), ((8, 9),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
     ]
@@ -155,5 +156,5 @@ def test_batches_hold_one_kind_each():
     assert set(arrays) == {"prefix", "excluded"} and arrays["excluded"].shape == (2, 1, 1)
     (excluded,) = asked_arrays([requests[4]]).values()
     np.testing.assert_array_equal(excluded, [[[0, 4], [5, 6]]])
-    (constraints,) = asked_arrays([requests[2], EncodedRequest(((5,),), (), ((3,), (4,)))]).values()
+    (constraints,) = asked_arrays([requests[2], EncodedRequest(((5,),), "", (), ((3,), (4,)))]).values()
     np.testing.assert_array_equal(constraints, [[[8, 9], [0, 0]], [[3, 0], [4, 0]]])

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from t2t_keras.config import DecodeConfig
+from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translation, Translator
@@ -73,12 +73,12 @@ def test_output_never_has_a_line_break():
 
 
 def test_lowercase():
-    assert texts(copier(lowercase=True).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
+    assert texts(copier(data=DataConfig(lowercase=True)).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
 
 
 @pytest.mark.parametrize("line", ["Two dogs play. " * 6667, "dog " * 25000, "a" * 100_000, "犬" * 3000])
 def test_absurdly_long_line(line):
-    translator = copier(config=DecodeConfig(beam_size=1), max_source_length=200)
+    translator = copier(config=DecodeConfig(beam_size=1), data=DataConfig(max_length=200))
     before, found, after = translator.translate(["A man", line, "dogs"])
     assert (before.text, after.text) == ("A man", "dogs")
     assert found.num_parts > 1
@@ -90,7 +90,7 @@ def test_line_of_just_the_limit_is_not_cut():
     translator = copier()
     ids = len(translator.tokenizer.encode(tiny.SENTENCES[0]))
     for limit, parts in [(ids + 1, 1), (ids, 2)]:
-        (found,) = copier(max_source_length=limit).translate(tiny.SENTENCES[:1])
+        (found,) = copier(data=DataConfig(max_length=limit)).translate(tiny.SENTENCES[:1])
         assert found.num_parts == parts
 
 
@@ -239,6 +239,5 @@ def test_load_with_another_vocabulary(tmp_path):
         Translator.load(model_dir)
 
 
-def test_misuse_names_the_argument():
-    with pytest.raises(ValueError, match="max_source_length"):
-        copier(max_source_length=1)
+def test_a_part_has_room_for_a_token_and_the_end():
+    assert copier(data=DataConfig(max_length=1)).max_source_length == 2

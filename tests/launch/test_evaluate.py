@@ -63,7 +63,7 @@ def test_files(results, folder):
     assert f"{scores['perplexity']:.3f}" in out and "tokens/s" in out
     hypotheses = (folder / "out" / "hypotheses.txt").read_text(encoding="utf-8")
     assert hypotheses.count("\n") == scores["num_lines"] == 3
-    assert "compare it with multi-bleu.perl" in out and "not sacreBLEU" in out
+    assert "compare with multi-bleu.perl" in out and "not sacreBLEU" in out
 
 
 def test_chinese_references_are_scored_in_their_own_words(results, folder):

@@ -15,7 +15,7 @@ UPDATES = 1000
 SESSION = """
 import dataclasses, json, sys
 from launch import quickstart
-from t2t_keras import Run, Trainer, Translator, config, evaluate, make_strategy, prepare
+from t2t_keras import Run, ScoringSettings, Trainer, Translator, config, evaluate, make_strategy, prepare
 from t2t_keras.models import presets
 from t2t_keras.data.sources import corpora
 
@@ -25,7 +25,7 @@ settings = config.override(presets.preset("tiny"), [*quickstart.SETTINGS, f"trai
 model = dataclasses.replace(settings.model, vocab_size=data.tokenizer.vocab_size)
 run = Run("run")
 Trainer(run, dataclasses.replace(settings, model=model, data=data.config), data, strategy).train()
-result = evaluate(Translator.load(run.path), *data.text("test"), quickstart.DATA.target_language)
+result = evaluate(Translator.load(run.path), *data.text("test"), ScoringSettings(quickstart.DATA.target_language))
 print(json.dumps({score.name: score.value for score in result.scores}))
 """
 

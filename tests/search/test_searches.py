@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from t2t_keras.config import DecodeConfig
+from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import Translation, joined
@@ -130,7 +130,7 @@ def test_nbest_is_at_most_the_beam(num_best):
 
 def test_nbest_of_a_line_in_parts_are_the_best_combinations():
     config = DecodeConfig(beam_size=3, max_length_offset=3)
-    own = Translator(tiny.tokenizer(), tiny.transformer(), config, max_source_length=12)
+    own = Translator(tiny.tokenizer(), tiny.transformer(), config, data=DataConfig(max_length=12))
     line = tiny.SENTENCES[1]
     (found,) = own.translate_nbest([line], 3)
     assert found[0].num_parts > 1
@@ -151,7 +151,7 @@ def test_samples_are_those_of_their_seed():
     assert [t.text for t in other] != [samples[0].text for samples in found]
     (prefixed,) = own.translate([Request("A man", prefix="Ein Hund", excluded=("Mann",))])
     assert prefixed.text.startswith("Ein Hund")
-    long = Translator(own.tokenizer, own.model, own.config, max_source_length=12)
+    long = Translator(own.tokenizer, own.model, own.config, data=DataConfig(max_length=12))
     (samples,) = long.translate_nbest(LINES[1:2], 3)
     assert len(samples) == 3 and all(sample.num_parts > 1 for sample in samples)
 

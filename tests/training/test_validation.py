@@ -64,7 +64,7 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     validator = trainer.validator
     trainer.training.fill_model()
     hypotheses = [translation.text for translation in validator._translator.translate(sources)]
-    assert validation.bleu == translation_scores.bleu(hypotheses, references)
+    assert validation.score == translation_scores.bleu(hypotheses, references)
     # An untrained model has a BLEU of about 0, which many a mistake would have too.
     answers = [Translation(text) for text in references]
     monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers[: len(lines)])
@@ -86,7 +86,7 @@ def test_again_it_is_the_same(trainer, validation):
 def test_no_sentences_no_bleu(tmp_path, data):
     trainer = make_trainer(tmp_path, data, static_shapes=True)
     validation = trainer.validator.validate()
-    assert validation.bleu is None
+    assert validation.score is None
     assert validation.loss == pytest.approx(plain_loss(trainer.training.model, data.split("valid")), rel=1e-5)
 
 

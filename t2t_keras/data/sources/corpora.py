@@ -13,6 +13,8 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources import corpora_files, downloads, gettext_catalogues, gettext_packages, tatoeba
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.registry import task
+from t2t_keras.tasks.task import Task
 
 SPLITS = ("train", "valid", "test")
 
@@ -71,7 +73,9 @@ def of_config(
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
-        return files(paths)
+        return files(paths, config.task)
+    if config.task != "translation":
+        raise InputError(f"task={config.task} reads its own files: corpus=files, got corpus={config.corpus}")
     if paths:
         raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
     if config.corpus == "multi30k":
@@ -86,17 +90,20 @@ def of_config(
     return tensorflow_datasets(config.corpus.removeprefix("tfds:"), *languages, download_dir)
 
 
-def files(paths: Mapping[str, Paths]) -> Corpus:
-    """A corpus of text files.
+def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
+    """A corpus of files.
 
     `paths` has the source and target file of "train" and perhaps of "valid" and "test". If the target file is None,
-    each line of the source file holds both sides, separated by a tab.
+    each line of the source file holds both sides, separated by a tab. Other tasks than translation have one file a
+    split, in their own format; its target file is None.
 
     Raises:
-        InputError: there is no training file, or a file cannot be read.
+        InputError: there is no training file, or a file cannot be read; an unknown task.
     """
+    read = task(task_name)
     if "train" not in paths:
-        raise InputError("corpus=files needs training files: --train_source and --train_target")
+        needed = "--train_source and --train_target" if task_name == "translation" else "--train_source"
+        raise InputError(f"corpus=files needs training files: {needed}")
     all_files = {
         f"{split}_{side}": Path(path)
         for split, sides in paths.items()
@@ -106,7 +113,7 @@ def files(paths: Mapping[str, Paths]) -> Corpus:
     for path in all_files.values():
         corpora_files.check_readable(path)
     resolved_paths = {split: [str(Path(path).resolve()) for path in sides if path] for split, sides in paths.items()}
-    readers = {split: _file_reader(*sides) for split, sides in paths.items()}
+    readers = {split: _file_reader(read, *sides) for split, sides in paths.items()}
     return Corpus(readers, files=all_files, provenance=lambda: resolved_paths)
 
 
@@ -228,7 +235,9 @@ def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
     return download_dir if (download_dir / file_name).exists() else download_dir / name
 
 
-def _file_reader(source: str | Path, target: str | Path | None) -> PairSource:
+def _file_reader(read: Task, source: str | Path, target: str | Path | None) -> PairSource:
+    if read.name != "translation":
+        return lambda: read.examples(corpora_files.read_lines(source), str(source))
     if target is None:
         return lambda: corpora_files.read_tsv(source)
     return lambda: corpora_files.read_pairs(source, target)

@@ -36,14 +36,14 @@ def finished(words: Sequence[str], linear: str) -> Tree:
     """
     open_parts: list[tuple[str, list[Tree]]] = [(TOP, [])]
     remaining = iter(words)
-    for token in linear.split():
+    for token in linear.split(" "):
         if token == WORD:
             word = next(remaining, None)
             if word is not None:
                 open_parts[-1][1].append(leaf(WORD, word))
-        elif token[0] == "(" and len(token) > 1:
+        elif token.startswith("(") and len(token) > 1:
             open_parts.append((token[1:], []))
-        elif token[0] == ")" and len(open_parts) > 1:
+        elif token.startswith(")") and len(open_parts) > 1:
             _close(open_parts)
     while len(open_parts) > 1:
         _close(open_parts)

@@ -1,0 +1,85 @@
+"""Trees from whatever a model wrote, in the graph: `linear_trees.finished` of a batch."""
+
+import tensorflow as tf
+
+from t2t_keras.tasks.parsing.linear_trees import WORD
+from t2t_keras.tasks.parsing.trees import TOP
+
+
+def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    """The trees of linearised trees over the words of sources, in brackets: string [batch] each.
+
+    A token of an output has a place; what closes or opens there, and how deep, follows from sums over places.
+    """
+    words = tf.strings.split(sources, " ")  # --> [batch, ragged]
+    words = tf.ragged.boolean_mask(words, words != "")
+    tokens = tf.strings.split(outputs, " ").to_tensor("")  # --> [batch, places]
+    num_words = tf.cast(words.row_lengths(), tf.int32)[:, tf.newaxis]
+    count = tf.cumsum(tf.cast(tokens == WORD, tf.int32), axis=1)
+    is_word = (tokens == WORD) & (count <= num_words)
+    opens = tf.strings.regex_full_match(tokens, r"\(.+")
+    closes = tf.strings.regex_full_match(tokens, r"\).*")
+    opens, closes, depth_before, depth = _balanced(opens, closes)
+    opens &= _holds_a_word(depth, is_word, depth, reverse=True)
+    closes &= _holds_a_word(depth, is_word, depth_before, reverse=False)
+
+    leaves = tf.ragged.map_flat_values(_leaf, words)
+    at = tf.clip_by_value(count - 1, 0, tf.maximum(num_words - 1, 0))
+    padded = leaves.to_tensor("", shape=[None, None])
+    padded = tf.pad(padded, [[0, 0], [0, 1]], constant_values="")  # a batch may have no word at all
+    own_leaves = tf.gather(padded, at, batch_dims=1)
+    written = tf.where(opens, tf.strings.join([" ", tokens]), "")
+    written = tf.where(is_word, own_leaves, tf.where(closes, ")", written))  # --> [batch, places]
+
+    used = tf.reduce_sum(tf.cast(is_word, tf.int32), axis=1)  # --> [batch]
+    missing = tf.strings.reduce_join(tf.where(tf.range(tf.shape(padded)[1]) >= used[:, tf.newaxis], padded, ""), axis=1)
+    kept = opens | closes | is_word
+    still_open = tf.reduce_sum(tf.cast(opens, tf.int32) - tf.cast(closes, tf.int32), axis=1)
+    place = tf.range(tf.shape(tokens)[1])
+    last = tf.reduce_max(tf.where(kept, place, -1), axis=1)  # --> [batch]
+    # The last outermost constituent takes the missing words: it is open still, or its end goes behind them.
+    reopened = (still_open == 0) & tf.reduce_any(closes & (place == last[:, tf.newaxis]), axis=1)
+    written = tf.where(reopened[:, tf.newaxis] & (place == last[:, tf.newaxis]), "", written)
+    inner = _closing(tf.maximum(still_open - 1, 0))
+    outermost = tf.where(reopened | (still_open > 0), ")", "")
+    body = tf.strings.reduce_join(written, axis=1)
+    return tf.strings.join([f"({TOP}", body, inner, missing, outermost, ")"])
+
+
+def _leaf(words: tf.Tensor) -> tf.Tensor:
+    escaped = tf.where(words == "(", "-LRB-", tf.where(words == ")", "-RRB-", words))
+    return tf.strings.join([f" ({WORD} ", escaped, ")"])
+
+
+def _balanced(opens: tf.Tensor, closes: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Drops what closes where nothing is open; returns opens, closes, and the depth before and after each place."""
+    change = tf.cast(opens, tf.int32) - tf.cast(closes, tf.int32)
+
+    def step(state: tuple[tf.Tensor, tf.Tensor], change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return state[1], tf.maximum(state[1] + change, 0)
+
+    start = tf.zeros([tf.shape(change)[0]], tf.int32)
+    before, after = tf.scan(step, tf.transpose(change), (start, start))  # --> [places, batch] each
+    before, after = tf.transpose(before), tf.transpose(after)
+    return opens, closes & (before > 0), before, after
+
+
+def _holds_a_word(depth: tf.Tensor, is_word: tf.Tensor, wanted: tf.Tensor, reverse: bool) -> tf.Tensor:
+    """Whether the lowest depth between a place and the nearest word, after it if `reverse`, is at least `wanted`."""
+
+    def step(lowest: tf.Tensor, place: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        depth, is_word = place
+        return tf.where(is_word, depth, tf.minimum(lowest, depth))
+
+    start = tf.fill([tf.shape(depth)[0]], -1)
+    lowest = tf.scan(step, (tf.transpose(depth), tf.transpose(is_word)), start, reverse=reverse)
+    lowest = tf.transpose(lowest)  # --> [batch, places]
+    if reverse:
+        return lowest >= wanted
+    before = tf.concat([start[:, tf.newaxis], lowest[:, :-1]], axis=1)
+    return before >= wanted
+
+
+def _closing(count: tf.Tensor) -> tf.Tensor:
+    """So many closing brackets: int32 [batch] --> string [batch]."""
+    return tf.strings.reduce_join(tf.where(tf.sequence_mask(count), ")", ""), axis=1)

@@ -1,0 +1,62 @@
+"""Constituency parsing (section 6.3 of the paper): words become a tree over them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.parsing.bracket_scores import bracket_counts, with_tags
+from t2t_keras.tasks.parsing.linear_trees import finished, linearised
+from t2t_keras.tasks.parsing.trees import read_trees, simplified, tree_of_line
+from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.task import ScoringSettings, Task
+
+_EVALB = "EVALB, COLLINS.prm; sentences whose words differ count as wrong"
+_COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
+
+
+class ParsingTask(Task):
+    """Words separated by blanks become a constituency tree in brackets, scored as EVALB does.
+
+    Files hold trees in brackets, of one or several lines each. The model writes trees without words; see
+    `linear_trees`.
+    """
+
+    name = "parsing"
+    metric = "f1"
+    # A tree has more brackets than words. Search: section 6.3 of the paper.
+    data = {"max_length": 512, "max_length_ratio": 20.0, "target_language": "en"}
+    decode = {"beam_size": 21, "length_penalty": 0.3, "max_length_offset": 300}
+    held_out_sides = (0,)
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        for number, tree in read_trees(lines, path):
+            tree = simplified(tree)
+            if not tree.children:
+                raise InputError(f"{path}, line {number}: a tree without words")
+            yield " ".join(tree.words()), str(tree)
+
+    def outputs(self, lines: Iterable[str], path: str) -> list[str]:
+        return [str(simplified(tree)) for _, tree in read_trees(lines, path)]
+
+    def target(self, reference: str) -> str:
+        return linearised(tree_of_line(reference))
+
+    def finish(self, source: str, output: str) -> str:
+        words = source.split(" ") if source else []
+        return str(finished(words, output))
+
+    def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
+        from t2t_keras.tasks.parsing.graph_trees import finished_in_graph  # imports TensorFlow
+
+        return finished_in_graph(sources, outputs)
+
+    def scores(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
+    ) -> list[Score]:
+        check_lines(hypotheses, references)
+        trees, expected = ([tree_of_line(line) for line in lines] for lines in (hypotheses, references))
+        tagged = [with_tags(tree, reference) for tree, reference in zip(trees, expected, strict=True)]
+        counts = bracket_counts(tagged, expected)
+        precision, recall, f1, exact = counts.scores()
+        values = {"F1": f1, "precision": precision, "recall": recall, "exact match": exact}
+        return [Score(name, value, _EVALB, _COMPARABLE_TO) for name, value in values.items()]

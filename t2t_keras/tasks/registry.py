@@ -1,0 +1,18 @@
+"""The tasks by name."""
+
+import functools
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.parsing.parsing_task import ParsingTask
+from t2t_keras.tasks.task import Task
+from t2t_keras.tasks.translation_task import TranslationTask
+
+TASKS: dict[str, type[Task]] = {kind.name: kind for kind in (TranslationTask, ParsingTask)}
+
+
+@functools.cache
+def task(name: str) -> Task:
+    """The task of a name; an `InputError` names the known ones."""
+    if name not in TASKS:
+        raise InputError(f"unknown task {name!r}; valid: {', '.join(TASKS)}")
+    return TASKS[name]()

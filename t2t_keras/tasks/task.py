@@ -1,0 +1,81 @@
+"""The contract of a task; what it leaves as it is here makes a task of text that becomes other text."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from t2t_keras.tasks.score import Score
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoringSettings:
+    """What scores of text depend on besides the text.
+
+    Attributes:
+        language: code of the language of the outputs, which decides what counts as a word; "" means that the
+            references show it.
+        lowercase: whether lowercased text is scored too.
+        paper_bleu: whether translations are also scored as the paper did.
+    """
+
+    language: str = ""
+    lowercase: bool = False
+    paper_bleu: bool = False
+
+
+class Task:
+    """What source and target mean, how an output is finished, and how it is scored. It knows no model.
+
+    Attributes:
+        name: what `--task` calls it.
+        metric: name of the score that a training is monitored by, the first of `scores`.
+        data: settings of `DataConfig` that differ from the defaults.
+        decode: settings of `DecodeConfig` that differ from the defaults.
+        held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits.
+    """
+
+    name: ClassVar[str]
+    metric: ClassVar[str]
+    data: ClassVar[Mapping[str, Any]] = {}
+    decode: ClassVar[Mapping[str, Any]] = {}
+    held_out_sides: ClassVar[tuple[int, ...]] = (0, 1)
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        """Pairs of source and reference from the lines of a file in the task's own format.
+
+        Raises:
+            InputError: the file is not in this format; names `path` and the line.
+        """
+        raise NotImplementedError
+
+    def outputs(self, lines: Iterable[str], path: str) -> list[str]:
+        """The outputs or references of a file of them, to be scored without a model; raises as `examples`."""
+        del path
+        return list(lines)
+
+    def target(self, reference: str) -> str:
+        """What a model learns to write for a reference."""
+        return reference
+
+    def finish(self, source: str, output: str) -> str:
+        """The output for a source, made of what a model wrote."""
+        del source
+        return output
+
+    def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
+        """`finish` of tensors, string [batch] each."""
+        del sources
+        return outputs
+
+    def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
+        """Raises an `InputError` if outputs cannot be scored with these settings."""
+
+    def scores(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
+    ) -> list[Score]:
+        """The scores of outputs; raises an `InputError` if there are none, or not as many references."""
+        raise NotImplementedError
+
+    def monitored(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        """The value of `metric`, to monitor a training by."""
+        return self.scores(hypotheses, references)[0].value

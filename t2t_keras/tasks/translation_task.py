@@ -1,0 +1,43 @@
+"""Text in one language becomes text in another."""
+
+from collections.abc import Sequence
+
+from t2t_keras.tasks.score import Score
+from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.tasks.translation_scores import (
+    bleu,
+    check_language,
+    lowercased_scores,
+    paper_bleu_score,
+    sacrebleu_scores,
+)
+from t2t_keras.text.languages import written_in
+
+
+class TranslationTask(Task):
+    """Text in one language becomes text in another, scored by BLEU, chrF and TER."""
+
+    name = "translation"
+    metric = "bleu"
+
+    def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
+        check_language(_language(references, settings), paper_bleu=settings.paper_bleu)
+
+    def scores(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
+    ) -> list[Score]:
+        settings = settings or ScoringSettings()
+        language = _language(references, settings)
+        scores = sacrebleu_scores(hypotheses, references, language)
+        if settings.lowercase:
+            scores += lowercased_scores(hypotheses, references, language)
+        if settings.paper_bleu:
+            scores.append(paper_bleu_score(hypotheses, references, language))
+        return scores
+
+    def monitored(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        return bleu(hypotheses, references)
+
+
+def _language(references: Sequence[str], settings: ScoringSettings) -> str:
+    return settings.language or written_in(references) or "en"

@@ -1,0 +1,30 @@
+"""Trees finished in the graph are those finished in Python."""
+
+import random
+
+import tensorflow as tf
+
+from t2t_keras.tasks.parsing.graph_trees import finished_in_graph
+from t2t_keras.tasks.parsing.linear_trees import WORD
+from t2t_keras.tasks.parsing.parsing_task import ParsingTask
+
+TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *[WORD] * 4]
+
+
+def test_the_same_trees_come_out():
+    rng = random.Random(5)
+    sources = [" ".join(rng.choice("abc()") for _ in range(rng.randrange(7))) for _ in range(3000)]
+    outputs = [" ".join(rng.choices(TOKENS, k=rng.randrange(18))) for _ in sources]
+    compiled = tf.function(finished_in_graph, input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    found = [tree.decode() for tree in compiled(sources, outputs).numpy()]
+    assert found == [ParsingTask().finish(*pair) for pair in zip(sources, outputs, strict=True)]
+    assert len(set(found)) > 1500
+
+
+def test_batches_without_tokens_or_rows():
+    assert finished_in_graph(tf.constant(["a b", ""]), tf.constant(["", ""])).numpy().tolist() == [
+        b"(TOP (XX a) (XX b))",
+        b"(TOP)",
+    ]
+    assert finished_in_graph(tf.constant([""]), tf.constant(["(S )S"])).numpy().tolist() == [b"(TOP)"]
+    assert finished_in_graph(tf.zeros([0], tf.string), tf.zeros([0], tf.string)).shape == [0]
