@@ -76,6 +76,7 @@ def main(argv: list[str]) -> None:
     result = dataclasses.replace(result, perplexity=perplexity)
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     print(_table(result))
+    print(translator.task.report(result.hypotheses, references), end="")
     if not _TARGET_LANGUAGE.value and language != config.data.target_language:
         configured = config.data.target_language
         print(f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}")
@@ -93,6 +94,7 @@ def _score_files() -> None:
     scoring = ScoringSettings(_TARGET_LANGUAGE.value or "", bool(_LOWERCASE.value), _PAPER_BLEU.value)
     scored.check(references, scoring)
     print("\n".join(_score_lines(scored.scores(hypotheses, references, scoring))))
+    print(scored.report(hypotheses, references), end="")
 
 
 def _text(run: Run) -> tuple[list[str], list[str]]:

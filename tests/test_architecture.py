@@ -30,10 +30,10 @@ ABOVE_THE_SEAM = {  # Keras and NumPy alone, on any backend
 BELOW_THE_SEAM = {
     "machine": GROUND,
     "text": GROUND | {"machine"},
-    "tasks": GROUND | {"text"},
     "data": GROUND | {"config", "machine", "tasks", "text"},
     "runs": GROUND | {"config", "machine", "models"},
     "search": GROUND | {"config", "models"},
+    "tasks": GROUND | {"search", "text"},
     "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},
     "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "tasks", "text"},
     "pictures": GROUND | {"machine", "text"},

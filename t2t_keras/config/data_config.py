@@ -17,7 +17,7 @@ class DataConfig:
     """How text became token ids.
 
     Attributes:
-        task: what source and target mean: "translation", "parsing".
+        task: what source and target mean: "translation", "parsing", "classification" or "tagging".
         corpus: where the text came from ("files", "multi30k", "tatoeba", "gettext", "tfds:NAME").
         source_language: language code of the source side.
         target_language: language code of the target side.

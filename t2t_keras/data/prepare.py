@@ -6,7 +6,7 @@ interrupted preparation resumes where it stopped and is never taken for a comple
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.data.training_split import TrainingSplit, summary
 from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import locked
+from t2t_keras.tasks.labels import of_symbol
+from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import Tokenizer, train_tokenizer
 
 # Pairs read at once and written to one file; a process that works on them needs about 0.1 GB.
@@ -250,7 +252,7 @@ def _train_vocabulary(training: TrainingSplit, config: DataConfig, data_dir: Pat
     """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
     settings = (config.vocab_size, data_dir / VOCABULARY, config.lowercase, config.vocab_type)
-    train_tokenizer(training.sentences(step), *settings)
+    train_tokenizer(training.sentences(step), *settings, task(config.task).symbols(training.references()))
     return step
 
 
@@ -261,8 +263,20 @@ def _size(config: DataConfig) -> str:
 
 def _encode(encoding: Encoding) -> Counts:
     """Writes the token ids of a validation or test split and returns their number on each side."""
-    counts = encode(0, encoding, read_pairs(*text_paths(encoding.data_dir, encoding.split)))
+    pairs = list(read_pairs(*text_paths(encoding.data_dir, encoding.split)))
+    _check_symbols(encoding, [reference for _, reference in pairs])
+    counts = encode(0, encoding, pairs)
     return {side: counts[side] for side in ("source_tokens", "target_tokens")}
+
+
+def _check_symbols(encoding: Encoding, references: Sequence[str]) -> None:
+    """Refuses references with labels that training does not have."""
+    known = Tokenizer.load(encoding.data_dir / VOCABULARY).symbols
+    for number, reference in enumerate(references, start=1):
+        unknown = [symbol for symbol in task(encoding.config.task).symbols([reference]) if symbol not in known]
+        if unknown:
+            labels = ", ".join(map(of_symbol, unknown))
+            raise InputError(f"{encoding.split}, example {number}: {labels}: no training example has this label")
 
 
 def _check_some_left(counts: Counts, step: str) -> None:

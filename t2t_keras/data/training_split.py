@@ -100,6 +100,13 @@ class TrainingSplit:
                 yield from pair
             before += len(rows)
 
+    def references(self) -> Iterator[str]:
+        """Yields the reference of every pair that stays."""
+        for number in range(self._count):
+            rows = np.load(shards.rows_path(self._data_dir, number))
+            for _, reference in shards.selected_pairs(self._data_dir, number, rows):
+                yield reference
+
     def encode(self, counts: Counts) -> Counts:
         """Writes the token ids of all shards; returns the counts, updated with tokens and dropped pairs."""
         processes = min(self._processes, self._count)

@@ -13,7 +13,7 @@ from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, que
 from t2t_keras.export.graph_batches import in_batches, widened
 from t2t_keras.export.graph_splitting import split_texts
 from t2t_keras.export.graph_text import repaired, stripped
-from t2t_keras.export.joining import Hypotheses, joined
+from t2t_keras.export.joining import LOWEST, Hypotheses, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.inference.forced import token_log_probs
 from t2t_keras.inference.request import RequestEncoder
@@ -98,8 +98,9 @@ class Pipeline:
         self._pieces = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
         settings = (translator.lowercase, translator.max_source_length, translator.excluded)
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
-        searches = Searches(self._model, self.config, excluded)
-        sampling = Searches(self._model, _sampling(self.config), excluded)
+        form = self._task.form(translator.tokenizer)
+        searches = Searches(self._model, self.config, excluded, form=form)
+        sampling = Searches(self._model, _sampling(self.config), excluded, form=form)
 
         def search_best(sentences: Sentences) -> Found:
             # With sampling, `only_best` has no effect: all samples are returned.
@@ -121,8 +122,9 @@ class Pipeline:
         self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
         self._chosen_attention = _stage(self._chosen_attention_of, sentences, sentences, Choice(_LENGTHS, _LENGTHS))
         self._joined = {size: self._joining(size) for size in {1, k}}
+        results = (tf.TensorSpec([None, None], dtype) for dtype in (tf.string, tf.float32))
         finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
-        self._finished = _stage(self._finished_of, _TEXTS, tf.TensorSpec([None, None], tf.string)) if finishes else None
+        self._finished = _stage(self._finished_of, _TEXTS, *results) if finishes else None
 
     def parts(self, lines: tf.Tensor) -> Parts:
         """The parts to translate of lines, string [lines]."""
@@ -239,13 +241,13 @@ class Pipeline:
         """
         join = self._joined[result.lengths.shape[1]]
         found = join(parts.rows, tf.size(lines), result.token_ids, values, result.lengths)
-        return found._replace(texts=self._finished(lines, found.texts)) if self._finished else found
+        return found._replace(texts=self._finished(lines, *found)) if self._finished else found
 
-    def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """What the task makes of texts that the model wrote, string [lines, k]."""
-        k = tf.shape(texts)[1]
-        sources = tf.repeat(repaired(lines, self._lowercase), k)
-        return tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
+    def _finished_of(self, lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        """What the task makes of texts that the model wrote, string [lines, k]; a slot without one stays empty."""
+        sources = tf.repeat(repaired(lines, self._lowercase), tf.shape(texts)[1])
+        finished = tf.reshape(self._task.finish_in_graph(sources, tf.reshape(texts, [-1])), tf.shape(texts))
+        return tf.where(values > LOWEST, finished, "")
 
     def _joining(self, k: int) -> Any:
         def compute(rows: tf.Tensor, num_lines: tf.Tensor, ids: tf.Tensor, values: tf.Tensor, lengths: tf.Tensor):

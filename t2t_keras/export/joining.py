@@ -6,7 +6,7 @@ import tensorflow as tf
 
 # The value of a part without a translation: below every other, and still finite when summed.
 _MISSING = -1e30
-_LOWEST = tf.float32.min
+LOWEST = tf.float32.min
 
 
 class Hypotheses(NamedTuple):
@@ -61,7 +61,7 @@ def joined(
     if not by_value:  # a blank line has one translation, however many samples others have
         has_slot = (counts > 0)[:, tf.newaxis] | (tf.range(k) == 0)
         totals = tf.where(has_slot, totals, -float("inf"))
-    values = tf.where(totals > _MISSING, tf.cast(totals, tf.float32), _LOWEST)
+    values = tf.where(totals > _MISSING, tf.cast(totals, tf.float32), LOWEST)
     return Hypotheses(tf.where(totals > -float("inf"), texts, ""), values)
 
 

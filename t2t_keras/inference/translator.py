@@ -92,7 +92,7 @@ class Translator:
         self.excluded = tuple(excluded)
         settings = (self.config, self.lowercase, self.max_source_length, self.excluded)
         self._encoder = RequestEncoder(tokenizer, *settings)
-        self._searches = Searches(model, self.config, self._encoder.excluded, engine)
+        self._searches = Searches(model, self.config, self._encoder.excluded, engine, self.task.form(tokenizer))
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
@@ -308,7 +308,7 @@ class Translator:
         ]
 
     def _finished(self, source: str, translation: Translation) -> Translation:
-        text = self.task.finish(source, translation.text)
+        text = self.task.finish(source, translation.text) if translation.exists else translation.text
         return translation if text == translation.text else dataclasses.replace(translation, text=text)
 
     def _translate_parts(

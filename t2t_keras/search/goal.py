@@ -19,6 +19,7 @@ class Goal:
         max_lengths: int32 [batch], most tokens of an output, end symbol included; 0 skips a sentence (empty, score 0).
         min_lengths: int32 [batch], tokens required before the end symbol; None means `settings.min_length`. A sentence
             whose minimum is not below its maximum has no finished hypotheses.
+        ends_at_minimum: whether an output ends as soon as it has the required tokens.
         rules: rules that bar tokens; see `restrictions.rules`.
         prefixes: int32 [batch, prefix_len], how each output begins, then zeros; an earlier zero leaves its position
             free. Its log-probability counts. Neither rules nor the minimum length apply within it.
@@ -35,6 +36,7 @@ class Goal:
     settings: DecodeConfig
     max_lengths: Any
     min_lengths: Any = None
+    ends_at_minimum: bool = False
     rules: tuple[Rule, ...] = ()
     prefixes: Any = None
     constraints: Any = None
@@ -65,7 +67,7 @@ class Goal:
     @property
     def needs_texts(self) -> bool:
         """Whether the search must keep the tokens of every living hypothesis."""
-        return bool(self.rules) or self.constraints is not None or self.excluded is not None
+        return self.ends_at_minimum or bool(self.rules) or self.constraints is not None or self.excluded is not None
 
     @property
     def restricts(self) -> bool:

@@ -15,6 +15,7 @@ from t2t_keras.search.beam_search import SearchResult, beam_search
 from t2t_keras.search.engines import Engine, Plain, TensorFlowEngine
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.random_numbers import sentence_keys
+from t2t_keras.search.restrictions.form import Form
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram, Rule
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
@@ -47,6 +48,7 @@ class Searches:
         config: the decoding settings.
         excluded: token sequences that no output may contain.
         engine: what runs the searches; None means TensorFlow.
+        form: what every output looks like; None means any.
 
     Raises:
         InputError: the configuration requires a capability that the model does not offer.
@@ -58,8 +60,9 @@ class Searches:
         config: DecodeConfig,
         excluded: Sequence[Sequence[int]] = (),
         engine: Engine | None = None,
+        form: Form | None = None,
     ) -> None:
-        self._model, self._config, self._engine = model, config, engine or TensorFlowEngine()
+        self._model, self._config, self._engine, self._form = model, config, engine or TensorFlowEngine(), form
         self._wanted = wanted(config)
         if missing := self._wanted - model.offers:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
@@ -70,6 +73,8 @@ class Searches:
             self._rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
         if excluded:
             self._rules.append(ExcludedPhrases(excluded))
+        if form:
+            self._rules.append(form.rule)
         self._has_options = bool(config.sampling or config.coverage_penalty or config.num_groups > 1 or self._rules)
         # All variants are created here, untraced, so that threads share them.
         kinds = itertools.chain.from_iterable(itertools.combinations(_RANKS, count) for count in range(len(_RANKS) + 1))
@@ -134,9 +139,12 @@ class Searches:
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:
         config = self._config
+        min_lengths, max_lengths = self._lengths(source_ids)
         goal = Goal(
             config,
-            output_limits(tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32), config),
+            max_lengths,
+            min_lengths,
+            ends_at_minimum=self._form is not None,
             rules=tuple(self._rules),
             num_best=1 if only_best else None,
             scored=scored,
@@ -151,6 +159,14 @@ class Searches:
         with tf.control_dependencies(result):
             search.end()
         return result
+
+    def _lengths(self, source_ids: tf.Tensor) -> tuple[tf.Tensor | None, tf.Tensor]:
+        """The least tokens of each output before its end symbol, None as configured, and the most with it."""
+        if self._form:
+            counts = self._form.counts(source_ids)
+            return counts, counts + 1
+        lengths = tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32)
+        return None, output_limits(lengths, self._config)
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:

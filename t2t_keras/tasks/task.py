@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from t2t_keras.search.restrictions.form import Form
 from t2t_keras.tasks.score import Score
+from t2t_keras.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +55,16 @@ class Task:
         del path
         return list(lines)
 
+    def symbols(self, references: Iterable[str]) -> list[str]:
+        """Words that the vocabulary must have as one token each, from what training has as references."""
+        del references
+        return []
+
+    def form(self, tokenizer: Tokenizer) -> Form | None:
+        """What every output looks like; None for any text."""
+        del tokenizer
+        return None
+
     def target(self, reference: str) -> str:
         """What a model learns to write for a reference."""
         return reference
@@ -75,6 +87,11 @@ class Task:
     ) -> list[Score]:
         """The scores of outputs; raises an `InputError` if there are none, or not as many references."""
         raise NotImplementedError
+
+    def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
+        """What is to be seen besides the scores, such as which labels are taken for which; may be empty."""
+        del hypotheses, references
+        return ""
 
     def monitored(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
         """The value of `metric`, to monitor a training by."""

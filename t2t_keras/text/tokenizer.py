@@ -1,6 +1,7 @@
 """A shared SentencePiece vocabulary; Python and the TensorFlow graph run the same model bytes."""
 
 import contextlib
+import functools
 import io
 import re
 import sys
@@ -70,6 +71,13 @@ class Tokenizer:
         """The bytes of the model file."""
         return self._serialized
 
+    @functools.cached_property
+    def symbols(self) -> dict[str, int]:
+        """The symbols that the vocabulary was given beside its text, as a text has them, and their ids."""
+        model = sentencepiece_model_pb2.ModelProto.FromString(self._serialized)
+        kind = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
+        return {entry.piece.removeprefix(BLANK): id for id, entry in enumerate(model.pieces) if entry.type == kind}
+
     def encode(self, text: str) -> list[int]:
         """The token ids of a text, without an end symbol."""
         return self._processor.encode(text, out_type=int)
@@ -126,6 +134,7 @@ def train_tokenizer(
     output_path: str | Path,
     lowercase: bool = False,
     vocab_type: VocabType = "bpe",
+    symbols: Sequence[str] = (),
 ) -> Tokenizer:
     """Trains a vocabulary, writes its model file and returns the tokenizer (section 5.1 of the paper).
 
@@ -140,6 +149,7 @@ def train_tokenizer(
         lowercase: whether the model lowercases what it encodes, in Python and in the graph, character by character.
         vocab_type: "bpe", pieces made by byte-pair encoding; "unigram", pieces of a unigram language model; "char",
             characters; "byte", the bytes of UTF-8, but for the blank, which has an entry of its own.
+        symbols: words that are one token each wherever they begin a word, such as the labels of a task.
 
     Raises:
         InputError: there is no text, or `vocab_size` is too large or too small for it; the message names the limit.
@@ -151,13 +161,14 @@ def train_tokenizer(
         raise ValueError(f"vocab_type must be one of {', '.join(get_args(VocabType))}; got {vocab_type!r}")
     try:
         with _normalization(lowercase) as normalization:
+            shared = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
             if vocab_type in ("bpe", "unigram"):
-                serialized = _trained(sentences, vocab_size=vocab_size, model_type=vocab_type, **normalization)
+                serialized = _trained(sentences, vocab_size=vocab_size, model_type=vocab_type, **shared)
             else:
                 # Nothing but blanks has no other character, so that bytes spell them all.
                 text = sentences if vocab_type == "char" else [" "]
                 settings = {"model_type": "char", "use_all_vocab": True, "remove_extra_whitespaces": False}
-                serialized = _commonest(_trained(text, **settings, **normalization), vocab_size)
+                serialized = _commonest(_trained(text, **settings, **shared), vocab_size)
     except RuntimeError as error:
         raise _training_error(str(error), vocab_size) from error
     serialized = _without_paths(serialized)

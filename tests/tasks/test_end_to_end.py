@@ -36,8 +36,77 @@ def trees(rng: random.Random, count: int) -> list[str]:
     ]
 
 
-EXAMPLES = {"parsing": trees}
-ROUGH = {"parsing": ["the dog sees the cat .", "( the ) bites", ""]}
+def reviews(rng: random.Random, count: int) -> list[str]:
+    """Some words, of which one decides on the label."""
+    words = {"good": "positive", "bad": "negative", "so-so": "none"}
+    lines = []
+    for _ in range(count):
+        chosen = rng.choice(list(words))
+        text = [*rng.choices(["a", "film", "with", "people", "in", "it", "100"], k=rng.randint(1, 7)), chosen]
+        rng.shuffle(text)
+        lines.append(f"{' '.join(text)}\t{words[chosen]}")
+    return lines
+
+
+def names(rng: random.Random, count: int) -> list[str]:
+    """Sentences whose capitalised words are names of one or two words; some with a part of speech between."""
+    sentences = []
+    for _ in range(count):
+        lines = []
+        for _ in range(rng.randint(1, 5)):
+            kind = rng.choice(["O", "O", "PER", "LOC"])
+            word = {"O": ["sees", "near", "and"], "PER": ["Ana", "Bo"], "LOC": ["Rom", "Ulm"]}[kind]
+            lines.append(f"{rng.choice(word)} NN {'O' if kind == 'O' else f'B-{kind}'}")
+            if kind == "PER" and rng.random() < 0.5:
+                lines.append("Ito I-PER")
+        sentences.append("\n".join(lines) + "\n")
+    return ["-DOCSTART- O", *sentences]
+
+
+EXAMPLES = {"parsing": trees, "classification": reviews, "tagging": names}
+ROUGH = {
+    "parsing": ["the dog sees the cat .", "( the ) bites", ""],
+    "classification": ["a good film", "something  else\there", ""],
+    "tagging": ["Ana sees Bo Ito", "  x  \t y", ""],
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, pathlib.Path]:
+    """For each task the folder of files, data, a run and an export that the programs have made of each other.
+
+    Without a set to validate on, one is drawn.
+    """
+    folders, cases = {}, {program: [] for program in ("prepare_data", "train", "export")}
+    for name, examples in EXAMPLES.items():
+        folder, rng = tmp_path_factory.mktemp(name), random.Random(1)
+        for split, count in (("train", 300), ("test", 12)):
+            (folder / split).write_text("\n".join(examples(rng, count)) + "\n", encoding="utf-8")
+        files = [f"--{split}_source={folder / split}" for split in ("train", "test")]
+        data_dir, model_dir = f"--data_dir={folder / 'data'}", f"--model_dir={folder / 'run'}"
+        cases["prepare_data"].append([f"--task={name}", *files, data_dir, "--vocab_size=320"])
+        cases["train"].append([data_dir, model_dir, "--preset=tiny", *SETTINGS])
+        cases["export"].append([model_dir, f"--export_dir={folder / 'export' / 'mine'}"])
+        folders[name] = folder
+    for program, arguments in cases.items():
+        done = run_cases(f"launch.{program}", [(case, b"") for case in arguments])
+        assert [status for status, *_ in done] == [0] * len(EXAMPLES), done
+    return folders
+
+
+@pytest.fixture(scope="module")
+def evaluated(folders) -> dict[str, list[tuple[int, str, str]]]:
+    """For each task: the split, the file that it was made of, outputs in a file, references, and mistakes."""
+    cases = []
+    for name, folder in folders.items():
+        run, test = f"--model_dir={folder / 'run'}", folder / "test"
+        hypotheses = folder / "run" / "evaluation" / "test" / "hypotheses.txt"
+        files = [f"--task={name}", f"--hypotheses={hypotheses}", f"--references={test}"]
+        itself = [f"--task={name}", f"--hypotheses={test}", f"--references={test}"]
+        own_file = [run, f"--source={test}", f"--output_dir={folder / 'other'}"]
+        cases += [[run, "--split=test"], own_file, files, itself, files[1:], [*files, run]]
+    done = run_cases("launch.evaluate", [(case, b"") for case in cases])
+    return {name: done[6 * place : 6 * place + 6] for place, name in enumerate(folders)}
 
 
 @pytest.fixture(scope="module", params=EXAMPLES)
@@ -46,21 +115,8 @@ def name(request) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(name, tmp_path_factory) -> pathlib.Path:
-    """The folder of files, data and a run that its programs have made; without a set to validate on, one is drawn."""
-    folder, rng = tmp_path_factory.mktemp(name), random.Random(1)
-    for split, count in (("train", 300), ("test", 12)):
-        (folder / split).write_text("\n".join(EXAMPLES[name](rng, count)) + "\n", encoding="utf-8")
-    files = [f"--{split}_source={folder / split}" for split in ("train", "test")]
-    data_dir = f"--data_dir={folder / 'data'}"
-    ((status, out, err),) = run_cases(
-        "launch.prepare_data", [([f"--task={name}", *files, data_dir, "--vocab_size=320"], b"")]
-    )
-    assert status == 0, err
-    run = [data_dir, f"--model_dir={folder / 'run'}", "--preset=tiny", *SETTINGS]
-    ((status, out, err),) = run_cases("launch.train", [(run, b"")])
-    assert status == 0, err
-    return folder
+def folder(name, folders) -> pathlib.Path:
+    return folders[name]
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +126,6 @@ def translator(folder) -> Translator:
 
 @pytest.fixture(scope="module")
 def version(folder) -> pathlib.Path:
-    export = [f"--model_dir={folder / 'run'}", f"--export_dir={folder / 'export' / 'mine'}"]
-    ((status, _, err),) = run_cases("launch.export", [(export, b"")])
-    assert status == 0, err
     return folder / "export" / "mine" / "1"
 
 
@@ -87,24 +140,18 @@ def test_the_run_knows_its_task(name, folder, translator):
         assert getattr(config.decode, field) == value
 
 
-def test_evaluation_scores_as_the_task_does(name, folder, translator):
+def test_evaluation_scores_as_the_task_does(name, folder, evaluated):
     """On the split, on the file that it was made of, and on the outputs in a file."""
-    run, test = f"--model_dir={folder / 'run'}", folder / "test"
-    cases = [[run, "--split=test"], [run, f"--source={test}", f"--output_dir={folder / 'other'}"]]
-    found = run_cases("launch.evaluate", [(case, b"") for case in cases])
-    assert [status for status, *_ in found] == [0, 0], found
+    split, own_file, scored, perfect, alone, both = evaluated[name]
+    assert [status for status, *_ in (split, own_file, scored, perfect)] == [0] * 4
     hypotheses = folder / "run" / "evaluation" / "test" / "hypotheses.txt"
     assert hypotheses.read_bytes() == (folder / "other" / "hypotheses.txt").read_bytes()
-    files = [f"--task={name}", f"--hypotheses={hypotheses}", f"--references={test}"]
-    itself = [f"--task={name}", f"--hypotheses={test}", f"--references={test}"]
-    scored, perfect, alone, both = run_cases(
-        "launch.evaluate", [(case, b"") for case in (files, itself, files[1:], [*files, run])]
-    )
-    scores = task(name).scores(*(task(name).outputs(path.read_text().splitlines(), "") for path in (hypotheses, test)))
-    for score in scores:
+    read = [task(name).outputs(path.read_text().splitlines(), "") for path in (hypotheses, folder / "test")]
+    for score in task(name).scores(*read):
         line = f"{score.name} +{score.value:.2f}  {re.escape(score.signature)}"
-        assert all(re.search(f"^{line}$", out, re.MULTILINE) for _, out, _ in (*found, scored)), line
+        assert all(re.search(f"^{line}$", out, re.MULTILINE) for _, out, _ in (split, own_file, scored)), line
         assert re.search(f"^{score.name} +100.00", perfect[1], re.MULTILINE)
+    assert all(task(name).report(*read) in out for _, out, _ in (split, scored))
     assert alone[::2] == (1, "error: --task, --hypotheses and --references go together\n")
     assert both[0] == 1 and "scored without a model" in both[2]
 
@@ -133,9 +180,12 @@ def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path
 
 def test_an_export_gives_all_that_the_search_found(name, translator, version):
     signatures = tf.saved_model.load(str(version)).signatures
+    size = translator.config.beam_size
     found = signatures["nbest"](tf.constant(ROUGH[name]))["translations"].numpy()
-    expected = translator.translate_nbest(ROUGH[name], translator.config.beam_size)
-    assert [[text.decode() for text in row] for row in found[:2]] == [[t.text for t in row] for row in expected[:2]]
+    expected = [[t.text for t in row] for row in translator.translate_nbest(ROUGH[name], size)]
+    assert [[text.decode() for text in row] for row in found[:2]] == [
+        [*row, *[""] * (size - len(row))] for row in expected[:2]
+    ]
 
 
 def test_a_server_answers(name, translator, version):

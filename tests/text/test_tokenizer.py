@@ -193,3 +193,18 @@ def test_a_missing_or_damaged_file_is_bad_input(tmp_path):
     (tmp_path / "vocab.model").write_bytes(b"no model at all")
     with pytest.raises(InputError, match=r"vocab\.model: not a vocabulary that can be used here"):
         Tokenizer.load(tmp_path / "vocab.model")
+
+
+@pytest.mark.parametrize("vocab_type", ["bpe", "unigram", "char", "byte"])
+def test_symbols_are_one_token_at_the_beginning_of_a_word(tmp_path, vocab_type):
+    lines = ["a dog plays <=yes>", "two dogs play in the snow", "a girl eats an apple"] * 30
+    symbols = ["<=yes>", "<=B-PER>"]
+    tokenizer = train_tokenizer(lines, 280, tmp_path / "vocab.model", vocab_type=vocab_type, symbols=symbols)
+    assert sorted(tokenizer.symbols) == sorted(symbols)
+    assert tokenizer.encode("<=B-PER> <=yes>") == [tokenizer.symbols[symbol] for symbol in ("<=B-PER>", "<=yes>")]
+    for text in ("<=B-PER> <=yes>", "a<=yes>", "dogs <=yes>s"):
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.graph_tokenizer().tokenize([text]).to_list() == [ids]
+    plain = train_tokenizer(lines, 280, tmp_path / "plain.model", vocab_type=vocab_type)
+    assert plain.symbols == {}

@@ -93,10 +93,15 @@ def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.T
     return _barred(last, would_end & (last != PAD_ID), texts.shape[1], vocab_size)
 
 
-def ending_bias(may_end: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Bars padding, and the end symbol where `may_end`, bool [open, beam or 1], is false; float32 [..., vocab]."""
-    ids = tf.range(vocab_size)
-    barred = (ids == PAD_ID) | ((ids == EOS_ID) & ~may_end[:, :, tf.newaxis])
+def ending_bias(may_end: tf.Tensor, vocab_size: int, must_end: bool = False) -> tf.Tensor:
+    """Bars padding, and the end symbol where `may_end`, bool [open, beam or 1], is false; float32 [..., vocab].
+
+    With `must_end`, bars everything else where it is true.
+    """
+    ids, may_end = tf.range(vocab_size), may_end[:, :, tf.newaxis]
+    barred = (ids == PAD_ID) | ((ids == EOS_ID) & ~may_end)
+    if must_end:
+        barred |= (ids != EOS_ID) & may_end
     return tf.where(barred, DEAD, 0.0)
 
 

@@ -45,7 +45,7 @@ def restriction_bias(
 
     `may_end` is bool [open, beam or 1]; `position`, an int32 scalar, is the number of tokens so far.
     """
-    bias = restrictions.ending_bias(may_end, vocab_size)
+    bias = restrictions.ending_bias(may_end, vocab_size, must_end=goal.ends_at_minimum)
     for rule in goal.rules:
         bias += rule(texts_of(tracked), vocab_size)
     for excluded in tracked.excluded:

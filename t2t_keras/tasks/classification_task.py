@@ -1,0 +1,67 @@
+"""A text gets one of some labels."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.search.restrictions.form import Form
+from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, macro_f1, of_symbol
+from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.text.tokenizer import Tokenizer
+
+_COMPARABLE_TO = "scores on the same texts with the same labels"
+
+
+class ClassificationTask(Task):
+    """A text gets one of the labels that training has, which are one token each; the search gives nothing else.
+
+    Each line of a file is a text and its label, separated by a tab.
+    """
+
+    name = "classification"
+    metric = "accuracy"
+    data = {"target_language": "en", "max_length_ratio": 1e9}
+    # The score of a label is its log-probability.
+    decode = {"length_normalization": "none", "max_length_offset": 2, "max_length_factor": 0.0}
+    held_out_sides = (0,)
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        for number, line in enumerate(lines, start=1):
+            text, separator, label = line.rpartition("\t")
+            if not separator:
+                raise InputError(f"{path}, line {number}: expected a text and its label, separated by a tab")
+            yield text, check_label(label.strip(), f"{path}, line {number}")
+
+    def outputs(self, lines: Iterable[str], path: str) -> list[str]:
+        return [check_label(line.rpartition("\t")[2].strip(), f"{path}, line {n}") for n, line in enumerate(lines, 1)]
+
+    def symbols(self, references: Iterable[str]) -> list[str]:
+        return sorted({as_symbol(label) for label in references})
+
+    def form(self, tokenizer: Tokenizer) -> Form | None:
+        return Form(tuple(tokenizer.symbols.values()))
+
+    def target(self, reference: str) -> str:
+        return as_symbol(reference)
+
+    def finish(self, source: str, output: str) -> str:
+        return of_symbol(output)
+
+    def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.strings.regex_replace(outputs, "^<=(.*)>$", r"\1")
+
+    def scores(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
+    ) -> list[Score]:
+        check_lines(hypotheses, references)
+        labels = f"{len(set(references)):,} labels"
+        return [
+            Score("accuracy", accuracy(hypotheses, references), labels, _COMPARABLE_TO),
+            Score("macro F1", macro_f1(hypotheses, references), labels, _COMPARABLE_TO),
+        ]
+
+    def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
+        return f"\nlabels, and what they were taken for:\n{confusions(hypotheses, references)}"

@@ -1,0 +1,121 @@
+"""Each word of a text gets one of some labels."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.search.restrictions.form import Form
+from t2t_keras.tasks.labels import as_symbol, check_label, of_symbol
+from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.repair import repair
+from t2t_keras.text.tokenizer import Tokenizer
+
+OUTSIDE = "O"  # the label of a word that belongs to nothing
+_DOCUMENT = "-DOCSTART-"
+_COLUMN = re.compile(r"[^ \t\r]+")
+_COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their type are right"
+
+
+class TaggingTask(Task):
+    """Each word of a text, separated by blanks, gets one of the labels that training has; the search gives one a word.
+
+    Files are in the format of CoNLL: a line has a word first and its label last, a blank line ends a sentence.
+    """
+
+    name = "tagging"
+    metric = "f1"
+    data = {"target_language": "en", "max_length_ratio": 20.0}
+    decode = {"length_normalization": "none"}
+    held_out_sides = (0,)
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        for words, labels in self._sentences(lines, path):
+            yield " ".join(words), " ".join(labels)
+
+    def outputs(self, lines: Iterable[str], path: str) -> list[str]:
+        """As `Task.outputs`; a file without blank lines has the labels of a sentence on each line."""
+        lines = list(lines)
+        if all(map(str.strip, lines)):
+            return [" ".join(line.split()) for line in lines]
+        return [" ".join(labels) for _, labels in self._sentences(lines, path)]
+
+    def _sentences(self, lines: Iterable[str], path: str) -> Iterator[tuple[list[str], list[str]]]:
+        words: list[str] = []
+        labels: list[str] = []
+        for number, line in enumerate([*lines, ""], start=1):
+            columns = _COLUMN.findall(line)
+            if columns and columns[0] != _DOCUMENT:
+                if len(columns) < 2:
+                    raise InputError(f"{path}, line {number}: expected a word and its label, got {line!r}")
+                words.append(_plain(columns[0]))
+                labels.append(check_label(columns[-1], f"{path}, line {number}"))
+            elif words:
+                yield words, labels
+                words, labels = [], []
+
+    def symbols(self, references: Iterable[str]) -> list[str]:
+        return sorted({as_symbol(label) for reference in references for label in reference.split(" ")})
+
+    def form(self, tokenizer: Tokenizer) -> Form | None:
+        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+        starts = tuple(id for id, piece in enumerate(pieces) if piece.startswith(BLANK))
+        return Form(tuple(tokenizer.symbols.values()), starts)
+
+    def target(self, reference: str) -> str:
+        return " ".join(map(as_symbol, reference.split(" ")))
+
+    def finish(self, source: str, output: str) -> str:
+        words = [word for word in source.split(" ") if word]
+        labels = [of_symbol(symbol) for symbol in output.split(" ") if symbol]
+        return " ".join([*labels, *[OUTSIDE] * len(words)][: len(words)])
+
+    def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        words, symbols = (tf.strings.split(texts, " ") for texts in (sources, outputs))
+        counts = tf.reduce_sum(tf.cast(words != "", tf.int32), axis=1)  # --> [batch]
+        symbols = tf.ragged.boolean_mask(symbols, symbols != "").to_tensor("")
+        missing = tf.maximum(tf.reduce_max(tf.pad(counts, [[0, 1]])) - tf.shape(symbols)[1], 0)
+        symbols = tf.pad(symbols, [[0, 0], [0, missing]], constant_values="")
+        labels = tf.where(symbols == "", OUTSIDE, tf.strings.regex_replace(symbols, "^<=(.*)>$", r"\1"))
+        kept = tf.sequence_mask(counts, tf.shape(labels)[1])  # --> [batch, words]
+        return tf.strings.reduce_join(tf.ragged.boolean_mask(labels, kept), axis=-1, separator=" ")
+
+    def scores(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
+    ) -> list[Score]:
+        check_lines(hypotheses, references)
+        found, expected = ([line.split(" ") for line in lines] for lines in (hypotheses, references))
+        for number, (labels, wanted) in enumerate(zip(found, expected, strict=True), start=1):
+            if len(labels) != len(wanted):
+                raise InputError(f"sentence {number}: {len(labels)} labels, {len(wanted)} words in the references")
+        metrics = _seqeval()
+        values = {
+            "F1": metrics.f1_score(expected, found, zero_division=0),
+            "precision": metrics.precision_score(expected, found, zero_division=0),
+            "recall": metrics.recall_score(expected, found, zero_division=0),
+        }
+        return [Score(name, 100 * float(value), "seqeval", _COMPARABLE_TO) for name, value in values.items()]
+
+    def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
+        _seqeval()
+
+    def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
+        lines = ([line.split(" ") for line in lines] for lines in (references, hypotheses))
+        return f"\n{_seqeval().classification_report(*lines, digits=3, zero_division=0)}"
+
+
+def _plain(word: str) -> str:
+    """A word as a repaired text has it, without what separates words."""
+    return "_".join(repair(word).replace(BLANK, "_").split()) or "_"
+
+
+def _seqeval() -> Any:
+    try:
+        import seqeval.metrics
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is missing, which scores labels of words: pip install '.[tasks]'") from error
+    return seqeval.metrics

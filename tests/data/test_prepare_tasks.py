@@ -1,0 +1,52 @@
+"""Data of other tasks than translation."""
+
+import pytest
+
+from t2t_keras.config import DataConfig
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.sources import corpora
+from t2t_keras.errors import InputError
+
+TRAIN = [f"word{number} is number {number}\t{'odd' if number % 2 else 'even'}" for number in range(40)]
+TEST = ["Word3 is number 3!\todd", "word90 is number 90\teven"]
+
+
+def prepared(folder, train=TRAIN, test=TEST, **settings) -> PreparedData:
+    folder.mkdir(exist_ok=True)
+    paths = {}
+    for split, lines in (("train", train), ("valid", test), ("test", test)):
+        (folder / split).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        paths[split] = (folder / split, None)
+    config = DataConfig(task="classification", vocab_size=330, max_length_ratio=100, **settings)
+    corpus = corpora.of_config(config, folder, paths, print)
+    return prepare(corpus, config, folder / "data", lambda line: None)
+
+
+def test_references_are_kept_and_targets_encoded(tmp_path):
+    data = prepared(tmp_path / "a")
+    assert data.text("test") == (["Word3 is number 3!", "word90 is number 90"], ["odd", "even"])
+    symbols = data.tokenizer.symbols
+    assert set(symbols) == {"<=odd>", "<=even>"}
+    rows = data.split("test").target_ids(range(2)).tolist()
+    assert rows == [[symbols["<=odd>"], 1], [symbols["<=even>"], 1]]
+
+
+def test_no_text_is_in_two_splits_but_labels_are(tmp_path):
+    counts = prepared(tmp_path / "a").counts["train"]
+    assert (counts["read"], counts["held_out"], counts["kept"]) == (40, 1, 39)
+
+
+def test_a_label_that_training_does_not_have_is_refused(tmp_path):
+    with pytest.raises(InputError, match="valid, example 2: prime: no training example has this label"):
+        prepared(tmp_path / "a", test=[TEST[0], "word97 is number 97\tprime"])
+
+
+def test_files_of_a_task_are_one_a_split_of_its_own_format(tmp_path):
+    with pytest.raises(InputError, match="train, line 2: expected a text and its label, separated by a tab"):
+        prepared(tmp_path / "a", train=[TRAIN[0], "no label"])
+    for config, message in (
+        (DataConfig(task="poetry"), "unknown task 'poetry'; valid: translation, parsing"),
+        (DataConfig(task="parsing", corpus="multi30k"), "task=parsing reads its own files: corpus=files"),
+    ):
+        with pytest.raises(InputError, match=message):
+            corpora.of_config(config, tmp_path, {"train": ("a", None)}, print)

@@ -1,0 +1,74 @@
+"""Labels: scores by hand, files that are refused, what was written finished."""
+
+import random
+
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.classification_task import ClassificationTask
+from t2t_keras.tasks.labels import accuracy, as_symbol, confusions, macro_f1, of_symbol
+from t2t_keras.tasks.tagging_task import TaggingTask
+
+REFERENCES = ["a", "a", "a", "b", "b", "c"]
+HYPOTHESES = ["a", "a", "b", "b", "c", "d"]
+
+
+def test_scores_by_hand():
+    assert accuracy(HYPOTHESES, REFERENCES) == pytest.approx(50)
+    # F1 of a: 2 of 2 and 3; of b: 1 of 2 and 2; of c and d: none.
+    assert macro_f1(HYPOTHESES, REFERENCES) == pytest.approx(100 * (4 / 5 + 2 / 4 + 0 + 0) / 4)
+    assert [score.value for score in ClassificationTask().scores(REFERENCES, REFERENCES)] == [100, 100]
+
+
+def test_confusions_are_counted():
+    assert confusions(HYPOTHESES, REFERENCES) == (
+        "   a  b  c  d\na  2  1  0  0\nb  0  1  1  0\nc  0  0  0  1\nd  0  0  0  0\n"
+    )
+
+
+def test_a_label_is_a_symbol():
+    assert as_symbol("B-PER") == "<=B-PER>"
+    assert of_symbol("<=B-PER>") == "B-PER" and of_symbol("<=B> ") == "<=B> " and of_symbol("") == ""
+
+
+def test_classified_texts_are_read():
+    task = ClassificationTask()
+    assert list(task.examples(["a\tb\tpositive ", "\tx"], "f")) == [("a\tb", "positive"), ("", "x")]
+    assert task.outputs(["a\tb\tpositive", "negative"], "f") == ["positive", "negative"]
+    assert task.symbols(["b", "a", "b"]) == ["<=a>", "<=b>"]
+    for line, message in (("a b", "line 1: expected a text and its label"), ("a\tb c", "line 1: 'b c' is no label")):
+        with pytest.raises(InputError, match=f"f, {message}"):
+            list(task.examples([line], "f"))
+
+
+def test_tagged_sentences_are_read():
+    lines = ["-DOCSTART- -X- O", "", "Ana NNP B-PER", "a\xa0b NN O", "", "", "▁ O"]
+    assert list(TaggingTask().examples(lines, "f")) == [("Ana a_b", "B-PER O"), ("_", "O")]
+    assert TaggingTask().outputs(lines, "f") == ["B-PER O", "O"]
+    assert TaggingTask().outputs(["B-PER  O", "O"], "f") == ["B-PER O", "O"]
+    assert TaggingTask().symbols(["O B-PER", "O"]) == ["<=B-PER>", "<=O>"]
+    for line, message in (("Ana", "expected a word and its label, got 'Ana'"), ("Ana <x>", "'<x>' is no label")):
+        with pytest.raises(InputError, match=f"f, line 2: {message}"):
+            list(TaggingTask().examples(["a O", line], "f"))
+
+
+def test_entities_are_scored():
+    """Of three entities two are found, and one more that is none."""
+    expected, found = ["B-PER I-PER O B-LOC", "B-LOC"], ["B-PER I-PER B-LOC B-LOC", "O"]
+    f1, precision, recall = TaggingTask().scores(found, expected)
+    assert (precision.value, recall.value, f1.value) == pytest.approx((100 * 2 / 3, 100 * 2 / 3, 100 * 2 / 3))
+    with pytest.raises(InputError, match="sentence 1: 1 labels, 4 words"):
+        TaggingTask().scores(["O", "O"], expected)
+
+
+def test_every_word_has_a_label_whatever_was_written():
+    rng = random.Random(1)
+    words = ["a", "bc", "", "<=O>"]
+    sources = [" ".join(rng.choices(words, k=rng.randrange(6))) for _ in range(300)]
+    outputs = [" ".join(rng.choices(["<=O>", "<=B-PER>", "x", ""], k=rng.randrange(6))) for _ in sources]
+    finished = [TaggingTask().finish(*pair) for pair in zip(sources, outputs, strict=True)]
+    assert all(len(line.split()) == len(source.split()) for line, source in zip(finished, sources, strict=True))
+    assert TaggingTask().finish("a b c", "<=B-PER> <=O>") == "B-PER O O"
+    in_graph = TaggingTask().finish_in_graph(tf.constant(sources), tf.constant(outputs))
+    assert [line.decode() for line in in_graph.numpy()] == finished
