@@ -30,6 +30,7 @@ from t2t_keras.runs.records import read_metrics
 from t2t_keras.studies import paper_tables, plan
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings, read_settings
+from t2t_keras.tasks import translation_scores
 
 ROOT = pathlib.Path(__file__).parents[2]
 EXTENSION = f"--extension={ROOT / 'tests/studies/toy_table.py'}"
@@ -220,8 +221,10 @@ def test_a_record_says_how_good_a_row_is(study, performed, data):
         sources, references = data.text(split)
         hypotheses = [translation.text for translation in translator.translate(sources)]
         assert hypotheses == (folder / "evaluation" / split / "hypotheses.txt").read_text().splitlines()
-        scores = {score.name: score.value for score in evaluation.lowercased_scores(hypotheses, references, "de")}
-        assert results[f"{split}_bleu"] == evaluation.bleu(hypotheses, references, "de")
+        scores = {
+            score.name: score.value for score in translation_scores.lowercased_scores(hypotheses, references, "de")
+        }
+        assert results[f"{split}_bleu"] == translation_scores.bleu(hypotheses, references, "de")
         assert results[f"{split}_bleu_tokenised_lowercased"] == scores["BLEU tokenised lowercased"]
     sources, references = data.text("valid")
     entropy = evaluation.corpus_cross_entropy(translator.model, translator.tokenizer, sources, references)

@@ -68,7 +68,7 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     # An untrained model has a BLEU of about 0, which many a mistake would have too.
     answers = [Translation(text) for text in references]
     monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers[: len(lines)])
-    assert validator._bleu() == pytest.approx(100.0)
+    assert validator._score() == pytest.approx(100.0)
 
 
 def test_lines_are_cut_where_those_of_other_programs_are(tmp_path, trainer, data):
