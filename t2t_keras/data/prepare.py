@@ -137,6 +137,8 @@ def prepare(
     for name, value in (("processes", processes), ("shard_pairs", shard_pairs)):
         if value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
+    if config.lowercase and not task(config.task).writes_text:
+        raise InputError(f"--lowercase: what {config.task} writes is no text, and its labels must stay as they are")
     data_dir = Path(data_dir)
     _check_stays(corpus.files, data_dir)
     if (data_dir / _COMPLETE).exists():  # the folder may be read-only, so it is not locked

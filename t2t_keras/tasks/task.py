@@ -34,6 +34,7 @@ class Task:
         data: settings of `DataConfig` that differ from the defaults.
         decode: settings of `DecodeConfig` that differ from the defaults.
         held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits.
+        writes_text: whether outputs are text that may be lowercased.
     """
 
     name: ClassVar[str]
@@ -41,6 +42,7 @@ class Task:
     data: ClassVar[Mapping[str, Any]] = {}
     decode: ClassVar[Mapping[str, Any]] = {}
     held_out_sides: ClassVar[tuple[int, ...]] = (0, 1)
+    writes_text: ClassVar[bool] = False
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         """Pairs of source and reference from the lines of a file in the task's own format.

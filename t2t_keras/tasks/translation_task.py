@@ -19,6 +19,7 @@ class TranslationTask(Task):
 
     name = "translation"
     metric = "bleu"
+    writes_text = True
 
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
         check_language(_language(references, settings), paper_bleu=settings.paper_bleu)

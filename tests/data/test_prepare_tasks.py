@@ -41,6 +41,11 @@ def test_a_label_that_training_does_not_have_is_refused(tmp_path):
         prepared(tmp_path / "a", test=[TEST[0], "word97 is number 97\tprime"])
 
 
+def test_labels_are_not_lowercased(tmp_path):
+    with pytest.raises(InputError, match="--lowercase: what classification writes is no text"):
+        prepared(tmp_path / "a", lowercase=True)
+
+
 def test_files_of_a_task_are_one_a_split_of_its_own_format(tmp_path):
     with pytest.raises(InputError, match="train, line 2: expected a text and its label, separated by a tab"):
         prepared(tmp_path / "a", train=[TRAIN[0], "no label"])
