@@ -20,6 +20,7 @@ COMMANDS = {
     "t2t-serve": "serve",
     "t2t-describe": "describe",
     "t2t-study": "study",
+    "t2t-draw-trees": "draw_trees",
     "t2t-quickstart": "quickstart",
 }
 

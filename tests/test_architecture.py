@@ -36,7 +36,7 @@ BELOW_THE_SEAM = {
     "tasks": GROUND | {"search", "text"},
     "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},
     "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "tasks", "text"},
-    "pictures": GROUND | {"machine", "text"},
+    "pictures": GROUND | {"machine", "tasks", "text"},
     "evaluation": GROUND | {"inference", "machine", "search", "tasks", "text"},
     "training": GROUND
     | {

@@ -1,0 +1,43 @@
+"""Draws constituency trees, each in an SVG file; it needs no TensorFlow.
+
+python -m launch.translate --model_dir=runs/parser --input=sentences.txt --output=sentences.mrg
+python -m launch.draw_trees --input=sentences.mrg --output_dir=trees
+"""
+
+import pathlib
+
+from absl import flags
+
+from t2t_keras.data.sources.corpora_files import read_lines
+from t2t_keras.machine.files import replacing
+from t2t_keras.pictures.tree_drawing import tree_svg
+from t2t_keras.tasks.parsing.trees import read_trees, simplified
+
+from . import program
+
+_INPUT = flags.DEFINE_string(
+    "input", None, "Trees in brackets, of one or several lines each; .gz .bz2 .xz too.", required=True
+)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for 1.svg, 2.svg, ...", required=True)
+_TRACES = flags.DEFINE_bool("traces", False, "Whether to draw traces, and functions of labels, too.")
+
+
+def main(argv: list[str]) -> None:
+    """Draws every tree of the file."""
+    del argv  # every setting is a flag
+    folder = pathlib.Path(_OUTPUT_DIR.value)
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for count, (_, tree) in enumerate(read_trees(read_lines(_INPUT.value), _INPUT.value), start=1):
+        with replacing(folder / f"{count}.svg") as file:
+            file.write(tree_svg(tree if _TRACES.value else simplified(tree)))
+    print(f"{count:,} trees drawn in {folder}")
+
+
+def run() -> None:
+    """The console command."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

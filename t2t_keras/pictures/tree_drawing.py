@@ -1,0 +1,76 @@
+"""A constituency tree as a drawing: each part below its parent, each parent above the middle of its parts."""
+
+import html
+from typing import NamedTuple
+
+from t2t_keras.tasks.parsing.trees import Tree
+
+_CHARACTER, _GAP, _ROW = 8, 14, 40  # width of a character, between two words, height of a level, in pixels
+_STYLE = "text{font:13px sans-serif;text-anchor:middle}line{stroke:#888}.word{font-weight:bold}"
+
+
+class _Text(NamedTuple):
+    """A label or a word at its place.
+
+    Attributes:
+        x: the middle, in pixels.
+        depth: levels above it.
+        kind: "label" or "word".
+        text: what it says.
+    """
+
+    x: float
+    depth: int
+    kind: str
+    text: str
+
+
+def tree_svg(tree: Tree) -> str:
+    """The tree as an SVG file; the part of speech `XX`, which says nothing, is left out."""
+    texts: list[_Text] = []
+    lines: list[tuple[_Text, _Text]] = []
+    finished: list[list[_Text]] = [[]]
+    waiting: list[tuple[Tree, int, bool]] = [(tree, 0, False)]
+    right = float(_GAP)
+    while waiting:
+        part, depth, is_done = waiting.pop()
+        if part.word is None and part.children and not is_done:
+            finished.append([])
+            waiting.append((part, depth, True))
+            waiting += [(child, depth + 1, False) for child in reversed(part.children)]
+            continue
+        if is_done:
+            below = finished.pop()
+            label = _Text((below[0].x + below[-1].x) / 2, depth, "label", part.label)
+            texts.append(label)
+            lines += [(label, child) for child in below]
+        else:
+            label, *others = shown = _at_the_bottom(part, depth, right)
+            right += _CHARACTER * max(len(text.text) for text in shown) + _GAP
+            texts += shown
+            lines += [(label, other) for other in others]
+        finished[-1].append(label)
+    return _svg(texts, lines, right)
+
+
+def _at_the_bottom(part: Tree, depth: int, left: float) -> list[_Text]:
+    """A word below its part of speech, or the label of a constituent without parts."""
+    shown = [("label", part.label), ("word", part.word or "")]
+    shown = [(kind, text) for kind, text in shown if text and (kind == "word" or part.word is None or text != "XX")]
+    middle = left + _CHARACTER * max(len(text) for _, text in shown) / 2
+    return [_Text(middle, depth + level, kind, text) for level, (kind, text) in enumerate(shown)]
+
+
+def _svg(texts: list[_Text], lines: list[tuple[_Text, _Text]], width: float) -> str:
+    height = (1 + max(text.depth for text in texts)) * _ROW
+
+    def y(text: _Text) -> int:
+        return text.depth * _ROW + _ROW // 2
+
+    size = f'width="{width:g}" height="{height}" viewBox="0 0 {width:g} {height}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{_STYLE}</style>"]
+    for above, below in lines:
+        parts.append(f'<line x1="{above.x:g}" y1="{y(above) + 5}" x2="{below.x:g}" y2="{y(below) - 13}"/>')
+    for text in texts:
+        parts.append(f'<text class="{text.kind}" x="{text.x:g}" y="{y(text)}">{html.escape(text.text)}</text>')
+    return "\n".join([*parts, "</svg>", ""])
