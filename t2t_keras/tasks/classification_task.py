@@ -1,14 +1,16 @@
 """A text gets one of some labels."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.search.restrictions.form import Form
 from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, macro_f1, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from t2t_keras.search.restrictions.form import Form
 
 _COMPARABLE_TO = "scores on the same texts with the same labels"
 
@@ -39,7 +41,9 @@ class ClassificationTask(Task):
     def symbols(self, references: Iterable[str]) -> list[str]:
         return sorted({as_symbol(label) for label in references})
 
-    def form(self, tokenizer: Tokenizer) -> Form | None:
+    def form(self, tokenizer: Tokenizer) -> "Form | None":
+        from t2t_keras.search.restrictions.form import Form  # imports TensorFlow
+
         return Form(tuple(tokenizer.symbols.values()))
 
     def target(self, reference: str) -> str:

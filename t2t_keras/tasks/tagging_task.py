@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.search.restrictions.form import Form
 from t2t_keras.tasks.labels import as_symbol, check_label, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from t2t_keras.search.restrictions.form import Form
 
 OUTSIDE = "O"  # the label of a word that belongs to nothing
 _DOCUMENT = "-DOCSTART-"
@@ -59,7 +61,9 @@ class TaggingTask(Task):
     def symbols(self, references: Iterable[str]) -> list[str]:
         return sorted({as_symbol(label) for reference in references for label in reference.split(" ")})
 
-    def form(self, tokenizer: Tokenizer) -> Form | None:
+    def form(self, tokenizer: Tokenizer) -> "Form | None":
+        from t2t_keras.search.restrictions.form import Form  # imports TensorFlow
+
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         starts = tuple(id for id, piece in enumerate(pieces) if piece.startswith(BLANK))
         return Form(tuple(tokenizer.symbols.values()), starts)

@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from t2t_keras.search.restrictions.form import Form
 from t2t_keras.tasks.score import Score
 from t2t_keras.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # searches import TensorFlow, which preparing data does without
+    from t2t_keras.search.restrictions.form import Form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Task:
         del references
         return []
 
-    def form(self, tokenizer: Tokenizer) -> Form | None:
+    def form(self, tokenizer: Tokenizer) -> "Form | None":
         """What every output looks like; None for any text."""
         del tokenizer
         return None

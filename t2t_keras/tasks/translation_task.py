@@ -4,13 +4,6 @@ from collections.abc import Sequence
 
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings, Task
-from t2t_keras.tasks.translation_scores import (
-    bleu,
-    check_language,
-    lowercased_scores,
-    paper_bleu_score,
-    sacrebleu_scores,
-)
 from t2t_keras.text.languages import written_in
 
 
@@ -22,11 +15,15 @@ class TranslationTask(Task):
     writes_text = True
 
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
+        from t2t_keras.tasks.translation_scores import check_language  # sacreBLEU takes a while to import
+
         check_language(_language(references, settings), paper_bleu=settings.paper_bleu)
 
     def scores(
         self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
     ) -> list[Score]:
+        from t2t_keras.tasks.translation_scores import lowercased_scores, paper_bleu_score, sacrebleu_scores
+
         settings = settings or ScoringSettings()
         language = _language(references, settings)
         scores = sacrebleu_scores(hypotheses, references, language)
@@ -37,6 +34,8 @@ class TranslationTask(Task):
         return scores
 
     def monitored(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        from t2t_keras.tasks.translation_scores import bleu
+
         return bleu(hypotheses, references)
 
 

@@ -1,6 +1,8 @@
 """Labels: scores by hand, files that are refused, what was written finished."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -72,3 +74,11 @@ def test_every_word_has_a_label_whatever_was_written():
     assert TaggingTask().finish("a b c", "<=B-PER> <=O>") == "B-PER O O"
     in_graph = TaggingTask().finish_in_graph(tf.constant(sources), tf.constant(outputs))
     assert [line.decode() for line in in_graph.numpy()] == finished
+
+
+def test_preparing_data_needs_no_tensorflow():
+    """Which takes seconds to import, and writes lines of its own."""
+    code = "import sys, launch.prepare_data\nfor name in launch.prepare_data.TASKS: launch.prepare_data.task(name)\n"
+    code += "print([name for name in ('tensorflow', 'keras', 'sacrebleu') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
