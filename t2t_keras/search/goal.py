@@ -19,7 +19,6 @@ class Goal:
         max_lengths: int32 [batch], most tokens of an output, end symbol included; 0 skips a sentence (empty, score 0).
         min_lengths: int32 [batch], tokens required before the end symbol; None means `settings.min_length`. A sentence
             whose minimum is not below its maximum has no finished hypotheses.
-        ends_at_minimum: whether an output ends as soon as it has the required tokens.
         rules: rules that bar tokens; see `restrictions.rules`.
         prefixes: int32 [batch, prefix_len], how each output begins, then zeros; an earlier zero leaves its position
             free. Its log-probability counts. Neither rules nor the minimum length apply within it.
@@ -28,6 +27,7 @@ class Goal:
         num_best: number of hypotheses to return; a sentence is done once they are settled. None means all.
         scored: whether scores and log-probabilities are needed. Without them a greedy search that has no restriction
             but lengths is faster and returns NaN; all other searches compute them anyway.
+        ends_at_minimum: whether an output ends as soon as it has the required tokens.
 
     Raises:
         ValueError: `num_best` not between 1 and the beam, or constraints together with groups or sampling.
@@ -36,13 +36,13 @@ class Goal:
     settings: DecodeConfig
     max_lengths: Any
     min_lengths: Any = None
-    ends_at_minimum: bool = False
     rules: tuple[Rule, ...] = ()
     prefixes: Any = None
     constraints: Any = None
     excluded: Any = None
     num_best: int | None = None
     scored: bool = True
+    ends_at_minimum: bool = False
 
     def __post_init__(self) -> None:
         if self.num_best is not None and not 1 <= self.num_best <= self.settings.beam_size:
