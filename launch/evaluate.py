@@ -102,11 +102,11 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
         if _SOURCE.value or _REFERENCE.value:
             raise InputError("give either --split or --source and --reference, not both")
         return PreparedData.open(_DATA_DIR.value or run.data_dir).text(_SPLIT.value)
-    task_name = run.config.data.task
-    if task_name != "translation":
+    scored = task(run.config.data.task)
+    if not scored.is_parallel:
         if not _SOURCE.value or _REFERENCE.value:
-            raise InputError(f"give --split or --source, a file of {task_name} with what is right")
-        examples = list(task(task_name).examples(read_lines(_SOURCE.value), _SOURCE.value))
+            raise InputError(f"give --split or --source, a file of {scored.name} with what is right")
+        examples = list(scored.examples(read_lines(_SOURCE.value), _SOURCE.value))
         return [source for source, _ in examples], [reference for _, reference in examples]
     if not _SOURCE.value or not _REFERENCE.value:
         raise InputError("give --split=valid, --split=test, or both --source and --reference")

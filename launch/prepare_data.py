@@ -102,7 +102,7 @@ def _paths() -> dict[str, corpora.Paths]:
         source, target = (FLAGS[f"{split}_{side}"].value for side in ("source", "target"))
         if source is None and target is None:
             continue
-        if FLAGS.task != "translation":
+        if not task(FLAGS.task).is_parallel:
             if source is None or target is not None or FLAGS.tsv:
                 raise InputError(
                     f"--task={FLAGS.task} reads one file of its own format a split: --{split}_source alone"

@@ -170,25 +170,6 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
     return linear(windows, matrix, bias)  # --> [batch, length, d_out]
 
 
-__all__ = [
-    "add",
-    "convolution",
-    "dropout",
-    "embedding_lookup",
-    "grouped_linear",
-    "layer_normalization",
-    "linear",
-    "normal",
-    "put_rows",
-    "reshape_like",
-    "scan",
-    "scores",
-    "shape",
-    "softmax",
-    "take_rows",
-]
-
-
 def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor) -> Tensor:
     """The state at each position, each from the state before it and the position's input.
 
@@ -234,19 +215,19 @@ def lstm(
     """
     factors, units = [ops.cast(kernel, inputs.dtype) for kernel in recurrent_kernels], hidden.shape[-1]
 
-    # State, input and output are one tensor each, and the output is the state: all that `ops.scan` takes everywhere.
-    def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def step(state: Tensor, x: Tensor) -> Tensor:
         recurrent, cell = state[:, :units], state[:, units:]
         for factor in factors:
             recurrent = ops.matmul(recurrent, factor)
         after = lstm_step(x[:, :-1] + recurrent, cell)
-        state = ops.where(x[:, -1:] > 0, ops.concatenate(after, axis=-1), state)
-        return state, state
+        return ops.where(x[:, -1:] > 0, ops.concatenate(after, axis=-1), state)
 
     masked = ops.concatenate([inputs, ops.cast(mask, inputs.dtype)[..., None]], axis=-1)
     start = ops.concatenate([hidden, cell], axis=-1)  # --> [batch, 2 units]
-    state, states = ops.scan(step, start, ops.swapaxes(masked, 0, 1), reverse=reverse)
-    return ops.swapaxes(states[..., :units], 0, 1), state[:, :units], state[:, units:]
+    states = scan(step, start, ops.flip(masked, axis=1) if reverse else masked)  # --> [batch, length, 2 units]
+    last = states[:, -1]
+    states = ops.flip(states, axis=1) if reverse else states
+    return states[..., :units], last[:, :units], last[:, units:]
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

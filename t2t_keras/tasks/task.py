@@ -1,5 +1,6 @@
 """The contract of a task; what it leaves as it is here makes a task of text that becomes other text."""
 
+import abc
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,7 +28,7 @@ class ScoringSettings:
     paper_bleu: bool = False
 
 
-class Task:
+class Task(abc.ABC):
     """What source and target mean, how an output is finished, and how it is scored. It knows no model.
 
     Attributes:
@@ -37,6 +38,7 @@ class Task:
         decode: settings of `DecodeConfig` that differ from the defaults.
         held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits.
         writes_text: whether outputs are text that may be lowercased.
+        is_parallel: whether source and reference may also be lines of two files.
     """
 
     name: ClassVar[str]
@@ -45,14 +47,15 @@ class Task:
     decode: ClassVar[Mapping[str, Any]] = {}
     held_out_sides: ClassVar[tuple[int, ...]] = (0, 1)
     writes_text: ClassVar[bool] = False
+    is_parallel: ClassVar[bool] = False
 
+    @abc.abstractmethod
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         """Pairs of source and reference from the lines of a file in the task's own format.
 
         Raises:
             InputError: the file is not in this format; names `path` and the line.
         """
-        raise NotImplementedError
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
         """The outputs or references of a file of them, to be scored without a model; raises as `examples`."""
@@ -85,12 +88,13 @@ class Task:
 
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
         """Raises an `InputError` if outputs cannot be scored with these settings."""
+        del references, settings
 
+    @abc.abstractmethod
     def scores(
         self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
     ) -> list[Score]:
         """The scores of outputs; raises an `InputError` if there are none, or not as many references."""
-        raise NotImplementedError
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
         """What is to be seen besides the scores, such as which labels are taken for which; may be empty."""

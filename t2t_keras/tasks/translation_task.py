@@ -1,7 +1,8 @@
 """Text in one language becomes text in another."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.languages import written_in
@@ -13,6 +14,15 @@ class TranslationTask(Task):
     name = "translation"
     metric = "bleu"
     writes_text = True
+    is_parallel = True
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        """The first two columns of each line, which are separated by tabs."""
+        for number, line in enumerate(lines, start=1):
+            columns = line.split("\t")
+            if len(columns) < 2:
+                raise InputError(f"{path}, line {number}: expected source and target separated by a tab")
+            yield columns[0], columns[1]
 
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
         from t2t_keras.tasks.translation_scores import check_language  # sacreBLEU takes a while to import

@@ -3,8 +3,6 @@
 import csv
 import dataclasses
 import importlib
-import json
-import math
 import pathlib
 import shutil
 import signal
@@ -17,14 +15,14 @@ import numpy as np
 import pytest
 import tiny_training
 from drive import run_cases
+from performed_study import Here, Performing, check_costs, config_of, record
 
 from t2t_keras import evaluation
-from t2t_keras.config import Config, DataConfig
+from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.processes import ProcessDiedError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.studies import paper_tables, plan
@@ -115,28 +113,6 @@ def test_the_same_command_goes_on(stopped, taken_up, max_steps):
     assert taken_up.stdout.startswith("A toy.\n\n| row ") and "| seed_2: missing |" in taken_up.stdout
 
 
-class Here:
-    """Runs phases in this process, and notes them; those of `deadly` die instead."""
-
-    def __init__(self, *deadly: tuple[str, str]) -> None:
-        self.deadly, self.calls = deadly, []
-
-    def __call__(self, function, phase, job, study_dir):
-        self.calls.append((phase.partition(":")[2], job.name))
-        if self.calls[-1] in self.deadly:
-            raise ProcessDiedError(-9)
-        return function(phase, job, study_dir)
-
-
-class Performing:
-    """A study performed once: what was done, said and returned."""
-
-    def __init__(self, study: Study, *deadly: tuple[str, str], rows=(), shard=(1, 1)) -> None:
-        here, self.said = Here(*deadly), []
-        self.performed = study.perform(study.selected(rows, shard), self.said.append, here)
-        self.calls = here.calls
-
-
 @pytest.fixture(scope="module")
 def settings(taken_up, stopped) -> StudySettings:
     del taken_up
@@ -175,15 +151,6 @@ def test_a_row_that_fails_is_reported_and_the_others_go_on(performed):
     assert second.said[:-1] == [f"{job}: {what}" for job in jobs for what in ("begins", "finished")][:-1]
 
 
-def record(study: Study, job: str) -> dict:
-    return json.loads((study.study_dir / job / "row.json").read_text(encoding="utf-8"))["results"]
-
-
-def config_of(study: Study, name: str) -> Config:
-    (config,) = [job.config for job in study.table.jobs if job.name == name]
-    return config
-
-
 def test_a_record_says_what_was_trained(study, performed, data, max_steps):
     """Counted again from the metrics and the last checkpoint."""
     del performed
@@ -199,16 +166,6 @@ def test_a_record_says_what_was_trained(study, performed, data, max_steps):
         assert results["seconds_per_update"] == np.median([1 / line["steps_per_second"] for line in lines])
         assert results["hours"] == pytest.approx((sum(line["seconds"] for line in lines) + seconds) / 3600)
         check_costs(study, results, config, data)
-
-
-def check_costs(study: Study, results: dict, config: Config, data: PreparedData) -> None:
-    counts = data.counts["train"]
-    length = math.ceil((counts["source_tokens"] + counts["target_tokens"]) / 2 / counts["kept"])
-    pairs = results["target_tokens"] * (counts["source_tokens"] / counts["target_tokens"] + 1) / 2
-    assert results["flops_by_count"] == pytest.approx(pairs * sum(config.model.training_flops(length).values()))
-    (noted,) = (study.study_dir / "machines").iterdir()
-    rate = json.loads(noted.read_text(encoding="utf-8"))["flops_per_second"]
-    assert results["flops_by_time"] == pytest.approx(3600 * results["hours"] * rate)
 
 
 def test_a_record_says_how_good_a_row_is(study, performed, data):

@@ -1,9 +1,25 @@
 """The page as a reader has it before them: what they do with it and see of it."""
 
+import pathlib
+import shutil
+
 from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+# Nothing but the page and its server: no first run, no updates, no connections of the browser's own.
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 # What the page asks is written down in `asked`; `meddle(url, body)`, where a test sets it, may answer instead.
 WATCH = """
@@ -17,6 +33,19 @@ window.fetch = async (url, options = {}) => {
   return answer || real(url, options);
 };
 """
+
+
+def started_browser(profile: pathlib.Path) -> webdriver.Chrome:
+    """A browser whose pages write down what they ask; `profile` is a folder of its own."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in [*ARGUMENTS, "--window-size=1200,900", f"--user-data-dir={profile}"]:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    browser.execute_cdp_cmd("Page.enable", {})
+    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+    return browser
 
 
 class Page:
@@ -70,6 +99,19 @@ class Page:
         """How strongly each piece of a side is lit."""
         query = f"[...document.querySelectorAll('#{side}-pieces .piece')]"
         return self.run(f"return {query}.map((piece) => Number(piece.style.getPropertyValue('--weight')))")
+
+    def choose(self, field: str, text: str) -> None:
+        """Chooses which attention is shown: a "kind", "layer" or "head"."""
+        Select(self.element(f"attention-{field}")).select_by_visible_text(text)
+
+    def options(self, field: str) -> list[str]:
+        """What may be chosen."""
+        return [option.text for option in Select(self.element(f"attention-{field}")).options]
+
+    def heat_map(self) -> list[float]:
+        """The weight of each cell."""
+        cells = "[...document.querySelectorAll('#map tbody td')]"
+        return self.run(f"return {cells}.map((cell) => Number(cell.style.getPropertyValue('--weight')))")
 
     def point_at(self, element) -> None:
         ActionChains(self.browser).move_to_element(element).perform()

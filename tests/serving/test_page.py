@@ -2,34 +2,19 @@
 
 import contextlib
 import pathlib
-import shutil
 import sys
 
 import page_model
 import pytest
 import toy
-from page_driver import WATCH, Page
-from selenium import webdriver
+from page_driver import CHROMIUM, DRIVER, Page, started_browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
-# Nothing but the page and its server: no first run, no updates, no connections of the browser's own.
-ARGUMENTS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @contextlib.contextmanager
@@ -55,14 +40,7 @@ def server(export_dir):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in [*ARGUMENTS, "--window-size=1200,900", f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    browser.execute_cdp_cmd("Page.enable", {})
-    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+    browser = started_browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.quit()
 
@@ -175,54 +153,41 @@ def test_the_picture_is_reached_by_the_keyboard(page):
     assert stops == [1, 1]
 
 
-def choose(page: Page, field: str, text: str) -> None:
-    Select(page.element(f"attention-{field}")).select_by_visible_text(text)
-
-
-def options(page: Page, field: str) -> list[str]:
-    return [option.text for option in Select(page.element(f"attention-{field}")).options]
-
-
-def map_of(page: Page) -> list[float]:
-    cells = "[...document.querySelectorAll('#map tbody td')]"
-    return page.run(f"return {cells}.map((cell) => Number(cell.style.getPropertyValue('--weight')))")
-
-
 def test_the_attention_of_every_kind_layer_and_head_can_be_chosen(page):
     page.type("a b")
     page.shows_pieces("A", "B")
-    alignment = map_of(page)
-    assert options(page, "kind") == ["Alignment", "Translation to text", "Text to text", "Translation to translation"]
+    alignment = page.heat_map()
+    assert page.options("kind") == ["Alignment", "Translation to text", "Text to text", "Translation to translation"]
     assert not page.element("attention-layer").is_displayed() and not page.element("attention-head").is_displayed()
 
-    choose(page, "kind", "Text to text")
+    page.choose("kind", "Text to text")
     page.shows_pieces("a", "b")
-    assert options(page, "layer") == ["1 of 2", "2 of 2"] and options(page, "head") == ["mean", "1 of 2", "2 of 2"]
-    assert map_of(page) == [1, 0, 0.5, 0.5]
+    assert page.options("layer") == ["1 of 2", "2 of 2"] and page.options("head") == ["mean", "1 of 2", "2 of 2"]
+    assert page.heat_map() == [1, 0, 0.5, 0.5]
     assert page.shown("attention-kind-hint").startswith(
         "Where each piece of the text, below, looked in the text itself"
     )
-    choose(page, "head", "1 of 2")
-    assert map_of(page) == [1, 0, 0, 1]
-    choose(page, "layer", "2 of 2")
-    page.wait(lambda: map_of(page) == [0, 1, 0, 1])
-    choose(page, "head", "2 of 2")
-    assert map_of(page) == [1, 0, 1, 0]
+    page.choose("head", "1 of 2")
+    assert page.heat_map() == [1, 0, 0, 1]
+    page.choose("layer", "2 of 2")
+    page.wait(lambda: page.heat_map() == [0, 1, 0, 1])
+    page.choose("head", "2 of 2")
+    assert page.heat_map() == [1, 0, 1, 0]
 
-    choose(page, "kind", "Translation to translation")
+    page.choose("kind", "Translation to translation")
     page.shows_pieces("A", "B")
     assert [piece.text for piece in page.pieces("source")] == ["start", "A"]
-    assert options(page, "layer") == ["1 of 1"]
+    assert page.options("layer") == ["1 of 1"]
     page.point_at(page.pieces("target")[1])
     assert page.shown("reading") == "B looked at start 100 %"
 
     page.type(" c")
     page.shows_pieces("A", "B", "C")
-    assert map_of(page) == [1, 0, 0] * 3, "another sentence has the same choice"
-    choose(page, "kind", "Alignment")
-    page.wait(lambda: map_of(page) == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0])
+    assert page.heat_map() == [1, 0, 0] * 3, "another sentence has the same choice"
+    page.choose("kind", "Alignment")
+    page.wait(lambda: page.heat_map() == [0.25, 0, 0.75, 0.25, 0.75, 0, 1, 0, 0])
     page.type(Keys.BACKSPACE * 2)
-    page.wait(lambda: map_of(page) == alignment)
+    page.wait(lambda: page.heat_map() == alignment)
     assert page.errors() == []
 
 
@@ -233,11 +198,11 @@ def test_attention_that_is_refused_says_why_and_leaves_the_choice(page):
       const refused = body && body.signature_name === "attention";
       return refused ? new Response('{"error": "too long a line"}', {status: 400}) : null;
     """)
-    choose(page, "kind", "Translation to text")
+    page.choose("kind", "Translation to text")
     page.wait(lambda: page.shown("attention-none") == "too long a line")
-    choose(page, "kind", "Alignment")
+    page.choose("kind", "Alignment")
     page.wait(lambda: page.element("map").is_displayed())
-    assert page.shown("attention-none") == "" and map_of(page) == [0.25, 0.75, 1, 0]
+    assert page.shown("attention-none") == "" and page.heat_map() == [0.25, 0.75, 1, 0]
 
 
 def test_a_new_version_that_is_busy_is_asked_again_for_its_choice(page):
@@ -265,7 +230,7 @@ def test_an_export_without_the_choice_shows_the_alignment_alone(browser, tmp_pat
         page = Page(browser, server.rest_address)
         page.type("one two")
         page.shows_pieces("ONE", "TWO")
-        assert map_of(page) == [0.25, 0.75, 1, 0]
+        assert page.heat_map() == [0.25, 0.75, 1, 0]
         assert not page.element("attention-choice").is_displayed()
         assert page.shown("attention-kind-hint") == "Where the model looked while it wrote."
         assert page.run("return window.asked.every((body) => !body || body.signature_name !== 'attention')")

@@ -74,7 +74,7 @@ def of_config(
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
         return files(paths, config.task)
-    if config.task != "translation":
+    if not task(config.task).is_parallel:
         raise InputError(f"task={config.task} reads its own files: corpus=files, got corpus={config.corpus}")
     if paths:
         raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
@@ -94,15 +94,14 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
     """A corpus of files.
 
     `paths` has the source and target file of "train" and perhaps of "valid" and "test". If the target file is None,
-    each line of the source file holds both sides, separated by a tab. Other tasks than translation have one file a
-    split, in their own format; its target file is None.
+    it holds examples in the task's own format: for translation both sides on a line, separated by a tab.
 
     Raises:
         InputError: there is no training file, or a file cannot be read; an unknown task.
     """
     read = task(task_name)
     if "train" not in paths:
-        needed = "--train_source and --train_target" if task_name == "translation" else "--train_source"
+        needed = "--train_source and --train_target" if read.is_parallel else "--train_source"
         raise InputError(f"corpus=files needs training files: {needed}")
     all_files = {
         f"{split}_{side}": Path(path)
@@ -236,10 +235,8 @@ def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
 
 
 def _file_reader(read: Task, source: str | Path, target: str | Path | None) -> PairSource:
-    if read.name != "translation":
-        return lambda: read.examples(corpora_files.read_lines(source), str(source))
     if target is None:
-        return lambda: corpora_files.read_tsv(source)
+        return lambda: read.examples(corpora_files.read_lines(source), str(source))
     return lambda: corpora_files.read_pairs(source, target)
 
 

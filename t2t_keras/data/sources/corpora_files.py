@@ -74,15 +74,6 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pai
         raise _unequal(source_path, count, target_path, count + extra)
 
 
-def read_tsv(path: str | Path) -> Iterator[Pair]:
-    """Yields the first two tab-separated columns of each line; raises as `read_lines`, or if a line has no tab."""
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
-        if len(columns) < 2:
-            raise InputError(f"{path}, line {number}: expected source and target separated by a tab")
-        yield columns[0], columns[1]
-
-
 def _open(path: str | Path) -> BinaryIO:
     openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     return openers.get(Path(path).suffix, open)(path, "rb")

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.search.state import DEAD
@@ -20,8 +21,9 @@ class OnlyTokens:
 
     def __call__(self, texts: tf.Tensor, vocab_size: int) -> tf.Tensor:
         del texts
-        allowed = tf.reduce_any(tf.range(vocab_size)[:, tf.newaxis] == tf.constant([EOS_ID, *self.token_ids]), axis=1)
-        return tf.where(allowed, 0.0, DEAD)[tf.newaxis, tf.newaxis]  # --> [1, 1, vocab]
+        bias = np.full((1, 1, vocab_size), DEAD, np.float32)
+        bias[..., [EOS_ID, *self.token_ids]] = 0
+        return tf.constant(bias)  # --> [1, 1, vocab]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +48,7 @@ class Form:
         """Tokens of each output without its end symbol, at least 1: int32 [batch, source_len] --> int32 [batch]."""
         if self.word_starts is None:
             return tf.ones([tf.shape(source_ids)[0]], tf.int32)
-        starts = tf.scatter_nd(
-            tf.constant(self.word_starts)[:, tf.newaxis],
-            tf.ones([len(self.word_starts)], tf.int32),
-            [max(self.word_starts) + 2],  # one more entry stands for all later ids
-        )
-        known = tf.minimum(source_ids, max(self.word_starts) + 1)
-        return tf.maximum(tf.reduce_sum(tf.gather(starts, known), axis=1), 1)
+        begins = np.zeros(max(self.word_starts) + 2, np.int32)  # one more entry stands for all later ids
+        begins[list(self.word_starts)] = 1
+        known = tf.minimum(source_ids, len(begins) - 1)
+        return tf.maximum(tf.reduce_sum(tf.gather(begins, known), axis=1), 1)

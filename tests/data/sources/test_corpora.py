@@ -17,7 +17,7 @@ import pytest
 from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import comparison_key
 from t2t_keras.data.sources import corpora, downloads, tatoeba
-from t2t_keras.data.sources.corpora_files import read_lines, read_pairs, read_tsv
+from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.errors import InputError
 
 SOURCE = ["A first line.", "", "Größe ½\u2028still line three", "four"]
@@ -111,10 +111,10 @@ def test_unequal_line_counts_are_given(tmp_path, longer):
 
 def test_tab_separated_pairs_with_further_columns(tmp_path):
     path = write_lines(tmp_path / "pairs.tsv.gz", ["one\teins", "two\tzwei\tCC-BY"], gzip.open)
-    assert list(read_tsv(path)) == [("one", "eins"), ("two", "zwei")]
+    assert list(corpora.files({"train": (path, None)}).splits["train"]()) == [("one", "eins"), ("two", "zwei")]
     path = write_lines(tmp_path / "broken.tsv", ["one\teins", "two zwei"])
     with pytest.raises(InputError, match=r"broken.tsv, line 2: expected source and target separated by a tab"):
-        list(read_tsv(path))
+        list(corpora.files({"train": (path, None)}).splits["train"]())
 
 
 def test_a_corpus_of_files_knows_its_text(tmp_path):
