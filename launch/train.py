@@ -13,7 +13,7 @@ from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anyt
 from absl import flags
 
 from t2t_keras import config as configuration
-from t2t_keras.config import Config
+from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
@@ -53,6 +53,7 @@ _FIT_TO_MEMORY = flags.DEFINE_bool(
 )
 flags.adopt_module_key_flags(extensions)
 
+_USUAL = DecodeConfig()
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
 
 
@@ -126,11 +127,13 @@ def _config(run: Run, data: PreparedData) -> Config:
     trained = _remembered(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
-        decode = dataclasses.replace(config.decode, **task(data.config.task).decode)
-        longer = decode.max_length_offset * data.config.tokens_of_a_piece
-        config = dataclasses.replace(config, decode=dataclasses.replace(decode, max_length_offset=longer))
+        config = dataclasses.replace(config, decode=_decode(config.decode, data.config))
     elif trained is not None:
         config = trained.config
+        if config.data.task != data.config.task:
+            usual = {name: getattr(_USUAL, name) for name in task(config.data.task).decode}
+            decode = _decode(dataclasses.replace(config.decode, **usual), data.config)
+            config = dataclasses.replace(config, decode=decode)
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
     for setting in _SET.value:
@@ -139,6 +142,12 @@ def _config(run: Run, data: PreparedData) -> Config:
     config = configuration.override(config, _SET.value)
     model = dataclasses.replace(config.model, vocab_size=data.tokenizer.vocab_size)
     return dataclasses.replace(config, model=model, data=data.config)
+
+
+def _decode(usual: DecodeConfig, data: DataConfig) -> DecodeConfig:
+    """The settings of the search for a task, with lengths in the tokens of the data."""
+    decode = dataclasses.replace(usual, **task(data.task).decode)
+    return dataclasses.replace(decode, max_length_offset=decode.max_length_offset * data.tokens_of_a_piece)
 
 
 def run() -> None:

@@ -41,7 +41,7 @@ BELOW_THE_SEAM = {
     "training": GROUND
     | {
         *("config", "data", "evaluation", "inference", "layers", "machine", "models", "runs", "schedules", "search"),
-        "tasks",
+        *("tasks", "text"),
     },
     "studies": GROUND
     | {

@@ -1,15 +1,18 @@
 """The settings of prepared data."""
 
 import dataclasses
+import re
 from typing import ClassVar, Literal, get_args
 
-from t2t_keras.config.checks import check_positive, check_seed
+from t2t_keras.config.checks import check_not_negative, check_positive, check_seed
 from t2t_keras.errors import InputError
 
 VocabType = Literal["bpe", "unigram", "char", "byte"]
 
 # The length of a text in characters or bytes, where its length in the pieces of a "bpe" or "unigram" vocabulary is 1.
 _TOKENS_OF_A_PIECE = 4
+
+_SYMBOL = re.compile(r"<(?!=)[^<>\s]+>")  # labels are <=...>
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +26,9 @@ class DataConfig:
         target_language: language code of the target side.
         vocab_type: entries of the shared vocabulary: "bpe" and "unigram" (pieces of words), "char" or "byte".
         vocab_size: number of entries; at most that many with "char", of which rare ones are left out, and "byte".
+        extend_vocab: pieces of the training text that a vocabulary of another run was given in addition.
+        symbols: words that are one token each, such as "<2fr>".
+        tags: the symbol that each corpus has in front of its sources, "" for none; empty without any tags.
         max_length: training pairs with more tokens than this on a side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
         lowercase: whether all text was lowercased before anything else.
@@ -37,6 +43,9 @@ class DataConfig:
     target_language: str = "de"
     vocab_type: VocabType = "bpe"
     vocab_size: int = 37000
+    extend_vocab: int = 0
+    symbols: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     max_length: int = 256
     max_length_ratio: float = 4.0
     lowercase: bool = False
@@ -48,6 +57,17 @@ class DataConfig:
         if self.vocab_type not in get_args(VocabType):
             valid = ", ".join(get_args(VocabType))
             raise InputError(f"data.vocab_type must be one of {valid}; got {self.vocab_type!r}")
+        check_not_negative(self, "extend_vocab")
+        for symbol in self.all_symbols:
+            if not _SYMBOL.fullmatch(symbol):
+                raise InputError(
+                    f"{symbol!r} cannot be a symbol: it must be like <2fr>, without blanks, and not <=...>"
+                )
+
+    @property
+    def all_symbols(self) -> tuple[str, ...]:
+        """The symbols of texts and corpora, each once."""
+        return tuple(dict.fromkeys((*self.symbols, *filter(None, self.tags))))
 
     @property
     def tokens_of_a_piece(self) -> int:

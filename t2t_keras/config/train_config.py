@@ -13,6 +13,7 @@ class TrainConfig:
 
     Attributes:
         tokens_per_batch: budget of a global batch: rows times the longer padded side stays within it.
+        corpus_weights: how often a pair of each corpus of the training text occurs in an epoch; empty: once.
         max_steps: optimizer updates.
         max_minutes: stop after this many minutes of training in this process; 0 means no limit.
         seed: random seed of initial weights, batches and dropout.
@@ -26,6 +27,7 @@ class TrainConfig:
         objective: "likelihood" of the references, or "risk": the expected cost, 1 - GLEU, of sampled outputs as well.
         likelihood_weight: of risk: factor on the loss of the references, beside the sum of the sentences' costs.
         risk_samples: of risk: outputs drawn for each sentence, at least 2.
+        frozen: names of weights that stay as they are, such as "encoder/*"; * stands for any characters.
         clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
         accumulation_steps: parts in which each replica computes its share of a batch; does not change the result.
         steps_per_call: training steps between two returns to Python.
@@ -48,6 +50,7 @@ class TrainConfig:
     section: ClassVar[str] = "train"
 
     tokens_per_batch: int = 25000
+    corpus_weights: tuple[float, ...] = ()
     max_steps: int = 100000
     max_minutes: float = 0.0
     seed: int = 1
@@ -61,6 +64,7 @@ class TrainConfig:
     objective: Literal["likelihood", "risk"] = "likelihood"
     likelihood_weight: float = 0.017
     risk_samples: int = 5
+    frozen: tuple[str, ...] = ()
     clip_norm: float = 0.0
     accumulation_steps: int = 1
     steps_per_call: int = 10
@@ -96,6 +100,9 @@ class TrainConfig:
         check_seed(self)
         check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
         check_not_negative(self, "validation_steps", "validation_sentences")
+        for weight in self.corpus_weights:
+            if weight <= 0:
+                raise InputError(f"train.corpus_weights must be positive, got {weight}")
         if self.best_metric != "loss" and not self.validation_sentences:
             raise InputError(f"train.best_metric={self.best_metric} needs train.validation_sentences above 0")
         self._check_objective()

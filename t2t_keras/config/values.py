@@ -11,8 +11,8 @@ from t2t_keras.errors import InputError
 def parsed(name: str, expected: Any, text: str) -> Any:
     """Parses a value by its field's annotation: bool, int, float, str, a `Literal`, or one of these or None.
 
-    The values of a tuple[X, ...] of one of these are separated by commas. "none" and "null"
-    stand for None where it is allowed; `name` is for messages.
+    The values of a tuple[X, ...] of one of these are separated by commas; no text is no value. "none" and "null" stand
+    for None where it is allowed; `name` is for messages.
 
     Raises:
         InputError: the text is not a valid value.
@@ -21,7 +21,7 @@ def parsed(name: str, expected: Any, text: str) -> Any:
         return None
     if typing.get_origin(_without_none(expected)) is tuple:
         kind = typing.get_args(_without_none(expected))[0]
-        return tuple(parsed(name, kind, part.strip()) for part in text.split(","))
+        return tuple(parsed(name, kind, part.strip()) for part in text.split(",")) if text else ()
     if expected is bool:
         if text.lower() not in ("true", "false", "1", "0"):
             raise InputError(f"{name} must be true or false, got {text!r}")

@@ -5,11 +5,12 @@ two integers, without replaying anything. Pairs of similar length share a batch,
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.data.epoch_parts import PART_PAIRS, num_parts, part_rows
+from t2t_keras.data.epoch_parts import PART_PAIRS, num_parts, part_rows, weighted_rows
 from t2t_keras.errors import InputError
 
 # Pairs are sorted by their longer side, then by how much the target is longer than the source. On Multi30k at 4,096
@@ -37,6 +38,18 @@ class Position:
 
     epoch: int = 0
     batch: int = 0
+
+
+class Mixture(NamedTuple):
+    """Corpora that lie one after the other, and how often they are passed over.
+
+    Attributes:
+        sizes: pairs of each.
+        weights: how often a pair of each occurs in a pass, on average; see `weighted_rows`.
+    """
+
+    sizes: Sequence[int]
+    weights: Sequence[float]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -158,6 +171,8 @@ class EpochPlans:
         tokens_per_batch: int,
         seed: int,
         static_shapes: bool = False,
+        mixture: Mixture | None = None,
+        *,
         part_pairs: int = PART_PAIRS,
     ) -> None:
         """Checks the lengths; arguments and errors as in `plan_epoch`.
@@ -167,7 +182,9 @@ class EpochPlans:
         _check_lengths(source_lengths, target_lengths, tokens_per_batch)
         self._lengths = (source_lengths, target_lengths)
         self._tokens_per_batch, self._seed = tokens_per_batch, seed
-        self._parts = num_parts(len(source_lengths), part_pairs)
+        self._mixture = mixture
+        pairs = len(weighted_rows(*mixture, seed, 0)) if mixture else len(source_lengths)
+        self._parts = num_parts(pairs, part_pairs)
         self._static_shapes = static_shapes
         self._cached: dict[int, EpochPlan] = {}
 
@@ -181,11 +198,18 @@ class EpochPlans:
 
     def _planned(self, epoch: int) -> EpochPlan:
         settings = (self._tokens_per_batch, self._seed, epoch, self._static_shapes)
-        if self._parts == 1:
+        if self._parts == 1 and not self._mixture:
             return plan_epoch(*self._lengths, *settings)
-        rows = part_rows(len(self._lengths[0]), self._parts, self._seed, epoch)
+        rows = self._rows(epoch)
         plan = plan_epoch(*(lengths[rows] for lengths in self._lengths), *settings)
         return dataclasses.replace(plan, order=rows[plan.order])
+
+    def _rows(self, epoch: int) -> np.ndarray:
+        """The rows of the corpus in an epoch, int64 [rows]."""
+        if not self._mixture:
+            return part_rows(len(self._lengths[0]), self._parts, self._seed, epoch)
+        rows = weighted_rows(*self._mixture, self._seed, epoch // self._parts)
+        return rows if self._parts == 1 else rows[part_rows(len(rows), self._parts, self._seed, epoch)]
 
     def advance(self, position: Position, batches: int) -> Position:
         """The position `batches` batches later; the end of an epoch is returned as the start of the next."""

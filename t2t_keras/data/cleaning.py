@@ -61,20 +61,27 @@ def _word() -> re.Pattern[str]:
 
 
 class HeldOut:
-    """The sentences that training must not see, compared without case and punctuation; `sides` of pairs, 0 and 1."""
+    """The sentences that training must not see, compared without case, punctuation and tags.
 
-    def __init__(self, sides: Iterable[int] = (0, 1)) -> None:
+    `sides` of pairs are 0 and 1, `tags` words that stand in front of sources.
+    """
+
+    def __init__(self, sides: Iterable[int] = (0, 1), tags: Iterable[str] = ()) -> None:
         self._keys: dict[int, set[str]] = {side: set() for side in sides}
+        self._starts = tuple(f"{tag} " for tag in tags if tag)
 
     def add(self, pairs: Iterable[Pair]) -> None:
         """Adds the sides of pairs."""
         for pair in pairs:
             for side, keys in self._keys.items():
-                keys.add(comparison_key(pair[side]))
+                keys.add(self._key(pair[side]))
 
     def __contains__(self, pair: Pair) -> bool:
         """Whether a side of a pair is held out."""
-        return any(comparison_key(pair[side]) in keys for side, keys in self._keys.items())
+        return any(self._key(pair[side]) in keys for side, keys in self._keys.items())
+
+    def _key(self, text: str) -> str:
+        return comparison_key(text.partition(" ")[2] if text.startswith(self._starts) else text)
 
 
 class Cleaner:

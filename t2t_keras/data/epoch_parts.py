@@ -1,15 +1,41 @@
-"""Parts of passes over corpora that are too large to plan at once.
+"""Which rows an epoch has: more or fewer of some corpora, and parts of passes over what is too large to plan at once.
 
 With n parts, epochs 0 to n - 1 are the first pass. Each pass assigns blocks of neighbouring pairs to parts anew.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 # Planning a part takes some seconds and about a gigabyte.
 PART_PAIRS = 1 << 24
 _BLOCK_PAIRS = 1 << 12
-# Start of the random counter, far from the draws of `plan_epoch`, which can have the same key.
+# Starts of the random counter, far from the draws of `plan_epoch`, which can have the same key.
 _COUNTER = 1 << 192
+_WEIGHTED_COUNTER = 1 << 191
+
+
+def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, whole_passes: int) -> np.ndarray:
+    """The rows of a pass over several corpora that lie one after the other, rising, int64 [rows].
+
+    A corpus of weight 2.5 is there twice, and half of it, drawn anew for each pass, once more.
+
+    Args:
+        sizes: pairs of each corpus.
+        weights: how often a pair of each occurs in a pass, on average; passes are of one length.
+        seed: of the run.
+        whole_passes: number of passes before.
+    """
+    random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_WEIGHTED_COUNTER)
+    rows, begin = [], 0
+    for size, weight in zip(sizes, weights, strict=True):
+        whole = int(weight)
+        drawn = np.argsort(random.random_raw(size), kind="stable")[: round((weight - whole) * size)]
+        times = np.full(size, whole)
+        times[drawn] += 1
+        rows.append(begin + np.repeat(np.arange(size), times))
+        begin += size
+    return np.concatenate(rows)
 
 
 def num_parts(pairs: int, part_pairs: int = PART_PAIRS) -> int:

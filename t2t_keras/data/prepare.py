@@ -5,6 +5,7 @@ interrupted preparation resumes where it stopped and is never taken for a comple
 """
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import locked
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
-from t2t_keras.text.tokenizer import Tokenizer, train_tokenizer
+from t2t_keras.text.extension import with_pieces, with_symbols
+from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 
 # Pairs read at once and written to one file; a process that works on them needs about 0.1 GB.
 SHARD_PAIRS = 250_000
@@ -46,6 +48,9 @@ _VOCABULARY_STEPS = ("vocabulary", "encoding")
 _DEPENDENTS = {
     "vocab_type": _VOCABULARY_STEPS,
     "vocab_size": _VOCABULARY_STEPS,
+    "extend_vocab": _VOCABULARY_STEPS,
+    "symbols": _VOCABULARY_STEPS,
+    "vocab_from": _VOCABULARY_STEPS,
     "max_length_ratio": ("encoding",),
 }
 
@@ -58,6 +63,7 @@ class PreparedData:
         config: settings it was prepared with.
         counts: by split, how many pairs cleaning read, repaired, kept and dropped.
         provenance: where the text came from.
+        part_sizes: number of training pairs of each corpus, one after the other.
     """
 
     def __init__(self, directory: str | Path, record: Mapping[str, Any]) -> None:
@@ -65,6 +71,7 @@ class PreparedData:
         self.config = Config.from_dict({"data": record["config"]}).data
         self.counts: dict[str, Counts] = record["counts"]
         self.provenance: Mapping[str, Any] = record["provenance"]
+        self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
 
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
@@ -116,6 +123,7 @@ def prepare(
     report: Callable[[str], None] = print,
     processes: int = 1,
     shard_pairs: int = SHARD_PAIRS,
+    vocab_from: str | Path | None = None,
 ) -> PreparedData:
     """Creates a folder of prepared data, or opens it if it is already prepared.
 
@@ -127,6 +135,8 @@ def prepare(
         processes: number of shards prepared at once; it does not change the output. With more than one, the calling
             script must be guarded by `if __name__ == "__main__"`, because processes are spawned.
         shard_pairs: training pairs prepared at once and written to one file.
+        vocab_from: file of a vocabulary of `config.vocab_type` to use instead of training one. Symbols that it lacks
+            and `config.extend_vocab` pieces of the training text are added behind its entries.
 
     Raises:
         InputError: the text or the settings are invalid, the folder holds data prepared with other settings, another
@@ -139,6 +149,10 @@ def prepare(
             raise ValueError(f"{name} must be positive, got {value}")
     if config.lowercase and not task(config.task).writes_text:
         raise InputError(f"--lowercase: what {config.task} writes is no text, and its labels must stay as they are")
+    if config.extend_vocab and not vocab_from:
+        raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
+    if vocab_from:
+        corpus = dataclasses.replace(corpus, files={**corpus.files, "vocab_from": Path(vocab_from)})
     data_dir = Path(data_dir)
     _check_stays(corpus.files, data_dir)
     if (data_dir / _COMPLETE).exists():  # the folder may be read-only, so it is not locked
@@ -185,7 +199,7 @@ def _prepared(
 ) -> PreparedData:
     """Runs all steps that are not done; the caller holds the lock of the folder."""
     identity = _identity(corpus, data_dir)
-    settings = {**dataclasses.asdict(config), **identity, "shard_pairs": shard_pairs}
+    settings = _as_json({**dataclasses.asdict(config), **identity, "shard_pairs": shard_pairs})
     journal = Journal(data_dir / _JOURNAL, settings, _DEPENDENTS)
     _remove_leftovers(data_dir, begin_anew=not journal.done)
     if journal.done:
@@ -197,8 +211,8 @@ def _prepared(
     if "valid" not in counts:
         size = counts["train"]["validation"]
         counts["valid"] = {"read": size, "kept": size, "repaired": 0}
-    report(f"training a {config.vocab_type} vocabulary of {_size(config)} entries")
-    journal.step("vocabulary", lambda: _train_vocabulary(training, config, data_dir, counts["train"]["kept"]))
+    report(_vocabulary_step(corpus, config))
+    journal.step("vocabulary", lambda: _make_vocabulary(training, corpus, config, data_dir, counts["train"]["kept"]))
     for split in (name for name in SPLITS if name in counts and name != "train"):
         report(f"encoding {split}")
         encoding = Encoding(data_dir, config, split, 1, -1)
@@ -212,6 +226,7 @@ def _prepared(
         "identity": identity,
         "provenance": training.provenance,
         "counts": {split: counts[split] for split in SPLITS if split in counts},
+        "part_sizes": training.part_sizes,
     }
     write_json(data_dir / _COMPLETE, record)
     for path in (*intermediate_paths(data_dir), data_dir / _JOURNAL):
@@ -250,17 +265,33 @@ def _clean_training(training: TrainingSplit, corpus: Corpus, held_out: tuple[str
     return counts
 
 
-def _train_vocabulary(training: TrainingSplit, config: DataConfig, data_dir: Path, pairs: int) -> int:
+def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig, data_dir: Path, pairs: int) -> int:
     """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
-    settings = (config.vocab_size, data_dir / VOCABULARY, config.lowercase, config.vocab_type)
-    train_tokenizer(training.sentences(step), *settings, task(config.task).symbols(training.references()))
+    symbols = [*config.all_symbols, *task(config.task).symbols(training.references())]
+    if "vocab_from" in corpus.files:
+        tokenizer = with_symbols(Tokenizer.load(corpus.files["vocab_from"]), symbols)
+        if config.extend_vocab:
+            tokenizer = with_pieces(tokenizer, config.extend_vocab, training.sentences(step), config.vocab_type)
+    else:
+        settings = (config.vocab_size, config.lowercase, config.vocab_type)
+        tokenizer = trained_tokenizer(training.sentences(step), *settings, symbols)
+    tokenizer.save(data_dir / VOCABULARY)
     return step
 
 
-def _size(config: DataConfig) -> str:
-    """The number of entries, as far as it is known before training."""
-    return f"at most {config.vocab_size}" if config.vocab_type in ("char", "byte") else str(config.vocab_size)
+def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:
+    """What becomes of the vocabulary, as far as it is known before."""
+    if "vocab_from" in corpus.files:
+        more = f", and {config.extend_vocab} more entries" * bool(config.extend_vocab)
+        return f"taking the vocabulary {corpus.files['vocab_from']}{more}"
+    size = f"at most {config.vocab_size}" if config.vocab_type in ("char", "byte") else str(config.vocab_size)
+    return f"training a {config.vocab_type} vocabulary of {size} entries"
+
+
+def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as a file of JSON gives them back."""
+    return json.loads(json.dumps(values))
 
 
 def _encode(encoding: Encoding) -> Counts:

@@ -86,7 +86,7 @@ class Encoding:
 
 def clean_shard(number: int, raw: Raw) -> Counts:
     """Writes a shard's cleaned text and the keys by which duplicates are found."""
-    held_out = HeldOut(task(raw.config.task).held_out_sides)
+    held_out = HeldOut(task(raw.config.task).held_out_sides, raw.config.tags)
     for split in raw.held_out:
         held_out.add(read_pairs(*text_paths(raw.data_dir, split)))
     cleaner = Cleaner(raw.config.lowercase)
@@ -117,7 +117,7 @@ def select_shard(number: int, selection: Selection) -> Counts:
     stays[selection.duplicates] = False
     held_out_rows = np.zeros(0, np.int64)
     if selection.is_drawn:
-        held_out = HeldOut(task(selection.config.task).held_out_sides)
+        held_out = HeldOut(task(selection.config.task).held_out_sides, selection.config.tags)
         held_out.add(read_pairs(*text_paths(selection.data_dir, "valid")))
         pairs = read_pairs(*text_paths(selection.data_dir, _text_name(number)))
         matching_rows = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)

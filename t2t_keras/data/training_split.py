@@ -40,25 +40,20 @@ class TrainingSplit:
     def clean(self, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
         """Writes the cleaned text of all shards, without the pairs of the `held_out` splits; returns its counts."""
         if _READING not in self._journal.done:
-            read = 0
+            parts = [0] * len(corpus.training_parts)  # number of shards of each
 
             def jobs() -> Iterator[tuple[int, Raw]]:
-                nonlocal read
-                remaining = iter(_progress(corpus.splits["train"](), "cleaning"))
-                for number in itertools.count():
-                    block = itertools.islice(remaining, self._shard_pairs)
-                    if f"cleaning {number}" in self._journal.done:
-                        read += sum(1 for _ in block)
-                        continue
-                    raw = Raw(self._data_dir, self._config, held_out, list(block))
-                    if not raw.pairs:
-                        return
-                    read += len(raw.pairs)
-                    yield number, raw
+                for part, read in enumerate(corpus.training_parts):
+                    remaining = iter(_progress(read(), "cleaning"))
+                    while block := list(itertools.islice(remaining, self._shard_pairs)):
+                        number = sum(parts)
+                        parts[part] += 1
+                        if f"cleaning {number}" not in self._journal.done:
+                            yield number, Raw(self._data_dir, self._config, held_out, block)
 
             self._run("cleaning", shards.clean_shard, jobs())
-            count = -(-read // self._shard_pairs)
-            self._journal.add(_READING, {"shards": count, "provenance": dict(corpus.provenance())})
+            provenance = dict(corpus.provenance())
+            self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
         empty = dict.fromkeys(("read", "kept", "repaired", *REASONS), 0)
         return _summed(empty, self._results("cleaning"))
 
@@ -118,6 +113,13 @@ class TrainingSplit:
         self._run("encoding train", shards.encode_shard, progress, processes)
         counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0}
         return _summed(counts, self._results("encoding train"))
+
+    @property
+    def part_sizes(self) -> list[int]:
+        """The number of encoded pairs of each corpus that the text consists of; available once they are encoded."""
+        kept = [counts["kept"] for counts in self._results("encoding train")]
+        ends = itertools.accumulate(self._journal.done[_READING]["parts"], initial=0)
+        return [sum(kept[begin:end]) for begin, end in itertools.pairwise(ends)]
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """A model's weights by name."""
 
+import fnmatch
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
@@ -16,6 +19,21 @@ def weight_names(model: SequenceModel) -> list[str]:
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"weights must have different paths, got several {', '.join(repeated[:5])}: name the layers")
     return names
+
+
+def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The names of weights that fit one of some patterns, in which * stands for any characters.
+
+    Raises:
+        InputError: a pattern fits no name, or every name fits one.
+    """
+    fitting = {pattern: [name for name in names if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns}
+    for pattern in (pattern for pattern, fits in fitting.items() if not fits):
+        raise InputError(f"train.frozen: no weight's name fits {pattern!r}; names: {_list(names)}")
+    frozen = [name for name in names if any(name in fits for fits in fitting.values())]
+    if len(frozen) == len(names):
+        raise InputError(f"train.frozen={','.join(patterns)} leaves nothing to train")
+    return frozen
 
 
 def assign_weights(model: SequenceModel, weights: dict) -> None:
@@ -32,21 +50,31 @@ class WeightAccount(NamedTuple):
         taken: weights of both models.
         new: weights that only this model has.
         left_out: weights that only the other one has.
+        rows: rows that weights of both got for further entries of the vocabulary.
     """
 
     taken: dict[str, int]
     new: dict[str, int]
     left_out: dict[str, int]
+    rows: dict[str, int]
 
     def lines(self) -> list[str]:
         """A line for each kind, with the names of those that are not shared."""
         names = {"new": self.new, "left out": self.left_out}
         lines = [f"taken: {_amount(self.taken)}"]
+        if self.rows:
+            count = max(self.rows.values())
+            lines.append(
+                f"{count:,} further entries of the vocabulary, means of what they are spelled with: {_list(self.rows)}"
+            )
         return lines + [f"{kind}: {_amount(sizes)}{': ' * bool(sizes)}{_list(sizes)}" for kind, sizes in names.items()]
 
 
-def assign_known_weights(model: SequenceModel, weights: dict) -> WeightAccount:
+def assign_known_weights(model: SequenceModel, weights: dict, spelled: Sequence[Sequence[int]] = ()) -> WeightAccount:
     """Sets those of a built model's weights that are among float32 arrays by name; the others stay as they are.
+
+    If the model's vocabulary has more entries, `spelled` has for each of them the ids of the old ones that spell it.
+    The mean of their rows is its row.
 
     Raises:
         InputError: no name is the same, or a shape differs; names each weight of another shape. Nothing is set then.
@@ -54,6 +82,13 @@ def assign_known_weights(model: SequenceModel, weights: dict) -> WeightAccount:
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     shared = [name for name in variables if name in weights]
     shapes = {name: (tuple(weights[name].shape), tuple(variables[name].shape)) for name in shared}
+    size = model.config.vocab_size
+    old, new = (size - len(spelled),), (size,)
+    grown = [name for name, (theirs, ours) in shapes.items() if spelled and (theirs[:1], ours[:1]) == (old, new)]
+    for name in grown:
+        rows = [weights[name][list(ids)].mean(axis=0) for ids in spelled]
+        weights = {**weights, name: np.concatenate([weights[name], rows])}
+        shapes[name] = (tuple(weights[name].shape), shapes[name][1])
     if odd := [f"{name} {theirs} -> {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]:
         raise InputError(f"weights of other shapes cannot be taken: {', '.join(odd)}")
     if not shared:
@@ -64,6 +99,7 @@ def assign_known_weights(model: SequenceModel, weights: dict) -> WeightAccount:
         taken={name: weights[name].size for name in shared},
         new={name: math.prod(variable.shape) for name, variable in variables.items() if name not in weights},
         left_out={name: array.size for name, array in weights.items() if name not in variables},
+        rows=dict.fromkeys(grown, len(spelled)),
     )
 
 

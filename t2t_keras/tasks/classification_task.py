@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, macro_f1, of_symbol
+from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, label_ids, macro_f1, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ class ClassificationTask(Task):
     def form(self, tokenizer: Tokenizer) -> "Form | None":
         from t2t_keras.search.restrictions.form import Form  # imports TensorFlow
 
-        return Form(tuple(tokenizer.symbols.values()))
+        return Form(label_ids(tokenizer))
 
     def target(self, reference: str) -> str:
         return as_symbol(reference)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from t2t_keras.errors import InputError
+from t2t_keras.text.tokenizer import Tokenizer
 
 _SYMBOL = re.compile(r"<=(.*)>")
 
@@ -18,6 +19,11 @@ def of_symbol(symbol: str) -> str:
     """The label of a symbol; what is none stays as it is."""
     match = _SYMBOL.fullmatch(symbol)
     return match[1] if match else symbol
+
+
+def label_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The tokens of a vocabulary that are labels."""
+    return tuple(id for symbol, id in tokenizer.symbols.items() if _SYMBOL.fullmatch(symbol))
 
 
 def check_label(label: str, place: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.labels import as_symbol, check_label, of_symbol
+from t2t_keras.tasks.labels import as_symbol, check_label, label_ids, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
@@ -66,7 +66,7 @@ class TaggingTask(Task):
 
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         starts = tuple(id for id, piece in enumerate(pieces) if piece.startswith(BLANK))
-        return Form(tuple(tokenizer.symbols.values()), starts)
+        return Form(label_ids(tokenizer), starts)
 
     def target(self, reference: str) -> str:
         return " ".join(map(as_symbol, reference.split(" ")))

@@ -61,6 +61,11 @@ class Tokenizer:
         except OSError as error:
             raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
 
+    def save(self, path: str | Path) -> None:
+        """Writes the model file."""
+        with replacing(path, "wb") as file:
+            file.write(self._serialized)
+
     @property
     def vocab_size(self) -> int:
         """The number of vocabulary entries, special symbols included."""
@@ -136,7 +141,22 @@ def train_tokenizer(
     vocab_type: VocabType = "bpe",
     symbols: Sequence[str] = (),
 ) -> Tokenizer:
-    """Trains a vocabulary, writes its model file and returns the tokenizer (section 5.1 of the paper).
+    """Trains a vocabulary as `trained_tokenizer`, writes its model file `output_path` and returns the tokenizer."""
+    tokenizer = trained_tokenizer(sentences, vocab_size, lowercase, vocab_type, symbols)
+    tokenizer.save(output_path)
+    return tokenizer
+
+
+def trained_tokenizer(
+    sentences: Iterable[str],
+    vocab_size: int,
+    lowercase: bool = False,
+    vocab_type: VocabType = "bpe",
+    symbols: Sequence[str] = (),
+    *,
+    must_have_size: bool = True,
+) -> Tokenizer:
+    """Trains a vocabulary (section 5.1 of the paper).
 
     Text is not normalised (SentencePiece's default would rewrite characters such as "½"), and characters without an
     entry are spelled in bytes, so that decoding restores everything, but runs of blanks in "bpe" and "unigram". The
@@ -145,11 +165,11 @@ def train_tokenizer(
     Args:
         sentences: text of both languages, without line breaks.
         vocab_size: number of vocabulary entries, special symbols included; at most this many for "char" and "byte".
-        output_path: where the model file is written.
         lowercase: whether the model lowercases what it encodes, in Python and in the graph, character by character.
         vocab_type: "bpe", pieces made by byte-pair encoding; "unigram", pieces of a unigram language model; "char",
             characters; "byte", the bytes of UTF-8, but for the blank, which has an entry of its own.
         symbols: words that are one token each wherever they begin a word, such as the labels of a task.
+        must_have_size: whether "bpe" and "unigram" need text that is enough for as many entries.
 
     Raises:
         InputError: there is no text, or `vocab_size` is too large or too small for it; the message names the limit.
@@ -163,7 +183,8 @@ def train_tokenizer(
         with _normalization(lowercase) as normalization:
             shared = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
             if vocab_type in ("bpe", "unigram"):
-                serialized = _trained(sentences, vocab_size=vocab_size, model_type=vocab_type, **shared)
+                sizes = {"vocab_size": vocab_size, "hard_vocab_limit": must_have_size}
+                serialized = _trained(sentences, model_type=vocab_type, **sizes, **shared)
             else:
                 # Nothing but blanks has no other character, so that bytes spell them all.
                 text = sentences if vocab_type == "char" else [" "]
@@ -171,10 +192,7 @@ def train_tokenizer(
                 serialized = _commonest(_trained(text, **settings, **shared), vocab_size)
     except RuntimeError as error:
         raise _training_error(str(error), vocab_size) from error
-    serialized = _without_paths(serialized)
-    with replacing(output_path, "wb") as file:
-        file.write(serialized)
-    return Tokenizer(serialized)
+    return Tokenizer(_without_paths(serialized))
 
 
 def _trained(sentences: Iterable[str], **settings: Any) -> bytes:

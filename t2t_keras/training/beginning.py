@@ -15,6 +15,8 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.array_files import sha256
 from t2t_keras.runs.load import RunCheckpoint, load_weights, weights_path
 from t2t_keras.runs.run import Run
+from t2t_keras.text.extension import spellings
+from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.training.devices.workers import Workers
 
 
@@ -25,11 +27,14 @@ class Beginning(NamedTuple):
         model_dir: directory of the run or the export that they come from.
         checkpoint: the name by which its checkpoint was chosen; None for the default.
         path: what that was: the directory of a checkpoint, or of an export's version.
+        spelled: for each entry that the vocabulary has behind those of the other run, the ids that it is spelled with
+            there.
     """
 
     model_dir: str
     checkpoint: str | None
     path: str
+    spelled: list[list[int]]
 
 
 def begin(
@@ -68,7 +73,7 @@ def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -
     """
     with workers.alike():
         weights = load_weights(pathlib.Path(beginning.path))
-        account = assign_known_weights(model, weights)
+        account = assign_known_weights(model, weights, beginning.spelled)
     checksum = 0
     for name in sorted(weights):
         checksum = zlib.crc32(weights[name].tobytes(), zlib.crc32(name.encode(), checksum))
@@ -86,21 +91,28 @@ def _begin(run: Run, config: Config, data: PreparedData, init_from: RunCheckpoin
         else:
             run.forget()  # nothing was trained yet, so settings may still change
         beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
-        run.start(config, data.directory, data.vocab_path, beginning._asdict() if beginning else None)
+        run.start(config, data.directory, data.vocab_path, _note(beginning) if beginning else None)
     return beginning
+
+
+def _note(beginning: Beginning) -> dict[str, Any]:
+    """What the run's `config.json` keeps."""
+    return {name: value for name, value in beginning._asdict().items() if name != "spelled"}
 
 
 def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
     """The weights that a name stands for, of a run with the same vocabulary."""
     run = Run(init_from.model_dir)
     path = weights_path(run, init_from.checkpoint)
-    ours, theirs = sha256(vocab_path), sha256(run.vocab_path)
-    if ours != theirs:
+    try:
+        spelled = spellings(Tokenizer.load(run.vocab_path), Tokenizer.load(vocab_path))
+    except ValueError:
+        ours, theirs = sha256(vocab_path), sha256(run.vocab_path)
         raise InputError(
-            f"{run.vocab_path} (SHA-256 {theirs[:12]}...) is another vocabulary than {vocab_path} ({ours[:12]}...): "
-            "weights can only be taken from a run on data with the same"
-        )
-    return Beginning(os.path.abspath(init_from.model_dir), init_from.checkpoint, os.path.abspath(path))
+            f"{vocab_path} (SHA-256 {ours[:12]}...) does not begin with the entries of {run.vocab_path} "
+            f"({theirs[:12]}...): weights can only be taken if it does; see --vocab_from of launch.prepare_data"
+        ) from None
+    return Beginning(os.path.abspath(init_from.model_dir), init_from.checkpoint, os.path.abspath(path), spelled)
 
 
 def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:

@@ -17,7 +17,7 @@ from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import SequenceModel
-from t2t_keras.models.weights import check_weights, weight_names
+from t2t_keras.models.weights import check_weights, frozen_names, weight_names
 from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
 from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
@@ -58,7 +58,7 @@ class TrainingStep:
     its own weights, and `fill_model` copies them to the model.
 
     Raises:
-        InputError: the replicas are on a TPU, and shapes are not static.
+        InputError: the replicas are on a TPU, and shapes are not static; `frozen` fits no weight, or all.
     """
 
     def __init__(self, model: SequenceModel, config: TrainConfig, strategy: tf.distribute.Strategy) -> None:
@@ -84,6 +84,7 @@ class TrainingStep:
                 self.layout,
                 skip_padding=not (config.jit_compile or self._is_tpu),
                 for_cpu=self._for_cpu,
+                frozen=frozen_names(self.names, config.frozen),
             ),
             self.objective,
             fewer_rewrites=self._for_cpu,

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import Config, differences
-from t2t_keras.data.batching import EpochPlans, Position
+from t2t_keras.data.batching import EpochPlans, Mixture, Position
 from t2t_keras.data.pipeline import EncodedPairs, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
@@ -99,6 +99,7 @@ class Trainer:
             config.train.tokens_per_batch,
             config.train.seed,
             config.train.static_shapes,
+            _mixture(config, data),
         )
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
@@ -381,6 +382,16 @@ class _Decision(NamedTuple):
     signal: int  # received by any of them, or 0
     is_time_over: bool
     is_checkpoint_due: bool
+
+
+def _mixture(config: Config, data: PreparedData) -> Mixture | None:
+    """How the corpora of the data are mixed; None if each pair occurs once an epoch."""
+    weights = config.train.corpus_weights
+    if weights and len(weights) != len(data.part_sizes):
+        raise InputError(
+            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}"
+        )
+    return Mixture(data.part_sizes, weights) if weights else None
 
 
 def _checksum(corpus: EncodedPairs) -> str:

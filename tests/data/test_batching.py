@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_keras.data.batching import EpochPlans, Position, bucket_shapes, plan_epoch, plan_in_length_order
+from t2t_keras.data.batching import EpochPlans, Mixture, Position, bucket_shapes, plan_epoch, plan_in_length_order
 from t2t_keras.data.epoch_parts import part_rows
 from t2t_keras.errors import InputError
 
@@ -222,3 +222,27 @@ def test_a_pass_over_a_very_large_corpus_is_planned_in_parts(static_shapes):
 def test_parts_stay_what_they_were():
     rows = part_rows(100_000, parts=3, seed=7, epoch=4)
     assert hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16] == "014b6fb5c2b9f159"
+
+
+@pytest.mark.parametrize("part_pairs", [100_000, 9000])
+def test_a_mixture_passes_over_each_corpus_as_often_as_its_weight_says(part_pairs):
+    source, target = sentence_lengths(30_000)
+    mixture = Mixture((10_000, 20_000), (2.25, 0.5))
+    plans = EpochPlans(source, target, 1000, 3, mixture=mixture, part_pairs=part_pairs)
+    parts = -(-32_500 // part_pairs)
+    passes = [np.concatenate([plans.plan(n * parts + part).order for part in range(parts)]) for n in range(2)]
+    for order in passes:
+        times = np.bincount(order, minlength=30_000)
+        assert times.sum() == 32_500
+        assert sorted(set(times[:10_000])) == [2, 3] and times[:10_000].sum() == 22_500
+        assert sorted(set(times[10_000:])) == [0, 1] and times[10_000:].sum() == 10_000
+    assert set(passes[0]) != set(passes[1])
+    again = EpochPlans(source, target, 1000, 3, mixture=mixture, part_pairs=part_pairs).plan(0)
+    np.testing.assert_array_equal(again.order, plans.plan(0).order)
+
+
+def test_equal_weights_plan_every_pair_once():
+    source, target = sentence_lengths(300)
+    plan = EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), (1.0, 1.0))).plan(1)
+    assert sorted(plan.order) == list(range(300))
+    assert plan.fill == plan_epoch(source, target, 1000, 3, 1).fill

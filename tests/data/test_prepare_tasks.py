@@ -18,7 +18,7 @@ def prepared(folder, train=TRAIN, test=TEST, **settings) -> PreparedData:
         (folder / split).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         paths[split] = (folder / split, None)
     config = DataConfig(task="classification", vocab_size=330, max_length_ratio=100, **settings)
-    corpus = corpora.of_config(config, folder, paths, print)
+    corpus = corpora.of_config(config, folder, [paths], print)
     return prepare(corpus, config, folder / "data", lambda line: None)
 
 
@@ -54,4 +54,4 @@ def test_files_of_a_task_are_one_a_split_of_its_own_format(tmp_path):
         (DataConfig(task="parsing", corpus="multi30k"), "task=parsing reads its own files: corpus=files"),
     ):
         with pytest.raises(InputError, match=message):
-            corpora.of_config(config, tmp_path, {"train": ("a", None)}, print)
+            corpora.of_config(config, tmp_path, [{"train": ("a", None)}], print)

@@ -20,7 +20,7 @@ from t2t_keras.models import presets
 from t2t_keras.data.sources import corpora
 
 strategy = make_strategy("cpu", replicas=1)
-data = prepare(corpora.of_config(quickstart.DATA, "downloads", {}, print), quickstart.DATA, "data", print)
+data = prepare(corpora.of_config(quickstart.DATA, "downloads", report=print), quickstart.DATA, "data", print)
 settings = config.override(presets.preset("tiny"), [*quickstart.SETTINGS, f"train.max_steps={sys.argv[1]}"])
 model = dataclasses.replace(settings.model, vocab_size=data.tokenizer.vocab_size)
 run = Run("run")

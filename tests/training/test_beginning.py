@@ -1,5 +1,6 @@
 """A run that begins with the weights of another: what it takes, what it notes, and that it goes on by itself."""
 
+import dataclasses
 import shutil
 
 import numpy as np
@@ -8,10 +9,13 @@ import tiny_training
 from tiny_training import make_config, make_data, make_trainer, train
 
 from t2t_keras.data.batching import Position
+from t2t_keras.data.prepare import prepare
+from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
+from t2t_keras.text.extension import spellings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 
@@ -102,9 +106,24 @@ def test_other_shapes_are_refused_by_name(tmp_path, data, other):
 
 def test_another_vocabulary_is_refused(tmp_path, data, other):
     odd = make_data(tmp_path, tiny_training.copy)
-    with pytest.raises(InputError, match=r"vocab.model \(SHA-256 \w{12}\.\.\.\) is another vocabulary than .*data"):
+    with pytest.raises(InputError, match=r"vocab.model \(SHA-256 \w{12}\.\.\.\) does not begin with the entries of"):
         begun(tmp_path / "run", odd, RunCheckpoint(other))
     assert not Run(tmp_path / "run").exists
+
+
+def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path, data, other):
+    more = dataclasses.replace(data.config, symbols=("<more>",), extend_vocab=3)
+    pairs = [(f"<more> {line} ба", line) for line in tiny_training.sentences(50)]
+    text = Corpus({"train": lambda: iter(pairs)})
+    extended = prepare(text, more, tmp_path / "extended", lambda line: None, vocab_from=data.vocab_path)
+    trainer = begun(tmp_path / "run", extended, RunCheckpoint(other, "8"))
+    count, further = data.tokenizer.vocab_size, spellings(data.tokenizer, extended.tokenizer)
+    assert extended.tokenizer.vocab_size == count + len(further) == count + 4
+    weights, found = saved_weights(other, "8"), trainer.training.read()["weights"]
+    for name, array in weights.items():
+        rows = [array[ids].mean(axis=0) for ids in further] if name == "target_embedding/table" else []
+        np.testing.assert_array_equal(found[name], np.concatenate([array, rows]) if rows else array, err_msg=name)
+    assert trainer.account[2].startswith("4 further entries of the vocabulary, ")
 
 
 def test_no_such_checkpoint_is_refused(tmp_path, data, other):

@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.config import TransformerConfig
+from t2t_keras.errors import InputError
 from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.models.families import make_model
+from t2t_keras.models.weights import frozen_names, weight_names
 from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.objectives.likelihood import Likelihood
@@ -33,10 +35,11 @@ def make(dtype: str = "float32"):
     return model
 
 
-def gradients_of(model, rows: slice) -> list[np.ndarray]:
+def gradients_of(model, rows: slice, frozen: tuple[str, ...] = ()) -> list[np.ndarray]:
     variables = model.trainable_variables
     layout = Layout([variable.shape for variable in variables])
-    weighted = WeightedModel(model, layout, skip_padding=True, for_cpu=True)
+    names = frozen_names(weight_names(model), frozen)
+    weighted = WeightedModel(model, layout, skip_padding=True, for_cpu=True, frozen=names)
     functions = RowFunctions(weighted, Likelihood(0.1), fewer_rewrites=True, jit_compile=False, copied=False)
     weights = [tf.constant(matrix) for matrix in layout.join_arrays([v.numpy() for v in variables])]
     others = tf.constant(0.5), tf.constant([1, 2], tf.int32), tf.constant(0, tf.int64)
@@ -55,6 +58,26 @@ def test_an_auxiliary_loss_is_added_and_trained():
     assert float(states.auxiliary_loss) > 0.1
     for actual, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("frozen", [("encoder/*",), ("*embedding*", "decoder/*")])
+def test_frozen_weights_have_no_gradient_and_others_the_same(frozen):
+    model = make()
+    names, still = weight_names(model), frozen_names(weight_names(model), frozen)
+    assert 0 < len(still) < len(names)
+    (loss, *gradients), (same_loss, *fewer) = gradients_of(model, slice(None)), gradients_of(model, slice(None), frozen)
+    assert loss == same_loss
+    for name, gradient, kept in zip(names, gradients, fewer, strict=True):
+        np.testing.assert_allclose(kept, 0 if name in still else gradient, rtol=1e-5, atol=1e-7)
+
+
+def test_patterns_of_frozen_weights_are_checked():
+    names = ["encoder/a", "decoder/b"]
+    assert frozen_names(names, ("*/b", "decoder/*")) == ["decoder/b"]
+    with pytest.raises(InputError, match="no weight's name fits 'Encoder.*names: encoder/a, decoder/b"):
+        frozen_names(names, ("*/a", "Encoder/*"))
+    with pytest.raises(InputError, match=r"train.frozen=\*a,\*b leaves nothing to train"):
+        frozen_names(names, ("*a", "*b"))
 
 
 def test_parts_of_a_batch_add_up_with_an_auxiliary_loss():

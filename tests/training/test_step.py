@@ -200,6 +200,15 @@ def test_a_constant_rate():
     np.testing.assert_allclose(trajectory(steps=3, train=train)["learning_rate"], [0.005, 0.01, 0.01], rtol=1e-6)
 
 
+@pytest.mark.parametrize("train", [EVERYTHING, RISK], ids=["likelihood", "risk"])
+def test_frozen_weights_stay_bit_for_bit_and_others_move(train):
+    training = make_step({**train, "frozen": ("encoder/*", "target_embedding/*")}, {}, one_replica())
+    start = training.read()["weights"]
+    training.run(make_batches(training.config, one_replica()), 2)
+    moved = {name for name, weights in training.read()["weights"].items() if (weights != start[name]).any()}
+    assert moved == {name for name in start if not name.startswith(("encoder/", "target_embedding/"))}
+
+
 def test_reading_and_writing_go_on_bit_for_bit():
     train = {"ema_decay": 0.9}
     model = {"dropout_rate": 0.3}

@@ -89,7 +89,9 @@ def launch_flags(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -
     config = make_config(data, **settings).to_dict()
     del config["model"]["vocab_size"], config["data"]
     fields = [(section, name, value) for section, values in config.items() for name, value in values.items()]
-    sets = [f"--set={section}.{name}={value}" for section, name, value in fields if value is not None]
+    given = [(section, name, value) for section, name, value in fields if value is not None]
+    texts = [",".join(value) if isinstance(value, list | tuple) else value for _, _, value in given]
+    sets = [f"--set={section}.{name}={text}" for (section, name, _), text in zip(given, texts, strict=True)]
     return [f"--data_dir={data.directory}", f"--model_dir={model_dir}", "--preset=base", *sets]
 
 

@@ -4,7 +4,8 @@ A `Corpus` reads its text only when a split is called. Multi30k and Tatoeba are 
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,37 +48,52 @@ class Corpus:
         identity: versions that identify the text; prepared data is reused while they are the same.
         files: the files that are read, by name; their checksums are part of the identity.
         provenance: called after reading; returns where the text came from, for the record.
+        parts: the corpora that "train" consists of, one after the other; empty if it is one.
     """
 
     splits: Mapping[str, PairSource]
     identity: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
     provenance: Callable[[], Mapping[str, Any]] = dict
+    parts: tuple[PairSource, ...] = ()
+
+    @property
+    def training_parts(self) -> tuple[PairSource, ...]:
+        """The corpora that "train" consists of."""
+        return self.parts or (self.splits["train"],)
 
 
 def of_config(
-    config: DataConfig, download_dir: str | Path, paths: Mapping[str, Paths], report: Callable[[str], None] = print
+    config: DataConfig,
+    download_dir: str | Path,
+    paths: Sequence[Mapping[str, Paths]] = (),
+    report: Callable[[str], None] = print,
 ) -> Corpus:
     """The corpus that a configuration names.
 
     Args:
         config: data settings, of which corpus and languages are used.
         download_dir: folder of downloads, searched before downloading.
-        paths: text files for `corpus=files`, otherwise empty; see `files`.
+        paths: text files for `corpus=files`, of each of several corpora, otherwise empty; see `files`.
         report: called with a line of text about downloads.
 
     Raises:
         InputError: the corpus is unknown, or its function (`files`, `multi30k`, ...) raises the error.
     """
-    languages = (config.source_language, config.target_language)
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
-        return files(paths, config.task)
+        return joined([files(more, config.task) for more in paths or [{}]], config.tags)
     if not task(config.task).is_parallel:
         raise InputError(f"task={config.task} reads its own files: corpus=files, got corpus={config.corpus}")
     if paths:
         raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
+    return joined([_public(config, download_dir, report)], config.tags)
+
+
+def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str], None]) -> Corpus:
+    """The corpus of a name that is not "files"."""
+    languages = (config.source_language, config.target_language)
     if config.corpus == "multi30k":
         return multi30k(*languages, download_dir)
     if config.corpus == "tatoeba":
@@ -114,6 +130,38 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
     resolved_paths = {split: [str(Path(path).resolve()) for path in sides if path] for split, sides in paths.items()}
     readers = {split: _file_reader(read, *sides) for split, sides in paths.items()}
     return Corpus(readers, files=all_files, provenance=lambda: resolved_paths)
+
+
+def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
+    """Several corpora as one; with `tags`, one for each, sources begin with their corpus' tag, if that is not empty.
+
+    Raises:
+        InputError: not as many tags as corpora.
+    """
+    if tags and len(tags) != len(corpora):
+        raise InputError(
+            f"{len(tags)} tags ({', '.join(map(repr, tags))}) for {len(corpora)} corpora: give one for each"
+        )
+    if len(corpora) == 1 and not any(tags):
+        return corpora[0]
+
+    def read(split: str) -> tuple[PairSource, ...]:
+        return tuple(
+            functools.partial(_tagged, corpus.splits[split], tag)
+            for corpus, tag in zip(corpora, tags or [""] * len(corpora), strict=True)
+            if split in corpus.splits
+        )
+
+    def numbered(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {f"{number}_{name}": value for number, each in enumerate(values, 1) for name, value in each.items()}
+
+    return Corpus(
+        {split: functools.partial(_chained, read(split)) for split in SPLITS if read(split)},
+        numbered([corpus.identity for corpus in corpora]),
+        numbered([corpus.files for corpus in corpora]),
+        lambda: numbered([corpus.provenance() for corpus in corpora]),
+        read("train"),
+    )
 
 
 def multi30k(source_language: str, target_language: str, download_dir: str | Path) -> Corpus:
@@ -238,6 +286,15 @@ def _file_reader(read: Task, source: str | Path, target: str | Path | None) -> P
     if target is None:
         return lambda: read.examples(corpora_files.read_lines(source), str(source))
     return lambda: corpora_files.read_pairs(source, target)
+
+
+def _tagged(read: PairSource, tag: str) -> Iterator[Pair]:
+    """Pairs with a tag in front of the source."""
+    return ((f"{tag} {source}" if tag else source, reference) for source, reference in read())
+
+
+def _chained(sources: Iterable[PairSource]) -> Iterator[Pair]:
+    return itertools.chain.from_iterable(read() for read in sources)
 
 
 def _splits(builder: Any) -> set[str]:

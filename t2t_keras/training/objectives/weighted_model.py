@@ -1,6 +1,6 @@
 """A model that computes with given weights in place of its variables."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.models.contract import SequenceModel, States
+from t2t_keras.models.weights import weight_names
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
@@ -47,12 +48,21 @@ class WeightedModel:
         layout: of the model's trainable weights in matrices.
         skip_padding: as in `fused_loss`.
         for_cpu: as in `fused_loss`.
+        frozen: names of weights whose gradients are 0; what only they need is not computed.
 
     Raises:
         ValueError: the matrix of the output head is none of the model's trainable variables.
     """
 
-    def __init__(self, model: SequenceModel, layout: Layout, *, skip_padding: bool, for_cpu: bool) -> None:
+    def __init__(
+        self,
+        model: SequenceModel,
+        layout: Layout,
+        *,
+        skip_padding: bool,
+        for_cpu: bool,
+        frozen: Collection[str] = (),
+    ) -> None:
         self.layout = layout
         self._model, self._skip_padding, self._for_cpu = model, skip_padding, for_cpu
         self._variables = model.trainable_variables
@@ -61,6 +71,7 @@ class WeightedModel:
             raise ValueError("model.output_head.table must be one of model.trainable_variables, not computed of them")
         self._table_index = self._index_of(head.table)
         self._bias_index = None if head.bias is None else self._index_of(head.bias)
+        self._trained = [index for index, name in enumerate(weight_names(model)) if name not in frozen]
 
     def loss_sum(self, matrices: Sequence[Tensor], pairs: Pairs) -> Tensor:
         """The sum of the token losses without label smoothing and dropout, float32 scalar."""
@@ -74,7 +85,7 @@ class WeightedModel:
         """The sum of token losses and auxiliary loss with dropout; `scale` is a float32 scalar, `seed` int32 [2]."""
         weights = self.layout.split(matrices)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(weights)
+            tape.watch([weights[index] for index in self._trained])
             states = self._states(weights, pairs, seed=seed, training=True)
             auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
         loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
@@ -85,7 +96,7 @@ class WeightedModel:
         """The sum of -log p(target), where p is the distribution of `samples`; `scales` are float32 [rows]."""
         weights = self.layout.split(matrices)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(weights)
+            tape.watch([weights[index] for index in self._trained])
             states = self._states(weights, pairs, seed=None, training=False)
         head = self._head(weights)
         barred = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
@@ -138,7 +149,8 @@ class WeightedModel:
 
     def _joined(self, gradients: Sequence[Tensor | None], weights: list[Tensor], of_head: Head) -> list[Tensor]:
         """All gradients in matrices, with the loss's own share in those of the head."""
-        shares = {self._table_index: of_head.table, self._bias_index: of_head.bias}
+        of_loss = {self._table_index: of_head.table, self._bias_index: of_head.bias}
+        shares = {index: share for index, share in of_loss.items() if index in self._trained}
         dense = [
             _dense(gradient, weight, shares.get(index))
             for index, (gradient, weight) in enumerate(zip(gradients, weights, strict=True))

@@ -265,16 +265,16 @@ def test_a_broken_tatoeba_archive_is_named(tmp_path):
 def test_corpora_with_english_on_one_side_say_so(tmp_path, corpus, languages):
     config = DataConfig(corpus=corpus, source_language=languages[0], target_language=languages[1])
     with pytest.raises(InputError, match=f"corpus={corpus} has English on one side"):
-        corpora.of_config(config, tmp_path, {})
+        corpora.of_config(config, tmp_path)
 
 
 def test_unknown_corpora_and_needless_files_are_named(tmp_path):
     with pytest.raises(InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, wmt14"):
-        corpora.of_config(DataConfig(corpus="wmt99"), tmp_path, {})
+        corpora.of_config(DataConfig(corpus="wmt99"), tmp_path)
     with pytest.raises(InputError, match="corpus=multi30k brings its own text"):
-        corpora.of_config(DataConfig(corpus="multi30k"), tmp_path, {"train": ("a", "b")})
+        corpora.of_config(DataConfig(corpus="multi30k"), tmp_path, [{"train": ("a", "b")}])
     with pytest.raises(InputError, match="corpus=files needs training files"):
-        corpora.of_config(DataConfig(), tmp_path, {})
+        corpora.of_config(DataConfig(), tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def tfds_data_set():
 
 def test_tensorflow_datasets(tmp_path, tfds_data_set):
     config = DataConfig(corpus=f"tfds:{tfds_data_set}", source_language="en", target_language="de")
-    corpus = corpora.of_config(config, tmp_path, {})
+    corpus = corpora.of_config(config, tmp_path)
     assert set(corpus.splits) == {"train", "valid"}
     for _ in range(2):
         train = list(corpus.splits["train"]())

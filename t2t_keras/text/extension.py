@@ -1,0 +1,98 @@
+"""More entries for a vocabulary that a model was trained with: all entries that it has keep their ids."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sentencepiece import sentencepiece_model_pb2
+
+from t2t_keras.errors import InputError
+from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.tokenizer import Tokenizer, VocabType, trained_tokenizer
+
+# Any, because the package gives no types.
+_Model: Any = sentencepiece_model_pb2.ModelProto
+_Entry: Any = _Model.SentencePiece
+
+
+def with_symbols(tokenizer: Tokenizer, symbols: Sequence[str]) -> Tokenizer:
+    """A vocabulary with further entries: words that are one token each wherever they begin a word.
+
+    Symbols that it has stay where they are.
+    """
+    model = _model_of(tokenizer)
+    new = [symbol for symbol in dict.fromkeys(symbols) if symbol not in tokenizer.symbols]
+    return _as_tokenizer(model, [_Entry(piece=BLANK + symbol, type=_Entry.USER_DEFINED) for symbol in new])
+
+
+def with_pieces(tokenizer: Tokenizer, count: int, sentences: Iterable[str], vocab_type: VocabType) -> Tokenizer:
+    """A vocabulary with `count` further entries: pieces of some text that it does not have.
+
+    They are the first ones of a vocabulary that is trained on this text alone, characters before all others. They are
+    joined after what was joined before, and those that could never be reached so are left out.
+
+    Args:
+        tokenizer: the vocabulary to extend.
+        count: number of further entries.
+        sentences: the text.
+        vocab_type: how `tokenizer` was made; "byte" needs no more entries.
+
+    Raises:
+        InputError: the text does not have as many new pieces; the message names the limit.
+    """
+    if vocab_type == "byte":
+        raise InputError("--extend_vocab: a vocabulary of bytes spells every text already")
+    model = _model_of(tokenizer)
+    # So large that at least `count` of its entries are new, if the text has them.
+    size = len(model.pieces) + 2 * count
+    lowercase = bool(model.normalizer_spec.precompiled_charsmap)
+    trained = trained_tokenizer(sentences, size, lowercase, vocab_type, list(tokenizer.symbols), must_have_size=False)
+    known = {entry.piece for entry in model.pieces}
+    new = [entry for entry in _model_of(trained).pieces if entry.type == _Entry.NORMAL and entry.piece not in known]
+    new.sort(key=lambda entry: len(entry.piece) > 1)
+    if vocab_type != "unigram":  # there a score is a probability, here a place in the order of joining
+        lowest = min(entry.score for entry in model.pieces)
+        for rank, entry in enumerate(new, start=1):
+            entry.score = lowest - rank
+    speller = _without_first_blank(_as_tokenizer(model, new))
+    reached = [entry for entry in new if len(speller.encode(_text(entry))) == 1]
+    if len(reached) < count:
+        raise InputError(f"--extend_vocab={count}: the text has only {len(reached)} pieces that are new")
+    return _as_tokenizer(model, reached[:count])
+
+
+def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
+    """The ids in `old` that each further entry of `new` is spelled with; empty if they are the same.
+
+    Raises:
+        ValueError: `new` does not begin with the entries of `old`, or prepares text in another way.
+    """
+    old_model, new_model = _model_of(old), _model_of(new)
+    count = len(old_model.pieces)
+    if new_model.pieces[:count] != old_model.pieces[:] or new_model.normalizer_spec != old_model.normalizer_spec:
+        raise ValueError("new must begin with the entries of old")
+    speller = _without_first_blank(old)
+    return [speller.encode(_text(entry)) for entry in new_model.pieces[count:]]
+
+
+def _model_of(tokenizer: Tokenizer) -> Any:
+    return _Model.FromString(tokenizer.serialized)
+
+
+def _as_tokenizer(model: Any, further: Sequence[Any]) -> Tokenizer:
+    grown = _Model()
+    grown.CopyFrom(model)
+    grown.pieces.extend(further)
+    grown.trainer_spec.vocab_size = len(grown.pieces)
+    return Tokenizer(grown.SerializeToString(deterministic=True))
+
+
+def _without_first_blank(tokenizer: Tokenizer) -> Tokenizer:
+    """The same, but a text begins with its first character, and not with a blank."""
+    model = _model_of(tokenizer)
+    model.normalizer_spec.add_dummy_prefix = False
+    model.normalizer_spec.remove_extra_whitespaces = False
+    return Tokenizer(model.SerializeToString(deterministic=True))
+
+
+def _text(entry: Any) -> str:
+    return entry.piece.replace(BLANK, " ")

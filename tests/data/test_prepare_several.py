@@ -1,0 +1,115 @@
+"""Several corpora in one folder, with tags and with the vocabulary of another."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from small_corpora import CONFIG, assert_same_folder, corpus_of, some_pairs
+
+from t2t_keras.data.journal import Journal
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.sources import corpora
+from t2t_keras.errors import InputError
+from t2t_keras.text.tokenizer import Tokenizer
+
+FIRST, SECOND, HELD_OUT = some_pairs(130, 1), some_pairs(70, 2), some_pairs(9, 3)
+TAGGED = dataclasses.replace(CONFIG, vocab_size=325, tags=("<2de>", ""))
+
+
+def two() -> corpora.Corpus:
+    """Two corpora, of which the second repeats a held-out sentence of the first."""
+    first, second = corpus_of(train=FIRST, test=HELD_OUT), corpus_of(train=[*SECOND, HELD_OUT[0]], valid=SECOND[:5])
+    return corpora.joined([first, second], TAGGED.tags)
+
+
+def quietly(line: str) -> None:
+    del line
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> PreparedData:
+    return prepare(two(), TAGGED, tmp_path_factory.mktemp("data"), quietly, shard_pairs=60)
+
+
+def test_each_source_begins_with_its_corpus_tag(data):
+    assert data.text("test")[0] == [f"<2de> {source}" for source, _ in HELD_OUT]
+    assert data.text("valid")[0] == [source for source, _ in SECOND[:5]]
+    tag = data.tokenizer.symbols["<2de>"]
+    firsts = data.split("train").source_ids(np.arange(len(data.split("train"))))[:, 0]
+    assert data.part_sizes == [130, 65]
+    assert (firsts[:130] == tag).all() and (firsts[130:] != tag).all()
+
+
+def test_held_out_text_is_compared_without_tags(data):
+    assert data.counts["train"]["held_out"] == 6  # five of "valid", and one of the other corpus' test set
+
+
+def test_shards_are_of_one_corpus_each_and_their_size_changes_nothing(data, tmp_path):
+    assert len(list(data.directory.glob("train.*.source.ids.npy"))) == 5  # 60 + 60 + 10, 60 + 11
+    other = prepare(two(), TAGGED, tmp_path, quietly)
+    assert other.part_sizes == data.part_sizes
+    for ids in ("source_ids", "target_ids"):
+        one, same = (getattr(each.split("train"), ids)(np.arange(195)) for each in (data, other))
+        np.testing.assert_array_equal(one, same)
+
+
+def test_an_interruption_changes_nothing(data, tmp_path, monkeypatch):
+    add = Journal.add
+
+    def add_and_die(journal, name, result):
+        add(journal, name, result)
+        raise KeyboardInterrupt
+
+    for _ in range(50):
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "add", add_and_die)
+            try:
+                prepare(two(), TAGGED, tmp_path, quietly, shard_pairs=60)
+                break
+            except KeyboardInterrupt:
+                pass
+    assert PreparedData.open(tmp_path).part_sizes == data.part_sizes
+    assert_same_folder(tmp_path, data.directory)
+
+
+def test_corpora_are_told_apart_and_one_alone_is_itself(tmp_path):
+    one = corpus_of(train=FIRST)
+    assert corpora.joined([one]) is one
+    both = corpora.joined([one, corpus_of("2", train=SECOND)])
+    assert both.identity == {"1_text": "1", "2_text": "2"}
+    assert list(both.splits["train"]()) == [*FIRST, *SECOND]
+    with pytest.raises(InputError, match=r"1 tags \('<a>'\) for 2 corpora"):
+        corpora.joined([one, one], ["<a>"])
+
+
+@pytest.mark.parametrize("symbol", ["2de", "<2 de>", "<=2de>", "<>", "<<a>>"])
+def test_odd_symbols_are_refused(symbol):
+    with pytest.raises(InputError, match="cannot be a symbol"):
+        dataclasses.replace(CONFIG, symbols=(symbol,))
+
+
+def test_a_vocabulary_is_taken_over(data, tmp_path):
+    config = dataclasses.replace(CONFIG, symbols=("<2de>",))
+    other = prepare(corpus_of(train=SECOND, test=HELD_OUT), config, tmp_path, quietly, vocab_from=data.vocab_path)
+    assert other.vocab_path.read_bytes() == data.vocab_path.read_bytes()
+
+
+def test_a_vocabulary_gets_more_entries(data, tmp_path):
+    pairs = [(f"<more> жук {n % 9}", f"жаба {n % 11}") for n in range(99)]
+    config = dataclasses.replace(CONFIG, symbols=("<more>",), extend_vocab=4)
+    lines: list[str] = []
+    other = prepare(corpus_of(train=pairs), config, tmp_path, lines.append, vocab_from=data.vocab_path)
+    count = data.tokenizer.vocab_size
+    assert other.tokenizer.pieces(range(count)) == data.tokenizer.pieces(range(count))
+    assert other.tokenizer.vocab_size == count + 5 and "<more>" in other.tokenizer.symbols
+    assert f"taking the vocabulary {data.vocab_path}, and 4 more entries" in lines
+    Tokenizer.load(tmp_path / "vocab.model")
+
+
+def test_other_vocabularies_and_lone_extensions_are_refused(data, tmp_path):
+    corpus = corpus_of(train=SECOND, test=HELD_OUT)
+    prepare(corpus, CONFIG, tmp_path, quietly)
+    with pytest.raises(InputError, match=r"already prepared with other settings \(vocab_from: None -> \w{12}"):
+        prepare(corpus, CONFIG, tmp_path, quietly, vocab_from=data.vocab_path)
+    with pytest.raises(InputError, match="--extend_vocab=4 needs --vocab_from"):
+        prepare(corpus, dataclasses.replace(CONFIG, extend_vocab=4), tmp_path / "new", quietly)
