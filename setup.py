@@ -68,8 +68,8 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
         # Exporting writes TensorFlow Serving's warm-up requests, and launch.serve has its interfaces.
         "serve": ["tensorflow-serving-api>=2.20,<2.22", "starlette>=0.46", "uvicorn>=0.40", "prometheus-client>=0.20"],
-        # Scores of labels of words.
-        "tasks": ["seqeval>=1.2"],
+        # Scores of summaries and of labels of words.
+        "tasks": ["rouge-score>=0.1.2", "seqeval>=1.2"],
         # setuptools for the test that builds a wheel with what is here.
         "dev": [
             "pytest>=8",
@@ -82,6 +82,7 @@ setup(
             "pyyaml>=6",
             "setuptools>=77",
             "packaging>=24",
+            "rouge-score>=0.1.2",
             "seqeval>=1.2",
             # Words of Japanese and Korean; their dictionaries take 160 MB.
             "sacrebleu[ja,ko]>=2.4",

@@ -16,8 +16,8 @@ import yaml
 
 import t2t_keras
 from t2t_keras.data.cleaning import REASONS
+from t2t_keras.data.sources import docstring_packages, gettext_packages
 from t2t_keras.data.sources.corpora import NAMES
-from t2t_keras.data.sources.gettext_packages import PINS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -261,10 +261,12 @@ def test_documents_describe_every_corpus_and_reason() -> None:
 
 def test_documents_name_the_licence_of_every_package_of_the_gettext_corpus() -> None:
     data = (ROOT / "docs/data.md").read_text(encoding="utf-8")
-    section = data.partition("### Licences of the `gettext` corpus")[2]
-    rows = re.findall(r"^\| ([A-Z][\w.-]+) \| (.+) \|$", section, re.MULTILINE)
-    named = [re.sub(r" \(.*\)", "", name) for _, names in rows for name in names.split(", ")]
-    assert sorted(named) == sorted(pin.name for pin in PINS)
+    section = data.partition("### Licences of the text in packages")[2].partition("\n## ")[0]
+    tables = section.split("| licence | packages |")[1:]
+    for table, pins in zip(tables, (gettext_packages.PINS, docstring_packages.PINS), strict=True):
+        rows = re.findall(r"^\| ([A-Z][\w.-]+) \| (.+) \|$", table, re.MULTILINE)
+        named = [re.sub(r" \(.*\)", "", name) for _, names in rows for name in names.split(", ")]
+        assert sorted(named) == sorted(pin.name for pin in pins)
 
 
 def python_blocks(document: str) -> list[str]:

@@ -20,8 +20,8 @@ class DataConfig:
     """How text became token ids.
 
     Attributes:
-        task: what source and target mean: "translation", "parsing", "classification" or "tagging".
-        corpus: where the text came from ("files", "multi30k", "tatoeba", "gettext", "tfds:NAME").
+        task: what source and target mean: "translation", "parsing" or another one of `t2t_keras.tasks.registry`.
+        corpus: where the text came from ("files", "multi30k", "tatoeba", "gettext", "docstrings", "tfds:NAME").
         source_language: language code of the source side.
         target_language: language code of the target side.
         vocab_type: entries of the shared vocabulary: "bpe" and "unigram" (pieces of words), "char" or "byte".

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -26,6 +27,15 @@ class ScoringSettings:
     language: str = ""
     lowercase: bool = False
     paper_bleu: bool = False
+
+
+def two_columns(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+    """The first two columns of each line, which are separated by tabs; an `InputError` names a line without a tab."""
+    for number, line in enumerate(lines, start=1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise InputError(f"{path}, line {number}: expected source and target separated by a tab")
+        yield columns[0], columns[1]
 
 
 class Task(abc.ABC):

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score
-from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.tasks.task import ScoringSettings, Task, two_columns
 from t2t_keras.text.languages import written_in
 
 
@@ -17,12 +16,7 @@ class TranslationTask(Task):
     is_parallel = True
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-        """The first two columns of each line, which are separated by tabs."""
-        for number, line in enumerate(lines, start=1):
-            columns = line.split("\t")
-            if len(columns) < 2:
-                raise InputError(f"{path}, line {number}: expected source and target separated by a tab")
-            yield columns[0], columns[1]
+        return two_columns(lines, path)
 
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
         from t2t_keras.tasks.translation_scores import check_language  # sacreBLEU takes a while to import

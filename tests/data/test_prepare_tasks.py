@@ -51,7 +51,7 @@ def test_files_of_a_task_are_one_a_split_of_its_own_format(tmp_path):
         prepared(tmp_path / "a", train=[TRAIN[0], "no label"])
     for config, message in (
         (DataConfig(task="poetry"), "unknown task 'poetry'; valid: translation, parsing"),
-        (DataConfig(task="parsing", corpus="multi30k"), "task=parsing reads its own files: corpus=files"),
+        (DataConfig(task="parsing", corpus="multi30k"), "corpus=multi30k is text for task=translation, not parsing"),
     ):
         with pytest.raises(InputError, match=message):
             corpora.of_config(config, tmp_path, [{"train": ("a", None)}], print)

@@ -63,12 +63,38 @@ def names(rng: random.Random, count: int) -> list[str]:
     return ["-DOCSTART- O", *sentences]
 
 
-EXAMPLES = {"parsing": trees, "classification": reviews, "tagging": names}
+def articles(rng: random.Random, count: int) -> list[str]:
+    """Some words, a tab, and those of them that are named again."""
+    lines = []
+    for _ in range(count):
+        words = [rng.choice(["ana", "bo", "rom", "sees", "near"]) for _ in range(rng.randint(3, 9))]
+        named = [word.title() for word in words if rng.random() < 0.3] + ["too"] * 2  # ROUGE-2 needs two words
+        lines.append(f"{' '.join(words)} {' and '.join(named)}\t{' '.join(named)}")
+    return lines
+
+
+EXAMPLES = {"parsing": trees, "classification": reviews, "tagging": names, "summarisation": articles}
 ROUGH = {
+    "summarisation": ["ana sees bo Rom", "near\tbo", ""],
     "parsing": ["the dog sees the cat .", "( the ) bites", ""],
     "classification": ["a good film", "something  else\there", ""],
     "tagging": ["Ana sees Bo Ito", "  x  \t y", ""],
 }
+
+
+def write_split(name: str, folder: pathlib.Path, split: str, lines: list[str]) -> None:
+    """Writes a file of examples or, of tasks with two files, sources and references."""
+    if task(name).is_parallel:
+        sources, lines = zip(*(line.split("\t") for line in lines), strict=True)
+        (folder / f"{split}.source").write_text("\n".join(sources) + "\n", encoding="utf-8")
+    (folder / split).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def file_flags(name: str, folder: pathlib.Path, split: str, start: str, reference: str = "target") -> list[str]:
+    """The flags for the files of a split, whose names begin with `start`."""
+    if task(name).is_parallel:
+        return [f"--{start}source={folder / split}.source", f"--{start}{reference}={folder / split}"]
+    return [f"--{start}source={folder / split}"]
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +107,8 @@ def folders(tmp_path_factory) -> dict[str, pathlib.Path]:
     for name, examples in EXAMPLES.items():
         folder, rng = tmp_path_factory.mktemp(name), random.Random(1)
         for split, count in (("train", 300), ("test", 12)):
-            (folder / split).write_text("\n".join(examples(rng, count)) + "\n", encoding="utf-8")
-        files = [f"--{split}_source={folder / split}" for split in ("train", "test")]
+            write_split(name, folder, split, examples(rng, count))
+        files = [flag for split in ("train", "test") for flag in file_flags(name, folder, split, f"{split}_")]
         data_dir, model_dir = f"--data_dir={folder / 'data'}", f"--model_dir={folder / 'run'}"
         cases["prepare_data"].append([f"--task={name}", *files, data_dir, "--vocab_size=320"])
         cases["train"].append([data_dir, model_dir, "--preset=tiny", *SETTINGS])
@@ -103,7 +129,7 @@ def evaluated(folders) -> dict[str, list[tuple[int, str, str]]]:
         hypotheses = folder / "run" / "evaluation" / "test" / "hypotheses.txt"
         files = [f"--task={name}", f"--hypotheses={hypotheses}", f"--references={test}"]
         itself = [f"--task={name}", f"--hypotheses={test}", f"--references={test}"]
-        own_file = [run, f"--source={test}", f"--output_dir={folder / 'other'}"]
+        own_file = [run, *file_flags(name, folder, "test", "", "reference"), f"--output_dir={folder / 'other'}"]
         cases += [[run, "--split=test"], own_file, files, itself, files[1:], [*files, run]]
     done = run_cases("launch.evaluate", [(case, b"") for case in cases])
     return {name: done[6 * place : 6 * place + 6] for place, name in enumerate(folders)}

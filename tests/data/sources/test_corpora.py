@@ -269,7 +269,9 @@ def test_corpora_with_english_on_one_side_say_so(tmp_path, corpus, languages):
 
 
 def test_unknown_corpora_and_needless_files_are_named(tmp_path):
-    with pytest.raises(InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, wmt14"):
+    with pytest.raises(
+        InputError, match="unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, docstrings"
+    ):
         corpora.of_config(DataConfig(corpus="wmt99"), tmp_path)
     with pytest.raises(InputError, match="corpus=multi30k brings its own text"):
         corpora.of_config(DataConfig(corpus="multi30k"), tmp_path, [{"train": ("a", "b")}])

@@ -1,0 +1,64 @@
+"""A text becomes a shorter one that says what matters."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.task import ScoringSettings, Task, two_columns
+
+_NAMES = {"rougeL": "ROUGE-L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2"}
+_WORD = re.compile(r"\w+")
+_COMPARABLE_TO = "ROUGE (Lin, 2004) of the package rouge-score with the same words"
+
+
+class SummarisationTask(Task):
+    """A text becomes its summary; texts and summaries are lines of two files, or of one, separated by a tab."""
+
+    name = "summarisation"
+    metric = "rouge_l"
+    data = {"target_language": "en", "max_length": 512, "max_length_ratio": 100.0}
+    decode = {"max_length_factor": 0.0, "max_length_offset": 100}
+    writes_text = True
+    is_parallel = True
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        return two_columns(lines, path)
+
+    def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
+        _rouge()
+
+    def scores(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
+    ) -> list[Score]:
+        """ROUGE-L, ROUGE-1 and ROUGE-2: means of the F measures of all summaries.
+
+        For English, words are a-z and digits without their endings (Porter's stemmer), as they are published; for other
+        languages, what Unicode calls words.
+        """
+        check_lines(hypotheses, references)
+        language = (settings or ScoringSettings()).language or "en"
+        package = _rouge()
+        if language == "en":
+            scorer, words = package.RougeScorer(list(_NAMES), use_stemmer=True), "words of a-z and digits, stemmed"
+        else:
+            scorer, words = package.RougeScorer(list(_NAMES), tokenizer=_Words()), "words of any letters"
+        found = [scorer.score(reference, line) for line, reference in zip(hypotheses, references, strict=True)]
+        means = {kind: sum(scores[kind].fmeasure for scores in found) / len(found) for kind in _NAMES}
+        return [Score(name, 100 * means[kind], f"F measure, {words}", _COMPARABLE_TO) for kind, name in _NAMES.items()]
+
+
+class _Words:
+    """Splits texts into words as `rouge_score` asks for."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return _WORD.findall(text.casefold())
+
+
+def _rouge() -> Any:
+    try:
+        from rouge_score import rouge_scorer
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is missing, which scores summaries: pip install '.[tasks]'") from error
+    return rouge_scorer

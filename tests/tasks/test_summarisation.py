@@ -1,0 +1,47 @@
+"""ROUGE by hand, and what is read."""
+
+import sys
+
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.registry import task
+from t2t_keras.tasks.task import ScoringSettings
+
+SUMMARIES = task("summarisation")
+
+
+def values(hypotheses, references, language=""):
+    scores = SUMMARIES.scores(hypotheses, references, ScoringSettings(language))
+    return {score.name: score.value for score in scores}
+
+
+def test_rouge_by_hand():
+    found = values(["The cats sat down", "nothing"], ["a cat sat here, down", "x"])
+    # Stemmed: "the cat sat down" and "a cat sat here down". Words: 3 of 4 and of 5; pairs: 1 of 3 and of 4; the longest
+    # common subsequence has 3. Nothing of the second line is right.
+    expected = {"ROUGE-1": 2 * 3 / 9, "ROUGE-2": 2 * 1 / 7, "ROUGE-L": 2 * 3 / 9}
+    assert found == pytest.approx({name: 100 * value / 2 for name, value in expected.items()})
+
+
+def test_other_languages_have_letters_too():
+    assert values(["кот спит"], ["Кот спит"])["ROUGE-1"] == 0
+    assert values(["кот спит"], ["Кот спит"], "ru")["ROUGE-1"] == 100
+    assert values(["Katzen"], ["Katze"], "de")["ROUGE-L"] == 0
+
+
+def test_the_metric_is_the_first_score():
+    assert SUMMARIES.metric == "rouge_l"
+    assert SUMMARIES.monitored(["a b"], ["a c"]) == pytest.approx(50)
+
+
+def test_files_have_two_columns():
+    assert list(SUMMARIES.examples(["a\tb", "c\td\te"], "f")) == [("a", "b"), ("c", "d")]
+    with pytest.raises(InputError, match="f, line 2: expected source and target separated by a tab"):
+        list(SUMMARIES.examples(["a\tb", "c"], "f"))
+
+
+def test_without_the_package_an_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    with pytest.raises(InputError, match=r"rouge_score is missing, which scores summaries: pip install"):
+        SUMMARIES.check(["a"], ScoringSettings())
