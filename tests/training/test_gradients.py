@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny_families import TINY, tiny_family
 
 from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
@@ -78,6 +79,26 @@ def test_patterns_of_frozen_weights_are_checked():
         frozen_names(names, ("*/a", "Encoder/*"))
     with pytest.raises(InputError, match=r"train.frozen=\*a,\*b leaves nothing to train"):
         frozen_names(names, ("*a", "*b"))
+
+
+@pytest.mark.parametrize("family", TINY)
+def test_no_sum_depends_on_which_part_is_done_first(family):
+    """AddN of three or more begins with an input that nothing else needs at that moment, if there is one."""
+    model = make_model(tiny_family(family))
+    layout = Layout([variable.shape for variable in model.trainable_variables])
+    weighted = WeightedModel(model, layout, skip_padding=True, for_cpu=True)
+    functions = RowFunctions(weighted, Likelihood(0.1), fewer_rewrites=True, jit_compile=False, copied=False)
+    graph = functions.gradients.graph
+    sums = [operation for operation in graph.get_operations() if operation.type == "AddN"]
+    assert sums
+    for operation in (operation for operation in sums if len(operation.inputs) > 2):
+        for part in operation.inputs:
+            while part.op.type in ("Reshape", "Sum"):  # may hand on what they got without copying it
+                assert len(part.consumers()) == 1, operation.name
+                part = part.op.inputs[0]
+            assert len(part.consumers()) == 1, operation.name
+    within = [node for function in graph.as_graph_def().library.function for node in function.node_def]
+    assert all(node.attr["N"].i <= 2 for node in within if node.op == "AddN")
 
 
 def test_parts_of_a_batch_add_up_with_an_auxiliary_loss():

@@ -1,6 +1,6 @@
 """A model that computes with given weights in place of its variables."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -84,26 +84,21 @@ class WeightedModel:
     ) -> SummedLoss:
         """The sum of token losses and auxiliary loss with dropout; `scale` is a float32 scalar, `seed` int32 [2]."""
         weights = self.layout.split(matrices)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([weights[index] for index in self._trained])
-            states = self._states(weights, pairs, seed=seed, training=True)
-            auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
+        states = self._states(weights, pairs, seed=seed, training=True)
+        auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
         loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
-        gradients = tape.gradient((states.hidden, auxiliary_loss), weights, output_gradients=(loss.d_hidden, scale))
-        return SummedLoss(loss.loss_sum + auxiliary_loss, self._joined(gradients, weights, loss.d_head))
+        results = {states.hidden.ref(): loss.d_hidden, auxiliary_loss.ref(): scale}
+        return SummedLoss(loss.loss_sum + auxiliary_loss, self._gradients(results, weights, loss.d_head))
 
     def policy(self, matrices: Sequence[Tensor], pairs: Pairs, scales: Tensor) -> SummedLoss:
         """The sum of -log p(target), where p is the distribution of `samples`; `scales` are float32 [rows]."""
         weights = self.layout.split(matrices)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([weights[index] for index in self._trained])
-            states = self._states(weights, pairs, seed=None, training=False)
+        states = self._states(weights, pairs, seed=None, training=False)
         head = self._head(weights)
         barred = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
         head = head._replace(bias=barred if head.bias is None else head.bias + barred)
         loss = self._fused_loss(states.hidden, head, pairs.target, 0.0, scales[:, tf.newaxis])
-        gradients = tape.gradient(states.hidden, weights, output_gradients=loss.d_hidden)
-        return SummedLoss(loss.loss_sum, self._joined(gradients, weights, loss.d_head))
+        return SummedLoss(loss.loss_sum, self._gradients({states.hidden.ref(): loss.d_hidden}, weights, loss.d_head))
 
     def samples(
         self, matrices: Sequence[Tensor], source: Tensor, keys: Tensor, max_lengths: Tensor, num_samples: int
@@ -147,8 +142,21 @@ class WeightedModel:
             for_cpu=self._for_cpu,
         )
 
-    def _joined(self, gradients: Sequence[Tensor | None], weights: list[Tensor], of_head: Head) -> list[Tensor]:
-        """All gradients in matrices, with the loss's own share in those of the head."""
+    def _gradients(self, upstream: Mapping[Any, Tensor], weights: list[Tensor], of_head: Head) -> list[Tensor]:
+        """All gradients in matrices, with the loss's own share in those of the head; 0 of what is not trained.
+
+        `upstream` has the gradient of each result. Where several gradients meet they are added one by one, because the
+        operation that adds them at once, which a tape takes, does so in an order that depends on which is done first.
+        """
+        gradients: list[Tensor | None] = [None] * len(weights)
+        trained = tf.gradients(
+            [result.deref() for result in upstream],
+            [weights[index] for index in self._trained],
+            list(upstream.values()),
+            aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
+        )
+        for index, gradient in zip(self._trained, trained, strict=True):
+            gradients[index] = gradient
         of_loss = {self._table_index: of_head.table, self._bias_index: of_head.bias}
         shares = {index: share for index, share in of_loss.items() if index in self._trained}
         dense = [
