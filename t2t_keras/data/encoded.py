@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 
@@ -72,6 +72,11 @@ class EncodedCorpus:
 
     def __len__(self) -> int:
         return len(self.source_lengths)
+
+    def at(self, epoch: int) -> Self:
+        """The same in every epoch."""
+        del epoch
+        return self
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The source ids of some rows, padded with 0, int32 [rows, length].

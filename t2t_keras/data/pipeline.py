@@ -19,7 +19,7 @@ _PREFETCHED_BATCHES = 4
 
 
 class EncodedPairs(Protocol):
-    """The part of `t2t_keras.data.encoded.EncodedCorpus` that batches need."""
+    """The part of `t2t_keras.data.encoded.EncodedCorpus` that batches need; `TrainingPairs` is what training needs."""
 
     source_lengths: np.ndarray
     target_lengths: np.ndarray
@@ -33,8 +33,16 @@ class EncodedPairs(Protocol):
         ...
 
 
+class TrainingPairs(EncodedPairs, Protocol):
+    """Pairs that may differ between epochs."""
+
+    def at(self, epoch: int) -> EncodedPairs:
+        """The pairs as an epoch sees them; no longer than all epochs' lengths."""
+        ...
+
+
 def training_dataset(
-    corpus: EncodedPairs,
+    corpus: TrainingPairs,
     plans: EpochPlans,
     start: Position,
     num_replicas: int,
@@ -62,7 +70,7 @@ def training_dataset(
     def elements() -> Iterator[Batch]:
         for position in plans.positions(start):
             plan = plans.plan(position.epoch)
-            yield from shares(corpus, plan, position.batch, num_replicas, replica_ids, rows_multiple)
+            yield from shares(corpus.at(position.epoch), plan, position.batch, num_replicas, replica_ids, rows_multiple)
 
     ids = tf.TensorSpec([None, None], tf.int32)
     dataset = tf.data.Dataset.from_generator(elements, output_signature={"source": ids, "target": ids})

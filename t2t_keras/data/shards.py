@@ -154,6 +154,7 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
     tokenizer = Tokenizer.load(encoding.data_dir / VOCABULARY)
     config = encoding.config
     pairs = targets_of(pairs, config)
+    is_masked = encoding.split == "train" and task(config.task).is_masked  # sources are not kept
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
@@ -168,7 +169,7 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
                 counts["kept"] += 1
                 counts["source_tokens"] += lengths[0]
                 counts["target_tokens"] += lengths[1]
-                yield source, target
+                yield [] if is_masked else source, target
 
     name = shard_name(encoding.split, number, encoding.shards)
     write_encoded(encoding.data_dir, name, encoded_pairs(), tokenizer.vocab_size)

@@ -4,15 +4,15 @@ import functools
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.classification_task import ClassificationTask
+from t2t_keras.tasks.denoising_task import DenoisingTask
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
 from t2t_keras.tasks.summarisation_task import SummarisationTask
 from t2t_keras.tasks.tagging_task import TaggingTask
 from t2t_keras.tasks.task import Task
 from t2t_keras.tasks.translation_task import TranslationTask
 
-TASKS: dict[str, type[Task]] = {
-    kind.name: kind for kind in (TranslationTask, ParsingTask, ClassificationTask, TaggingTask, SummarisationTask)
-}
+_ALL = (TranslationTask, ParsingTask, SummarisationTask, ClassificationTask, TaggingTask, DenoisingTask)
+TASKS: dict[str, type[Task]] = {kind.name: kind for kind in _ALL}
 
 
 @functools.cache

@@ -49,6 +49,7 @@ class Task(abc.ABC):
         held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits.
         writes_text: whether outputs are text that may be lowercased.
         is_parallel: whether source and reference may also be lines of two files.
+        is_masked: whether training makes sources of the targets, by masking spans with the first of `symbols`.
     """
 
     name: ClassVar[str]
@@ -58,6 +59,7 @@ class Task(abc.ABC):
     held_out_sides: ClassVar[tuple[int, ...]] = (0, 1)
     writes_text: ClassVar[bool] = False
     is_parallel: ClassVar[bool] = False
+    is_masked: ClassVar[bool] = False
 
     @abc.abstractmethod
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:

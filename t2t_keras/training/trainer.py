@@ -4,7 +4,6 @@ import contextlib
 import json
 import signal
 import time
-import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import Config, differences
-from t2t_keras.data.batching import EpochPlans, Mixture, Position
-from t2t_keras.data.pipeline import EncodedPairs, training_dataset
+from t2t_keras.data.batching import Position
+from t2t_keras.data.pipeline import training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
@@ -32,6 +31,7 @@ from t2t_keras.training.interval import Interval
 from t2t_keras.training.monitor import Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
+from t2t_keras.training.training_data import checksum, epoch_plans, training_pairs
 from t2t_keras.training.validation import Validator
 
 
@@ -85,22 +85,15 @@ class Trainer:
             )
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.workers = Workers(strategy)
-        self.corpus = data.split("train")
+        self.corpus = training_pairs(config, data)
         with self.workers.watched():
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.alike():
                 self._check_settings(first)
-            self.workers.check_same("data", _checksum(self.corpus))
+            self.workers.check_same("data", checksum(self.corpus))
             beginning = begin(run, config, data, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
-        self.plans = EpochPlans(
-            self.corpus.source_lengths,
-            self.corpus.target_lengths,
-            config.train.tokens_per_batch,
-            config.train.seed,
-            config.train.static_shapes,
-            _mixture(config, data),
-        )
+        self.plans = epoch_plans(config, data, self.corpus)
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
@@ -382,19 +375,3 @@ class _Decision(NamedTuple):
     signal: int  # received by any of them, or 0
     is_time_over: bool
     is_checkpoint_due: bool
-
-
-def _mixture(config: Config, data: PreparedData) -> Mixture | None:
-    """How the corpora of the data are mixed; None if each pair occurs once an epoch."""
-    weights = config.train.corpus_weights
-    if weights and len(weights) != len(data.part_sizes):
-        raise InputError(
-            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}"
-        )
-    return Mixture(data.part_sizes, weights) if weights else None
-
-
-def _checksum(corpus: EncodedPairs) -> str:
-    """A checksum of a corpus' lengths, which determine its epoch plans."""
-    lengths = (corpus.source_lengths, corpus.target_lengths)
-    return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side):08x}' for side in lengths)})"

@@ -1,0 +1,56 @@
+"""Training text whose sources are made of its targets while it is read."""
+
+import numpy as np
+
+from t2t_keras.data.encoded import EncodedCorpus
+from t2t_keras.symbols import PAD_ID
+from t2t_keras.text.masking import hashed, spans
+
+
+class MaskedCorpus:
+    """Training text whose sources are its targets with spans masked anew in each epoch.
+
+    `source_lengths` are those of the targets, which no source exceeds, so that the plans of all epochs are alike.
+
+    Args:
+        corpus: the text, as targets.
+        mask_id: token that stands for a span.
+        seed: of the run.
+        epoch: passes before; see `at`.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, mask_id: int, seed: int, epoch: int = 0) -> None:
+        self._corpus, self._mask_id, self._seed, self._epoch = corpus, mask_id, seed, epoch
+        self.source_lengths = self.target_lengths = corpus.target_lengths
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    def at(self, epoch: int) -> "MaskedCorpus":
+        """The same text as an epoch sees it."""
+        return MaskedCorpus(self._corpus, self._mask_id, self._seed, epoch)
+
+    def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """The target ids of some rows; as `EncodedCorpus.target_ids`."""
+        return self._corpus.target_ids(rows, length)
+
+    def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
+        """The masked ids of some rows, padded with 0, int32 [rows, length]; a function of seed, epoch and row."""
+        rows = np.asarray(rows, np.int64)
+        ids = self._corpus.target_ids(rows, length)
+        lengths = self.target_lengths[rows]
+        masked, begins = (np.zeros(ids.shape, bool) for _ in range(2))
+        texts = np.flatnonzero(lengths > 1)  # others have nothing but their end
+        drawn = spans(_keys(self._seed, self._epoch, rows[texts]), lengths[texts] - 1)
+        for marks, part in zip((masked, begins), drawn, strict=True):
+            marks[texts, : part.shape[1]] = part
+        kept = (begins | ~masked) & (np.arange(ids.shape[1]) < lengths[:, np.newaxis])
+        sources = np.full(ids.shape, PAD_ID, np.int32)
+        sources[np.arange(ids.shape[1]) < kept.sum(axis=1)[:, np.newaxis]] = np.where(begins, self._mask_id, ids)[kept]
+        return sources
+
+
+def _keys(seed: int, epoch: int, rows: np.ndarray) -> np.ndarray:
+    """A key for each row, uint64 [rows]."""
+    start = hashed(hashed(np.array([seed], np.uint64)) ^ np.uint64(epoch))
+    return hashed(start ^ rows.astype(np.uint64))

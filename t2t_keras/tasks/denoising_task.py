@@ -1,0 +1,31 @@
+"""A text is restored from what masks left of it, which needs no labels; other trainings begin with such weights."""
+
+from collections.abc import Iterable, Iterator
+
+from t2t_keras.tasks.translation_task import TranslationTask
+from t2t_keras.text.masking import masked_text
+from t2t_keras.text.repair import repair
+
+MASK = "<mask>"
+
+
+class DenoisingTask(TranslationTask):
+    """Text with masks becomes text (Lewis et al., 2020); files have a text on each line.
+
+    In validation and test sets the masks are a function of the text. While training they change with each epoch.
+    """
+
+    name = "denoising"
+    data = {"target_language": "en", "max_length_ratio": 1e9}
+    held_out_sides = (1,)
+    is_parallel = False
+    is_masked = True
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        del path
+        texts = (repair(line) for line in lines)
+        return ((masked_text(text, MASK) if text else "", text) for text in texts)
+
+    def symbols(self, references: Iterable[str]) -> list[str]:
+        del references
+        return [MASK]

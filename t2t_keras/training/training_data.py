@@ -1,0 +1,43 @@
+"""What a training reads: pairs, and the plans of its epochs."""
+
+import zlib
+
+from t2t_keras.config import Config
+from t2t_keras.data.batching import EpochPlans, Mixture
+from t2t_keras.data.masked_corpus import MaskedCorpus
+from t2t_keras.data.pipeline import EncodedPairs, TrainingPairs
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.registry import task
+
+
+def training_pairs(config: Config, data: PreparedData) -> TrainingPairs:
+    """The encoded training split, whose sources are made of its targets if the task says so."""
+    kind, corpus = task(data.config.task), data.split("train")
+    if not kind.is_masked:
+        return corpus
+    (mask,) = kind.symbols([])
+    return MaskedCorpus(corpus, data.tokenizer.symbols[mask], config.train.seed)
+
+
+def epoch_plans(config: Config, data: PreparedData, corpus: EncodedPairs) -> EpochPlans:
+    """The plans of all epochs; raises an InputError if the settings do not fit the data."""
+    train = config.train
+    lengths = (corpus.source_lengths, corpus.target_lengths)
+    return EpochPlans(*lengths, train.tokens_per_batch, train.seed, train.static_shapes, _mixture(config, data))
+
+
+def checksum(corpus: EncodedPairs) -> str:
+    """A checksum of a corpus' lengths, which determine its epoch plans."""
+    lengths = (corpus.source_lengths, corpus.target_lengths)
+    return f"{len(lengths[0]):,} pairs ({', '.join(f'{zlib.crc32(side.tobytes()):08x}' for side in lengths)})"
+
+
+def _mixture(config: Config, data: PreparedData) -> Mixture | None:
+    """How the corpora of the data are mixed; None if each pair occurs once an epoch."""
+    weights = config.train.corpus_weights
+    if weights and len(weights) != len(data.part_sizes):
+        raise InputError(
+            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}"
+        )
+    return Mixture(data.part_sizes, weights) if weights else None
