@@ -38,7 +38,7 @@ setup(
     # In the repository the programs are run as `python -m launch.train`, installed they are `t2t_keras.launch.train`.
     packages=[*find_packages(include=["t2t_keras", "t2t_keras.*"]), "t2t_keras.launch", "t2t_keras.launch.flag_groups"],
     package_dir={"t2t_keras.launch": "launch"},
-    package_data={"t2t_keras": ["py.typed", "serving/page/*"]},
+    package_data={"t2t_keras": ["py.typed", "serving/page/*", "data/sources/*.txt"]},
     install_requires=[
         # Two minor versions of TensorFlow: 2.21 is the newest, and 2.20 the newest that there is for TPUs. The ops of
         # TensorFlow Text are built against one TensorFlow and load in no other, so each of its versions asks for its

@@ -5,8 +5,9 @@ The files it writes depend only on the text and the settings, and get their name
 """
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -153,7 +154,9 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
     """Writes the token ids of pairs as a shard; counts tokens, pairs kept and, in training data, pairs dropped."""
     tokenizer = Tokenizer.load(encoding.data_dir / VOCABULARY)
     config = encoding.config
-    pairs = targets_of(pairs, config)
+    fits = functools.partial(_fits, tokenizer, config.max_length)
+    # Validation and test sets stay whole: their loss is that of what is translated.
+    pairs = targets_of(pairs, config, fits if encoding.split == "train" else None)
     is_masked = encoding.split == "train" and task(config.task).is_masked  # sources are not kept
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
 
@@ -176,10 +179,19 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
     return counts
 
 
-def targets_of(pairs: Iterable[Pair], config: DataConfig) -> Iterator[Pair]:
-    """Yields pairs of source and reference with what a model learns to write in place of the reference."""
-    target = task(config.task).target
-    return ((source, target(reference)) for source, reference in pairs)
+def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], bool] | None = None) -> Iterator[Pair]:
+    """Yields sources and what a model learns to write for them, from pairs of source and reference.
+
+    With `fits`, which tells whether a source is not too long, it may be several parts of one.
+    """
+    kind = task(config.task)
+    if fits is None:
+        return ((source, kind.target(reference)) for source, reference in pairs)
+    return itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
+
+
+def _fits(tokenizer: Tokenizer, max_length: int, text: str) -> bool:
+    return len(tokenizer.encode(text)) < max_length
 
 
 def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:

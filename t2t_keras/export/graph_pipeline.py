@@ -11,9 +11,9 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, queries_and_keys
 from t2t_keras.export.graph_batches import in_batches, widened
-from t2t_keras.export.graph_splitting import split_texts
+from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import repaired, stripped
-from t2t_keras.export.joining import LOWEST, Hypotheses, joined
+from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.inference.forced import token_log_probs
 from t2t_keras.inference.request import RequestEncoder
@@ -143,7 +143,8 @@ class Pipeline:
 
         def cut() -> tuple[tf.Tensor, ...]:
             long_rows = tf.where(is_long)[:, 0]
-            pieces = split_texts(tf.gather(texts, long_rows), self._fits)
+            long_texts, context = tf.gather(texts, long_rows), self._task.context
+            pieces = split_contexts(long_texts, context, self._fits) if context else split_texts(long_texts, self._fits)
             short_rows = tf.where(not_blank & ~is_long)[:, 0]
             rows = tf.concat([short_rows, tf.gather(long_rows, pieces.rows)], axis=0)
             order = tf.argsort(rows, stable=True)
@@ -251,8 +252,11 @@ class Pipeline:
 
     def _joining(self, k: int) -> Any:
         def compute(rows: tf.Tensor, num_lines: tf.Tensor, ids: tf.Tensor, values: tf.Tensor, lengths: tf.Tensor):
-            by_value = not self.config.sampling
-            return joined(rows, num_lines, self._texts(ids), values, lengths > 0, by_value)
+            texts, exists = self._texts(ids), lengths > 0
+            if self._task.context:
+                exists &= answering(rows, num_lines, texts, self._task.no_answer)[:, tf.newaxis]
+                return joined(rows, num_lines, texts, values, exists, "best")
+            return joined(rows, num_lines, texts, values, exists, "ranks" if self.config.sampling else "sums")
 
         numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.int32)]
         ids = tf.TensorSpec([None, k, None], tf.int32)

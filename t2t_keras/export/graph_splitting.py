@@ -1,5 +1,6 @@
 """Cuts text that is too long to be translated in one piece, in the graph, like `t2t_keras.text.splitting`."""
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,11 +24,34 @@ class Pieces(NamedTuple):
     rows: tf.Tensor
 
 
-def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """Cuts texts, string [texts] in valid UTF-8, like `split_text`; `fits` maps string [pieces] to bool [pieces]."""
+def split_contexts(texts: tf.Tensor, context: str, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
+    """Cuts texts like `split_context`; arguments and result as in `split_texts`."""
+    halves = tf.strings.split(tf.strings.regex_replace(texts, re.escape(context), f"{context}\n", False), "\n", 1)
+    has_context = halves.row_lengths() > 1
+    halves = halves.to_tensor("", shape=[None, 2])  # --> [texts, 2]
+    heads, rests = tf.unstack(halves, axis=1)
+    kept = has_context & fits(tf.strings.join([heads, heads], " "))
+    heads = tf.where(kept, tf.strings.join([heads, " "]), "")
+    rests = tf.where(kept, rests, texts)
+    pieces = split_texts(rests, fits, heads)
+    without = tf.where(kept & (stripped(rests) == ""))[:, 0]
+    rows = tf.concat([pieces.rows, without], axis=0)
+    order = tf.argsort(rows, stable=True)
+    all_texts = tf.concat([pieces.texts, stripped(tf.gather(texts, without))], axis=0)
+    return Pieces(tf.gather(all_texts, order), tf.gather(rows, order))
 
-    def is_settled(texts: tf.Tensor) -> tf.Tensor:
-        return (tf.strings.length(texts, unit="UTF8_CHAR") < 2) | fits(texts)
+
+def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor], heads: tf.Tensor | None = None) -> Pieces:
+    """Cuts texts, string [texts] in valid UTF-8, like `split_text`; `fits` maps string [pieces] to bool [pieces].
+
+    With `heads`, string [texts], each piece begins with that of its text, which counts for `fits`.
+    """
+
+    def whole(texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        return texts if heads is None else tf.strings.join([tf.gather(heads, rows), texts])
+
+    def is_settled(texts: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        return (tf.strings.length(texts, unit="UTF8_CHAR") < 2) | fits(whole(texts, rows))
 
     def body(texts: tf.Tensor, rows: tf.Tensor, settled: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         open_pieces = tf.where(~settled)  # --> [open, 1]
@@ -44,16 +68,17 @@ def split_texts(texts: tf.Tensor, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pie
             tf.gather(values, kept) for values in (texts, tf.repeat(rows, 2), tf.repeat(settled, 2))
         )
         fresh = tf.where(~settled)
-        settled = tf.tensor_scatter_nd_update(settled, fresh, is_settled(tf.gather(texts, fresh[:, 0])))
+        unsettled = (tf.gather(values, fresh[:, 0]) for values in (texts, rows))
+        settled = tf.tensor_scatter_nd_update(settled, fresh, is_settled(*unsettled))
         return texts, rows, settled
 
     texts = stripped(texts)
     rows = tf.where(texts != "")[:, 0]
     texts = tf.gather(texts, rows)
-    state = (texts, rows, is_settled(texts))
+    state = (texts, rows, is_settled(texts, rows))
     shapes = tuple(tf.TensorShape([None]) for _ in state)
     texts, rows, _ = tf.while_loop(lambda *state: tf.reduce_any(~state[-1]), body, state, shape_invariants=shapes)
-    return Pieces(texts, rows)
+    return Pieces(whole(texts, rows), rows)
 
 
 def _cuts(texts: tf.Tensor) -> tf.Tensor:

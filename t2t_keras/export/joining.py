@@ -1,12 +1,14 @@
 """Joins the translations of parts into those of lines, in the graph: `t2t_keras.inference.translation.joined_lists`."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
 # The value of a part without a translation: below every other, and still finite when summed.
 _MISSING = -1e30
 LOWEST = tf.float32.min
+
+Joining = Literal["sums", "ranks", "best"]
 
 
 class Hypotheses(NamedTuple):
@@ -21,8 +23,18 @@ class Hypotheses(NamedTuple):
     values: tf.Tensor
 
 
+def answering(rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, no_answer: str) -> tf.Tensor:
+    """Parts whose best translation is an answer, and all parts of lines without any: bool [parts].
+
+    Arguments are those of `joined`; `no_answer` is the text of none. See `chosen_list`.
+    """
+    answers = tf.cast(texts[:, 0] != no_answer, tf.int32)
+    has_answer = tf.math.unsorted_segment_max(answers, rows, num_lines) > 0  # --> [num_lines]
+    return (answers > 0) | ~tf.gather(has_answer, rows)
+
+
 def joined(
-    rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor, by_value: bool
+    rows: tf.Tensor, num_lines: tf.Tensor, texts: tf.Tensor, values: tf.Tensor, exists: tf.Tensor, how: Joining
 ) -> Hypotheses:
     """Joins the translations of parts into those of lines, [num_lines, k].
 
@@ -32,22 +44,24 @@ def joined(
         texts: string [parts, k], the translations of each part.
         values: float32 [parts, k], summed over the parts of a line.
         exists: bool [parts, k], which slots hold a translation.
-        by_value: whether to choose the combinations with the largest sums, or to join translations of equal rank.
+        how: whether to join those combinations of parts that have the largest sums, or translations of equal rank; or
+            to take the translations of all parts, the best ones first.
     """
     k = texts.shape[1]
     texts, values = _packed(texts, tf.cast(values, tf.float64), exists)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, num_lines)  # --> [num_lines]
     firsts = tf.cumsum(counts, exclusive=True)
     no_text = tf.fill([num_lines, k], "")
-    start = tf.constant([0.0] + [-float("inf") if by_value else 0.0] * (k - 1), tf.float64)
+    start = tf.constant([0.0] + [0.0 if how == "ranks" else -float("inf")] * (k - 1), tf.float64)
     totals = tf.broadcast_to(start, [num_lines, k])
+    if how == "best":  # nothing of a line with parts is there before them
+        totals = tf.where((counts > 0)[:, tf.newaxis], tf.constant(-float("inf"), tf.float64), totals)
 
     def add_part(part: tf.Tensor, line_texts: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         has_part = (part < counts)[:, tf.newaxis]
         places = tf.minimum(firsts + part, tf.size(rows) - 1)
         part_translations = (tf.gather(texts, places), tf.gather(values, places))  # --> [num_lines, k]
-        combine = _best_combinations if by_value else _in_turn
-        longer, sums = combine((line_texts, totals), part_translations)
+        longer, sums = _COMBINE[how]((line_texts, totals), part_translations)
         return part + 1, tf.where(has_part, longer, line_texts), tf.where(has_part, sums, totals)
 
     most = tf.maximum(tf.reduce_max(counts), 0)
@@ -58,7 +72,7 @@ def joined(
         (tf.constant(0), no_text, totals),
         shape_invariants=(tf.TensorShape([]), slots, slots),
     )
-    if not by_value:  # a blank line has one translation, however many samples others have
+    if how == "ranks":  # a blank line has one translation, however many samples others have
         has_slot = (counts > 0)[:, tf.newaxis] | (tf.range(k) == 0)
         totals = tf.where(has_slot, totals, -float("inf"))
     values = tf.where(totals > _MISSING, tf.cast(totals, tf.float32), LOWEST)
@@ -87,6 +101,16 @@ def _best_combinations(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor
 def _in_turn(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """Joins each translation of the lines so far, [num_lines, k], with the one of the same rank of one more part."""
     return _spaced(lines[0], part[0]), _bounded(lines[1] + part[1])
+
+
+def _best(lines: tuple[tf.Tensor, tf.Tensor], part: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """The best translations of the lines so far, [num_lines, k], and of one more part; equal ones keep their order."""
+    texts, values = (tf.concat(pair, axis=1) for pair in zip(lines, part, strict=True))  # --> [num_lines, 2 k]
+    values, chosen = tf.math.top_k(values, lines[0].shape[1])
+    return tf.gather(texts, chosen, batch_dims=1), values
+
+
+_COMBINE = {"sums": _best_combinations, "ranks": _in_turn, "best": _best}
 
 
 def _bounded(sums: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import output_limits, padded_phrases
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import lowercased, repair
-from t2t_keras.text.splitting import split_text
+from t2t_keras.text.splitting import split_context, split_text
 from t2t_keras.text.tokenizer import Tokenizer
 
 _FIRST_ORDINARY_ID = 3  # after padding, the end symbol and the unknown token
@@ -68,7 +68,7 @@ class RequestEncoder:
     """Converts lines and requests to token ids, and refuses those that no search can satisfy.
 
     `max_source_length` counts a part's tokens with the end symbol. `excluded` are phrases that no translation may
-    contain (see `Request.excluded`); the attribute of that name holds their spellings.
+    contain (see `Request.excluded`); the attribute of that name holds their spellings. `context` is that of a `Task`.
 
     Raises:
         InputError: an excluded phrase is blank, or has characters outside the vocabulary.
@@ -81,8 +81,10 @@ class RequestEncoder:
         lowercase: bool,
         max_source_length: int,
         excluded: Sequence[str] = (),
+        context: str | None = None,
     ) -> None:
         self._tokenizer = tokenizer
+        self._context = context
         self._config = config
         self._lowercase = lowercase
         self._max_source_length = max_source_length
@@ -120,8 +122,11 @@ class RequestEncoder:
             return ()
         if len(ids) < self._max_source_length:
             return (tuple(ids),)
-        pieces = split_text(text, lambda piece: len(self._tokenizer.encode(piece)) < self._max_source_length)
+        pieces = split_context(text, self._context, self._fits) if self._context else split_text(text, self._fits)
         return tuple(tuple(self._tokenizer.encode(piece)) for piece in pieces)
+
+    def _fits(self, piece: str) -> bool:
+        return len(self._tokenizer.encode(piece)) < self._max_source_length
 
     def _phrase(self, field: str, phrase: str) -> Ids:
         ids = tuple(self._tokenizer.encode(self.repaired(phrase)))

@@ -84,6 +84,16 @@ def joined(parts: Sequence[Translation]) -> Translation:
     )
 
 
+def chosen_list(parts: Sequence[Sequence[Translation]], num_best: int, no_answer: str) -> list[Translation]:
+    """The `num_best` best of all translations of a line's parts; without parts, the line's translation is empty.
+
+    Parts whose best translation is `no_answer` are left out, unless all are like that.
+    """
+    answering = [part for part in parts if part[0].text != no_answer] or parts
+    candidates = [translation for part in answering for translation in part]
+    return sorted(candidates, key=lambda translation: -translation.score)[:num_best] or [joined([])]
+
+
 def joined_lists(parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool) -> list[Translation]:
     """Joins lists of translations of a line's parts; without parts, the line's translation is empty.
 

@@ -28,7 +28,7 @@ from t2t_keras.inference.request import (
     numbered,
     request_batches,
 )
-from t2t_keras.inference.translation import Translation, found_translations, joined_lists
+from t2t_keras.inference.translation import Translation, chosen_list, found_translations, joined_lists
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import Attentions, SearchedModel, attention_views
 from t2t_keras.runs.load import RunCheckpoint
@@ -90,7 +90,7 @@ class Translator:
         self.max_source_length = max(2, data.max_length)  # a token and the end
         self.task = task(data.task)
         self.excluded = tuple(excluded)
-        settings = (self.config, self.lowercase, self.max_source_length, self.excluded)
+        settings = (self.config, self.lowercase, self.max_source_length, self.excluded, self.task.context)
         self._encoder = RequestEncoder(tokenizer, *settings)
         self._searches = Searches(model, self.config, self._encoder.excluded, engine, self.task.form(tokenizer))
         self._token_log_probs = token_log_probs_function(model)
@@ -301,11 +301,16 @@ class Translator:
         parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
         part_translations = iter(self._translate_parts(parts, num_best, on_progress, scored))
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
-        by_score = not self.config.sampling
         return [
-            [self._finished(request.text, translation) for translation in joined_lists(line, num_best, by_score)]
+            [self._finished(request.text, translation) for translation in self._of_line(line, num_best)]
             for request, line in zip(encoded, lines, strict=True)
         ]
+
+    def _of_line(self, parts: Sequence[Sequence[Translation]], num_best: int) -> list[Translation]:
+        """The translations of a line from those of its parts."""
+        if self.task.context and len(parts) > 1:
+            return chosen_list(parts, num_best, self.task.no_answer)
+        return joined_lists(parts, num_best, by_score=not self.config.sampling)
 
     def _finished(self, source: str, translation: Translation) -> Translation:
         text = self.task.finish(source, translation.text) if translation.exists else translation.text

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras.errors import InputError
@@ -49,6 +49,9 @@ class Task(abc.ABC):
         held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits.
         writes_text: whether outputs are text that may be lowercased.
         is_parallel: whether source and reference may also be lines of two files.
+        context: the symbol of the source behind which a long text is cut; what is before it, such as a question, stays
+            in front of each part, and the best output of a part is taken. None: outputs of parts are joined.
+        no_answer: with `context`, the output for a part that has no answer.
         is_masked: whether training makes sources of the targets, by masking spans with the first of `symbols`.
     """
 
@@ -59,6 +62,8 @@ class Task(abc.ABC):
     held_out_sides: ClassVar[tuple[int, ...]] = (0, 1)
     writes_text: ClassVar[bool] = False
     is_parallel: ClassVar[bool] = False
+    context: ClassVar[str | None] = None
+    no_answer: ClassVar[str] = ""
     is_masked: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -87,6 +92,11 @@ class Task(abc.ABC):
     def target(self, reference: str) -> str:
         """What a model learns to write for a reference."""
         return reference
+
+    def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
+        """Sources and what a model learns to write for them; `fits` tells whether a source is not too long."""
+        del fits
+        return [(source, self.target(reference))]
 
     def finish(self, source: str, output: str) -> str:
         """The output for a source, made of what a model wrote."""

@@ -23,6 +23,19 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     return split_text(text[:cut], fits) + split_text(text[cut:], fits)
 
 
+def split_context(text: str, context: str, fits: Callable[[str], bool]) -> list[str]:
+    """Splits what is behind the first `context` as `split_text`, and puts what is before it in front of each piece.
+
+    `fits` is asked about whole pieces. Without `context`, or if two of what is before it would not fit, `text` is split
+    as any other.
+    """
+    head, symbol, rest = text.partition(context)
+    head += symbol
+    if not symbol or not fits(f"{head} {head}"):
+        return split_text(text, fits)
+    return [f"{head} {piece}" for piece in split_text(rest, lambda piece: fits(f"{head} {piece}"))] or [text.strip()]
+
+
 def _cut(text: str) -> int:
     """A position between the first and the last character."""
     middle, quarter = len(text) // 2, len(text) // 4

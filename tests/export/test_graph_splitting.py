@@ -4,8 +4,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_keras.export.graph_splitting import split_texts
-from t2t_keras.text.splitting import split_text
+from t2t_keras.export.graph_splitting import split_contexts, split_texts
+from t2t_keras.text.splitting import split_context, split_text
 
 # Dense with what cuts are made at.
 texts = st.lists(st.text(st.sampled_from("ab  .!;：。'\")]»”\u00a0\u3000犬\U0001f600"), max_size=60), max_size=6)
@@ -39,3 +39,37 @@ def test_long_texts():
 def test_no_text():
     check([], 5)
     check(["", " ", "\u3000"], 5)
+
+
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([], tf.int32)], autograph=False)
+def split_behind(values: tf.Tensor, most: tf.Tensor):
+    return split_contexts(values, "<c>", lambda pieces: tf.strings.length(pieces, unit="UTF8_CHAR") <= most)
+
+
+def check_behind(values: list[str], most: int) -> None:
+    found = split_behind(tf.constant(values, tf.string), most)
+    expected = [
+        (piece, row)
+        for row, value in enumerate(values)
+        for piece in split_context(value, "<c>", lambda t: len(t) <= most)
+    ]
+    pieces = [piece.decode("utf-8") for piece in found.texts.numpy()]
+    assert list(zip(pieces, found.rows.numpy().tolist(), strict=True)) == expected
+
+
+words = st.text(st.sampled_from("ab .!犬"), max_size=30).map(lambda text: " ".join(text.split()))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(words, st.sampled_from(["", " <c> ", "<c>", "<c> <c>"]), words), max_size=5), st.integers(4, 30)
+)
+def test_same_pieces_behind_a_symbol(parts, most):
+    check_behind(["".join(part) for part in parts], most)
+
+
+def test_a_question_stays_in_front_of_each_piece():
+    text = "who? <c> " + "It was she. " * 20
+    found = split_context(text, "<c>", lambda t: len(t) <= 60)
+    assert len(found) > 4 and all(piece.startswith("who? <c> It was she.") and len(piece) <= 60 for piece in found)
+    check_behind([text, text[9:], text[:9], ""], 60)

@@ -9,8 +9,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_keras.export.joining import joined
-from t2t_keras.inference.translation import Translation, joined_lists
+from t2t_keras.export.joining import answering, joined
+from t2t_keras.inference.translation import Translation, chosen_list, joined_lists
 
 K = 3
 LOWEST = float(np.finfo(np.float32).min)
@@ -28,7 +28,7 @@ def compiled(by_value: bool):
         input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32), *slots], autograph=False
     )
     def run(*arguments):
-        return joined(*arguments, by_value)
+        return joined(*arguments, "sums" if by_value else "ranks")
 
     return run
 
@@ -61,3 +61,42 @@ def test_as_in_python(by_value, lines):
     texts = [[text.decode() for text in row] for row in found.texts.numpy()]
     pairs = [list(zip(*row, strict=True)) for row in zip(texts, found.values.numpy().tolist(), strict=True)]
     assert pairs == [expected(line, by_value) for line in lines]
+
+
+@functools.cache
+def compiled_choice():
+    slots = [tf.TensorSpec([None, K], dtype) for dtype in (tf.string, tf.float32, tf.bool)]
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32), *slots], autograph=False
+    )
+    def run(rows, num_lines, texts, values, exists):
+        exists &= answering(rows, num_lines, texts, "A")[:, tf.newaxis]
+        return joined(rows, num_lines, texts, values, exists, "best")
+
+    return run
+
+
+@settings(max_examples=200, deadline=None)
+@given(lines)
+def test_choosing_among_parts_is_as_in_python(lines):
+    """Here A stands for no answer."""
+    key = lambda slot: (slot is None, -slot[1] if slot else 0)  # noqa: E731
+    lines = [[sorted(part, key=key) for part in line] for line in lines]
+    parts = list(itertools.chain.from_iterable(lines))
+    cells = {
+        tf.string: [[slot[0] if slot else "" for slot in part] for part in parts],
+        tf.float32: [[slot[1] if slot else -9 for slot in part] for part in parts],
+        tf.bool: [[slot is not None for slot in part] for part in parts],
+    }
+    rows = [row for row, line in enumerate(lines) for _ in line]
+    arrays = [tf.reshape(tf.constant(values, dtype), [-1, K]) for dtype, values in cells.items()]
+    found = compiled_choice()(tf.constant(rows, tf.int32), tf.constant(len(lines)), *arrays)
+    for line, texts, values in zip(lines, found.texts.numpy(), found.values.numpy(), strict=True):
+        translations = [
+            [Translation(text, float(value)) for text, value in filter(None, part)] or [Translation("", -np.inf)]
+            for part in line
+        ]
+        wanted = [(t.text, max(t.score, LOWEST)) for t in chosen_list(translations, K, "A")]
+        wanted += [("", LOWEST)] * (K - len(wanted))
+        assert [(text.decode(), value) for text, value in zip(texts, values, strict=True)] == wanted

@@ -75,6 +75,20 @@ def test_a_killed_preparation_goes_on_with_what_is_missing(files):
         assert (files / "whole" / name).read_bytes() == (files / "data" / name).read_bytes(), name
 
 
+def test_several_corpora_with_tags(files):
+    second = [f"--train_source={files / 'a.de'}", f"--train_target={files / 'a.en'}"]
+    status, _, errors = run(
+        *flags_for(files, vocab_size=350, data_dir=files / "both"), *second, "--tag=", "--tag=<2en>"
+    )
+    assert (status, errors) == (0, "")
+    prepared = PreparedData.open(files / "both")
+    sources = prepared.tokenizer.decode_batch(prepared.split("train").source_ids(range(sum(prepared.part_sizes))))
+    assert [line.startswith("<2en> Raum") for line in sources] == [
+        *[False] * prepared.part_sizes[0],
+        *[True] * prepared.part_sizes[1],
+    ]
+
+
 def test_tab_separated_files_and_a_flagfile(files):
     lines = "".join(f"{source}\t{target}\n" for source, target in zip(ENGLISH, GERMAN, strict=True))
     (files / "pairs.tsv").write_text(lines, encoding="utf-8")
@@ -115,7 +129,13 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"train_target": "{}/latin1"}, r".*latin1, line 2: not valid UTF-8"),
         ({"valid_source": "{}/a.en"}, "without --tsv, both --valid_source and --valid_target must be given"),
         ({"tsv": True}, "with --tsv, --train_source alone must be given"),
-        ({"corpus": "wmt99"}, "unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, wmt14, tfds:NAME"),
+        (
+            {"corpus": "wmt99"},
+            "unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, docstrings, wmt14, tfds:NAME",
+        ),
+        ({"tag": "2de"}, "'2de' cannot be a symbol: it must be like <2fr>"),
+        ({"vocab_from": "{}"}, "--vocab_size is decided by --vocab_from"),
+        ({"extend_vocab": 9}, "--extend_vocab=9 needs --vocab_from"),
         ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),
         (
             {"valid_source": "{}/data/valid.source.txt", "valid_target": "{}/a.de"},

@@ -1,5 +1,6 @@
 """Every task from files of its own to a model that is served, by the programs."""
 
+import json
 import pathlib
 import random
 import re
@@ -78,7 +79,21 @@ def texts(rng: random.Random, count: int) -> list[str]:
     return [f"{line.partition(chr(9))[0]} {number}" for number, line in enumerate(articles(rng, count))]
 
 
+def questions(rng: random.Random, count: int) -> list[str]:
+    """SQuAD's JSON; some paragraphs are longer than `MAX_LENGTHS`, and some questions have no answer."""
+    paragraphs = []
+    for number in range(count):
+        sentences = [f"{name} has {rng.randint(1, 9)} cats." for name in rng.sample(["ana", "bo", "rom", "ulm"], 4)]
+        asked = rng.choice(["ana", "bo", "eve"])
+        answers = [{"text": line.split()[2], "answer_start": 0} for line in sentences if line.startswith(asked)]
+        asking = {"id": str(number), "question": f"cats of {asked}?", "answers": answers}
+        paragraphs.append({"context": " ".join(sentences[: rng.randint(2, 4)] + sentences), "qas": [asking]})
+    return json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1).splitlines()
+
+
+MAX_LENGTHS = {"question_answering": 40, "parsing": 512}
 EXAMPLES = {
+    "question_answering": questions,
     "parsing": trees,
     "classification": reviews,
     "tagging": names,
@@ -86,6 +101,7 @@ EXAMPLES = {
     "denoising": texts,
 }
 ROUGH = {
+    "question_answering": ["cats of bo? <context>  bo has 3 cats." + " ana has 4 cats." * 9, "no context", ""],
     "denoising": ["ana <mask> bo", "<mask>\tRom", ""],
     "summarisation": ["ana sees bo Rom", "near\tbo", ""],
     "parsing": ["the dog sees the cat .", "( the ) bites", ""],
@@ -122,7 +138,9 @@ def folders(tmp_path_factory) -> dict[str, pathlib.Path]:
             write_split(name, folder, split, examples(rng, count))
         files = [flag for split in ("train", "test") for flag in file_flags(name, folder, split, f"{split}_")]
         data_dir, model_dir = f"--data_dir={folder / 'data'}", f"--model_dir={folder / 'run'}"
-        cases["prepare_data"].append([f"--task={name}", *files, data_dir, "--vocab_size=320"])
+        cases["prepare_data"].append(
+            [f"--task={name}", *files, data_dir, "--vocab_size=320", f"--max_length={MAX_LENGTHS.get(name, 256)}"]
+        )
         cases["train"].append([data_dir, model_dir, "--preset=tiny", *SETTINGS])
         cases["export"].append([model_dir, f"--export_dir={folder / 'export' / 'mine'}"])
         folders[name] = folder

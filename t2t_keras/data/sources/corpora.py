@@ -14,11 +14,9 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources import (
     corpora_files,
-    docstring_packages,
     docstrings,
     downloads,
     gettext_catalogues,
-    gettext_packages,
     packages,
     tatoeba,
 )
@@ -234,7 +232,7 @@ def gettext(
     def read(wheel: Path) -> Iterator[Pair]:
         return (pair[::order] for pair in gettext_catalogues.read_wheel(wheel, language))
 
-    return _of_packages(gettext_packages.PINS, Path(download_dir) / "gettext", read, report)
+    return _of_packages(packages.GETTEXT, Path(download_dir) / "gettext", read, report)
 
 
 def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:
@@ -244,7 +242,7 @@ def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = pr
     of text about downloads and missing packages.
     """
     folder = Path(download_dir) / "docstrings"
-    return _of_packages(docstring_packages.PINS, folder, docstrings.read_wheel, report)
+    return _of_packages(packages.DOCSTRINGS, folder, docstrings.read_wheel, report)
 
 
 def _of_packages(

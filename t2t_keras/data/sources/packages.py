@@ -27,6 +27,17 @@ class Pin:
         return f"{self.name}=={self.version}"
 
 
+def _pins(name: str) -> tuple[Pin, ...]:
+    """The pins of a file of requirements beside this one."""
+    pattern = re.compile(r"^(\S+)==(\S+) --hash=sha256:(\w+)$", re.MULTILINE)
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return tuple(Pin(*match) for match in pattern.findall(text))
+
+
+# The packages of each corpus. The first one is the test set.
+GETTEXT = _pins("gettext_packages.txt")
+DOCSTRINGS = _pins("docstring_packages.txt")
+
 # The same wheel on every machine, because only its text is read.
 _WHEEL_TAGS = ("--only-binary=:all:", "--python-version=3.11", "--platform=manylinux_2_28_x86_64")
 

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from t2t_keras.data.sources import corpora, docstring_packages, docstrings
+from t2t_keras.data.sources import corpora, docstrings, packages
 from t2t_keras.data.sources.packages import Pin
 from t2t_keras.errors import InputError
 
@@ -82,7 +82,7 @@ def test_packages_give_pairs_and_the_first_is_the_test_set(tmp_path, monkeypatch
         publish(tmp_path, "one", documented(1)),
         publish(tmp_path, "two", documented(2), "no (python", documented(1)),
     )
-    monkeypatch.setattr(docstring_packages, "PINS", pins)
+    monkeypatch.setattr(packages, "DOCSTRINGS", pins)
     corpus = corpora.docstring_pairs(tmp_path / "kept", lambda line: None)
     assert list(corpus.splits["test"]()) == [(f"{LONG} 1", "Sums up 1.")]
     assert list(corpus.splits["train"]()) == [(f"{LONG} {n}", f"Sums up {n}.") for n in (2, 1)]
@@ -92,10 +92,3 @@ def test_a_broken_wheel_is_named(tmp_path):
     (tmp_path / "x.whl").write_text("no archive")
     with pytest.raises(InputError, match="x.whl: not a readable wheel"):
         docstrings.read_wheel(tmp_path / "x.whl")
-
-
-def test_the_pins_are_well_formed_and_networkx_comes_first():
-    pins = docstring_packages.PINS
-    assert pins[0].name == "networkx"
-    assert len({pin.name for pin in pins}) == len(pins)
-    assert all(len(bytes.fromhex(pin.sha256)) == 32 and pin.name == pin.name.lower() for pin in pins)

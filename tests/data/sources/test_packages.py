@@ -4,9 +4,8 @@ import zipfile
 import polib
 import pytest
 
-from t2t_keras.data.sources import corpora, gettext_packages, packages
-from t2t_keras.data.sources.gettext_packages import PINS
-from t2t_keras.data.sources.packages import Pin
+from t2t_keras.data.sources import corpora, packages
+from t2t_keras.data.sources.packages import DOCSTRINGS, GETTEXT, Pin
 from t2t_keras.errors import InputError
 
 
@@ -44,7 +43,7 @@ def pins(index, monkeypatch):
         publish(index, "first", "2.0", [("Save it", "Speichere es"), ("Log in", "Anmelden")]),
         publish(index, "second", "3.0", [("Close it", "Schließe es")]),
     )
-    monkeypatch.setattr(gettext_packages, "PINS", pins)
+    monkeypatch.setattr(packages, "GETTEXT", pins)
     return pins
 
 
@@ -92,7 +91,8 @@ def test_another_file_under_a_pinned_name_is_refused(tmp_path, index, pins):
         packages.fetch(pins, tmp_path / "kept", lines.append)
 
 
-def test_the_pins_are_well_formed_and_django_comes_first():
-    assert PINS[0].name == "django"
-    assert len({pin.name for pin in PINS}) == len(PINS)
-    assert all(len(bytes.fromhex(pin.sha256)) == 32 and pin.name == pin.name.lower() for pin in PINS)
+@pytest.mark.parametrize(("pins", "first", "count"), [(GETTEXT, "django", 40), (DOCSTRINGS, "networkx", 49)])
+def test_the_pins_are_well_formed_and_the_test_set_comes_first(pins, first, count):
+    assert pins[0].name == first
+    assert len({pin.name for pin in pins}) == len(pins) == count
+    assert all(len(bytes.fromhex(pin.sha256)) == 32 and pin.name == pin.name.lower() for pin in pins)

@@ -1,0 +1,128 @@
+"""Questions get their answers from paragraphs."""
+
+import collections
+import json
+import re
+import string
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.text.repair import repair
+from t2t_keras.text.splitting import split_context
+
+CONTEXT = "<context>"  # between a question and its paragraph
+NO_ANSWER = "<none>"
+OR = " <or> "  # between several right answers
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_COMPARABLE_TO = "the script of SQuAD: an answer counts without case, punctuation, articles and blanks"
+
+
+class QuestionAnsweringTask(Task):
+    """A question and a paragraph, `<context>` between them, become the answer.
+
+    Files are SQuAD's JSON, version 1 or 2. A paragraph that is too long is cut at the ends of sentences, and the best
+    answer of its parts is taken; a model learns to write `<none>` for parts without the answer.
+    """
+
+    name = "question_answering"
+    metric = "f1"
+    data = {"target_language": "en", "max_length": 512, "max_length_ratio": 1e9}
+    decode = {"max_length_factor": 0.0, "max_length_offset": 50}
+    held_out_sides = (0,)
+    context = CONTEXT
+    no_answer = NO_ANSWER
+
+    def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+        for number, (place, paragraph) in enumerate(_paragraphs(lines, path), start=1):
+            for question in _field(paragraph, "qas", list, place):
+                asked = repair(_field(question, "question", str, f"{path}, paragraph {number}"))
+                named = f"{path}, question {question.get('id', repr(asked))}"
+                context = repair(_field(paragraph, "context", str, named))
+                answers = [repair(_field(answer, "text", str, named)) for answer in question.get("answers", ())]
+                for answer in answers:
+                    if answer not in context or not answer:
+                        raise InputError(f"{named}: the answer {answer!r} is not in its paragraph")
+                yield f"{asked} {CONTEXT} {context}", OR.join(dict.fromkeys(answers)) or NO_ANSWER
+
+    def outputs(self, lines: Iterable[str], path: str) -> list[str]:
+        """As `Task.outputs`; a file that is not JSON has an answer on each line, empty for none."""
+        lines = list(lines)
+        if lines and lines[0].lstrip().startswith("{"):
+            return [reference for _, reference in self.examples(lines, path)]
+        return lines
+
+    def symbols(self, references: Iterable[str]) -> list[str]:
+        del references
+        return [CONTEXT, NO_ANSWER]
+
+    def target(self, reference: str) -> str:
+        return reference.partition(OR)[0]
+
+    def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
+        answer = self.target(reference)
+        if fits(source):
+            return [(source, answer)]
+        parts = split_context(source, CONTEXT, fits)
+        return [(part, answer if answer in part.partition(CONTEXT)[2] else NO_ANSWER) for part in parts]
+
+    def finish(self, source: str, output: str) -> str:
+        return "" if output == NO_ANSWER else output
+
+    def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.where(outputs == NO_ANSWER, "", outputs)
+
+    def scores(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
+    ) -> list[Score]:
+        """F1 of words and exact matches, each the best of a question's right answers, as SQuAD's script has them."""
+        check_lines(hypotheses, references)
+        pairs = [(line, reference.split(OR)) for line, reference in zip(hypotheses, references, strict=True)]
+        measures = {"F1": _f1, "exact match": _exact}
+        sums = {
+            name: sum(max(measure(line, answer) for answer in right) for line, right in pairs)
+            for name, measure in measures.items()
+        }
+        return [Score(name, 100 * value / len(pairs), "SQuAD", _COMPARABLE_TO) for name, value in sums.items()]
+
+
+def _paragraphs(lines: Iterable[str], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        contents = json.loads("\n".join(lines))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}") from None
+    for article in _field(contents, "data", list, path):
+        for paragraph in _field(article, "paragraphs", list, path):
+            yield path, paragraph
+
+
+def _field(value: Any, name: str, kind: type, place: str) -> Any:
+    """A field of a JSON object, or an `InputError`."""
+    if not isinstance(value, dict) or not isinstance(value.get(name), kind):
+        raise InputError(f"{place}: not a file of SQuAD: {name!r} is missing or of another type")
+    return value[name]
+
+
+def _words(answer: str) -> list[str]:
+    """The words that count: without case, punctuation and articles; none of what says that there is no answer."""
+    if answer == NO_ANSWER:
+        return []
+    plain = "".join(character for character in answer.lower() if character not in string.punctuation)
+    return _ARTICLES.sub(" ", plain).split()
+
+
+def _exact(hypothesis: str, answer: str) -> float:
+    return float(_words(hypothesis) == _words(answer))
+
+
+def _f1(hypothesis: str, answer: str) -> float:
+    found, right = _words(hypothesis), _words(answer)
+    if not found or not right:  # no answer at all is right or wrong as a whole
+        return float(found == right)
+    common = sum((collections.Counter(found) & collections.Counter(right)).values())
+    return 2 * common / (len(found) + len(right))

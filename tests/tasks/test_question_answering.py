@@ -1,0 +1,85 @@
+"""SQuAD's files and its scores."""
+
+import json
+
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.registry import task
+from t2t_keras.text.splitting import split_context
+
+QUESTIONS = task("question_answering")
+PARAGRAPH = "Ada wrote notes.\nIn 1843 the\nnotes were printed in London."
+
+
+def squad(*questions, context=PARAGRAPH):
+    return {"version": "1.1", "data": [{"title": "x", "paragraphs": [{"context": context, "qas": list(questions)}]}]}
+
+
+def question(*answers, **more):
+    return {"id": "q1", "question": "When?", "answers": [{"text": text, "answer_start": 0} for text in answers], **more}
+
+
+def read(contents):
+    return list(QUESTIONS.examples(json.dumps(contents, indent=1).splitlines(), "f"))
+
+
+def test_questions_are_read_with_their_paragraph():
+    plain = "Ada wrote notes. In 1843 the notes were printed in London."
+    assert read(squad(question("1843", "In 1843", "1843"), question(is_impossible=True))) == [
+        (f"When? <context> {plain}", "1843 <or> In 1843"),
+        (f"When? <context> {plain}", "<none>"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ([], "f: not a file of SQuAD: 'data' is missing or of another type"),
+        ({"data": [{}]}, "f: not a file of SQuAD: 'paragraphs' is missing"),
+        (squad("no object"), "f, paragraph 1: not a file of SQuAD: 'question' is missing"),
+        (squad(question("1843"), context=3), "f, question q1: not a file of SQuAD: 'context' is missing or of another"),
+        (squad(question("1844")), "f, question q1: the answer '1844' is not in its paragraph"),
+        (squad({"question": "Why?", "answers": [{}]}), r"f, question 'Why\?': not a file of SQuAD: 'text' is missing"),
+    ],
+)
+def test_other_files_are_refused_by_name(contents, message):
+    with pytest.raises(InputError, match=message):
+        read(contents)
+
+
+def test_what_is_no_json_is_refused():
+    with pytest.raises(InputError, match="f is not JSON: Expecting"):
+        list(QUESTIONS.examples(["question\tanswer"], "f"))
+
+
+def test_outputs_are_lines_or_json():
+    assert QUESTIONS.outputs(["1843", "", "x"], "f") == ["1843", "", "x"]
+    assert QUESTIONS.outputs(json.dumps(squad(question("1843"))).splitlines(), "f") == ["1843"]
+
+
+def test_a_long_paragraph_is_learned_in_parts():
+    ((source, reference),) = read(squad(question("1843", "In 1843")))
+    assert QUESTIONS.training_pairs(source, reference, lambda text: True) == [(source, "1843")]
+    fits = lambda text: len(text) < 55  # noqa: E731
+    pairs = QUESTIONS.training_pairs(source, reference, fits)
+    assert [source for source, _ in pairs] == split_context(source, "<context>", fits)
+    assert all(part.startswith("When? <context> ") for part, _ in pairs)
+    assert sorted({target for _, target in pairs}) == ["1843", "<none>"]
+
+
+def values(hypotheses, references):
+    return {score.name: score.value for score in QUESTIONS.scores(hypotheses, references)}
+
+
+def test_scores_by_hand():
+    assert values(["The  Eiffel tower!"], ["Eiffel Tower"]) == {"F1": 100, "exact match": 100}
+    # Two words are right of three and of four.
+    assert values(["big Eiffel tower"], ["the tower of Eiffel in Paris"])["F1"] == pytest.approx(100 * 4 / 8)
+    assert values(["Paris", "x"], ["London <or> Paris", "y"]) == {"F1": 50, "exact match": 50}
+    assert values(["x x y"], ["x y y"])["F1"] == pytest.approx(100 * 4 / 6)
+
+
+def test_no_answer_is_right_or_wrong():
+    assert values(["", "", "x", "<none>"], ["<none>", "y", "<none>", "x"]) == {"F1": 25, "exact match": 25}
+    assert QUESTIONS.finish("q", "<none>") == "" and QUESTIONS.finish("q", "none") == "none"
