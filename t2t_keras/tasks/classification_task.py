@@ -27,6 +27,7 @@ class ClassificationTask(Task):
     # The score of a label is its log-probability.
     decode = {"length_normalization": "none", "max_length_offset": 2, "max_length_factor": 0.0}
     held_out_sides = (0,)
+    has_known_labels = True
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         for number, line in enumerate(lines, start=1):

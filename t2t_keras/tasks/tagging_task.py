@@ -32,6 +32,7 @@ class TaggingTask(Task):
     data = {"target_language": "en", "max_length_ratio": 20.0}
     decode = {"length_normalization": "none"}
     held_out_sides = (0,)
+    has_known_labels = True
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         for words, labels in self._sentences(lines, path):

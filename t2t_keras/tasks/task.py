@@ -47,6 +47,7 @@ class Task(abc.ABC):
         data: settings of `DataConfig` that differ from the defaults.
         decode: settings of `DecodeConfig` that differ from the defaults.
         held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits.
+        has_known_labels: whether references may have none but the `symbols` of those that training has.
         writes_text: whether outputs are text that may be lowercased.
         is_parallel: whether source and reference may also be lines of two files.
         context: the symbol of the source behind which a long text is cut; what is before it, such as a question, stays
@@ -60,6 +61,7 @@ class Task(abc.ABC):
     data: ClassVar[Mapping[str, Any]] = {}
     decode: ClassVar[Mapping[str, Any]] = {}
     held_out_sides: ClassVar[tuple[int, ...]] = (0, 1)
+    has_known_labels: ClassVar[bool] = False
     writes_text: ClassVar[bool] = False
     is_parallel: ClassVar[bool] = False
     context: ClassVar[str | None] = None

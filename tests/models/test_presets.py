@@ -144,6 +144,6 @@ def test_bytenet_is_kalchbrenner_et_als():
 def test_an_unknown_name_lists_the_known():
     with pytest.raises(
         InputError,
-        match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*table3_e_learned, moe_tiny, gnmt, ",
+        match="unknown preset 'huge'; valid: tiny, base, big, t2t_base, .*moe_tiny, parsing, parsing_small, gnmt, ",
     ):
         preset("huge")

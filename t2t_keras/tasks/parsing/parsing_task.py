@@ -5,7 +5,7 @@ from typing import Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.parsing.bracket_scores import bracket_counts, with_tags
-from t2t_keras.tasks.parsing.linear_trees import finished, linearised
+from t2t_keras.tasks.parsing.linear_trees import WORD, finished, linearised
 from t2t_keras.tasks.parsing.trees import read_trees, simplified, tree_of_line
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
@@ -37,6 +37,11 @@ class ParsingTask(Task):
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
         return [str(simplified(tree)) for _, tree in read_trees(lines, path)]
+
+    def symbols(self, references: Iterable[str]) -> list[str]:
+        """The brackets with their labels, so that each is one token."""
+        tokens = {token for reference in references for token in self.target(reference).split(" ")}
+        return sorted(tokens - {WORD})
 
     def target(self, reference: str) -> str:
         return linearised(tree_of_line(reference))

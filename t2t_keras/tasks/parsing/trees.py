@@ -89,7 +89,8 @@ def read_trees(lines: Iterable[str], source: str = "text") -> Iterator[tuple[int
 
 def tree_of_line(line: str, source: str = "text") -> Tree:
     """All trees of a line below one `TOP`, which has no children if there is none; raises as `read_trees`."""
-    return Tree(TOP, tuple(tree for _, tree in read_trees([line], source)))
+    trees = tuple(tree for _, tree in read_trees([line], source))
+    return trees[0] if len(trees) == 1 and trees[0].label == TOP and trees[0].word is None else Tree(TOP, trees)
 
 
 class _Reader:

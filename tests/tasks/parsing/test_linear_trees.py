@@ -9,6 +9,8 @@ from disturbed_trees import pairs
 from t2t_keras.tasks.parsing.bracket_scores import compared, with_tags
 from t2t_keras.tasks.parsing.linear_trees import WORD, finished, linearised
 from t2t_keras.tasks.parsing.trees import read_trees, simplified
+from t2t_keras.tasks.registry import task
+from t2t_keras.text.tokenizer import trained_tokenizer
 
 TOKENS = ["(S", "(NP", ")S", ")NP", WORD, WORD, WORD, "(", ")", "other", "(-LRB-"]
 
@@ -53,3 +55,15 @@ def test_whatever_comes_out_becomes_a_tree_over_the_words():
         ((_, again),) = read_trees([str(tree)])
         assert again == tree == finished(words, linearised(tree))
         assert compared(tree, tree).errors == 0
+
+
+def test_a_reference_becomes_brackets_of_one_token_each():
+    parsing = task("parsing")
+    ((_, reference),) = parsing.examples(["( (S (NP-SBJ (DT The) (NN dog)) (VP (VBZ barks))) )"], "f")
+    assert parsing.target(reference) == "(S (NP XX XX )NP (VP XX )VP )S"
+    assert parsing.symbols([reference]) == ["(NP", "(S", "(VP", ")NP", ")S", ")VP"]
+    symbols = [*parsing.symbols([reference]), "(SBAR"]
+    tokenizer = trained_tokenizer(["The dog (NP barks"] * 9 + ["XX XX"] * 9, 290, symbols=symbols)
+    pieces = tokenizer.pieces(tokenizer.encode("(S (NP XX )NP (SBAR XX (NPs"))
+    assert pieces == ["▁(S", "▁(NP", "▁XX", "▁)NP", "▁(SBAR", "▁XX", "▁(NP", "s"]
+    assert tokenizer.decode(tokenizer.encode("a (NPs (x)")) == "a (NPs (x)"
