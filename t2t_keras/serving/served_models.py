@@ -25,7 +25,7 @@ class Model:
         version: the version's number.
         signatures: signatures by name.
         signature_defs: the signatures as the SavedModel describes them.
-        languages: "source_language" and "target_language" if the export records them, else empty.
+        about: "source_language", "target_language" and "task" as far as the export records them.
 
     Raises:
         Exception: of any kind, if TensorFlow cannot load the directory as a SavedModel.
@@ -34,7 +34,7 @@ class Model:
     def __init__(self, path: pathlib.Path, version: int) -> None:
         self.version = version
         self.signature_defs = _signature_defs(path)
-        self.languages = _languages(path)
+        self.about = _about(path)
         if (path / CONFIG_FILE).is_file():
             # Rewriting graphs is the longest step of loading and does not speed up an export of this project. Other
             # SavedModels may gain from it.
@@ -85,11 +85,11 @@ def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMa
     raise ValueError(f"{path}: no graph with the tag 'serve'")
 
 
-def _languages(path: pathlib.Path) -> dict[str, str]:
-    """The languages in the configuration of an export of this project; empty for any other SavedModel."""
+def _about(path: pathlib.Path) -> dict[str, str]:
+    """Languages and task in the configuration of an export of this project; empty for any other SavedModel."""
     try:
         data = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))["data"]
-        languages = {name: data[name] for name in ("source_language", "target_language")}
-    except (OSError, ValueError, LookupError, TypeError):
+        found = {name: data.get(name) for name in ("source_language", "target_language", "task")}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
-    return {name: code for name, code in languages.items() if isinstance(code, str)}
+    return {name: value for name, value in found.items() if isinstance(value, str)}

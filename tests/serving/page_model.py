@@ -68,7 +68,7 @@ def pieces_of(texts: tf.Tensor) -> tf.Tensor:
     return tf.where(words == "", "", tf.strings.join(["▁", words]))
 
 
-def save(export_dir: pathlib.Path, *without: str) -> pathlib.Path:
+def save(export_dir: pathlib.Path, *without: str, task: str = "translation") -> pathlib.Path:
     """Writes version 1, but for some signatures."""
     model = Shouting()
     signatures = {"serving_default": model.translate, "nbest": model.nbest, "align": model.align}
@@ -77,6 +77,6 @@ def save(export_dir: pathlib.Path, *without: str) -> pathlib.Path:
     kept = {name: function for name, function in signatures.items() if name not in without}
     tf.saved_model.save(model, str(path), signatures=kept)
     (path / "assets.extra").mkdir()
-    config = {"data": {"source_language": "en", "target_language": "de"}}
+    config = {"data": {"source_language": "en", "target_language": "de", "task": task}}
     (path / "assets.extra" / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return export_dir

@@ -127,9 +127,9 @@ class _Rest:
             "max_sentences": limits.max_sentences,
             "max_sentence_bytes": limits.max_sentence_bytes,
         }
-        # Before the first version is loaded, the languages are unknown.
+        # Before the first version is loaded, the languages and the task are unknown.
         with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as model:
-            about |= model.languages
+            about |= model.about
         return _json(json.dumps(about).encode("utf-8"))
 
     def _state(self, target: "_Target") -> Response:

@@ -5,21 +5,32 @@
  *
  * @param {HTMLElement} list - is filled.
  * @param {{translation: string, score: number}[]} found
+ * @param {boolean} isProbability - whether scores are log-probabilities, and shown in percent.
  */
-export function showAlternatives(list, found) {
+export function showAlternatives(list, found, isProbability) {
   const best = found.length ? found[0] : undefined;
-  list.replaceChildren(...found.map((entry) => item(entry, best)));
+  list.replaceChildren(...found.map((entry) => item(entry, best, isProbability)));
 }
 
-function item({ translation, score }, best) {
+/** Says what the list is of. */
+export function alternativesHint(isProbability) {
+  if (isProbability) return "All answers that the search found, with their probabilities.";
+  return (
+    "What the search found, best first. The score is the log-probability, corrected for length: nearer to 0 is better. " +
+    "Words that the best one does not have are marked."
+  );
+}
+
+function item({ translation, score }, best, isProbability) {
   const row = document.createElement("li");
   const text = document.createElement("span");
   text.dir = "auto";
   text.append(...marked(translation, best.translation));
   const number = document.createElement("span");
   number.className = "score";
-  number.textContent = score.toFixed(2).replace("-", "−");
-  number.title = "score";
+  const percent = `${(100 * Math.exp(score)).toFixed(1)} %`;
+  number.textContent = isProbability ? percent : score.toFixed(2).replace("-", "−");
+  number.title = isProbability ? "probability" : "score";
   const bar = document.createElement("span");
   bar.className = "bar";
   bar.style.setProperty("--share", Math.exp(Math.min(score - best.score, 0)).toFixed(4));

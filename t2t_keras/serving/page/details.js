@@ -1,6 +1,6 @@
 // The two cards below the text: alternatives and attention of one sentence.
 
-import { showAlternatives } from "./alternatives.js";
+import { alternativesHint, showAlternatives } from "./alternatives.js";
 import { AttentionPicture } from "./attention.js";
 import { AttentionChoice } from "./choice.js";
 
@@ -46,7 +46,7 @@ export class Details {
         outputs: ["translations", "scores"],
         absent: "This model gives one translation a sentence and no others.",
         ask: (signal) => this.model.alternatives(this.sentence, signal),
-        show: (found) => showAlternatives(element("alternatives-list"), found),
+        show: (found) => showAlternatives(element("alternatives-list"), found, this.model.task.isProbability),
       },
       {
         name: "attention",
@@ -73,6 +73,11 @@ export class Details {
       this.say(card, card.there ? "" : card.absent);
     }
     this.choice.use(model);
+    const { picture, isProbability } = model.task;
+    element("alternatives-hint").textContent = alternativesHint(isProbability);
+    element("picture").hidden = !picture;
+    element("picture-label").textContent = picture ? picture.name : "";
+    element("picture-hint").textContent = picture ? picture.hint : "";
   }
 
   /**
@@ -81,7 +86,9 @@ export class Details {
    */
   of(sentence, translation) {
     const cards = this.cards.filter((card) => card.there);
-    element("details").hidden = !sentence || !cards.length;
+    const { picture } = this.model ? this.model.task : {};
+    element("details").hidden = !sentence || !(cards.length || picture);
+    if (sentence && picture) picture.draw(element("picture-frame"), sentence, translation);
     if (sentence === this.sentence) return this.busy(this.asking);
     this.sentence = sentence;
     this.translation = translation;

@@ -63,7 +63,8 @@ function render() {
   lines.forEach((line, number) => fill(target.children[number], line, several, number === at));
   element("copy").disabled = !lines.some((line) => translations.of(line)?.translation);
   const answer = at < 0 ? undefined : translations.of(lines[at]);
-  if (at < 0 || answer) details.of(answer?.translation ? lines[at] : "", answer?.translation);
+  const isThere = answer?.translation || (answer?.translation === "" && model.task.none);
+  if (at < 0 || answer) details.of(isThere ? lines[at] : "", answer?.translation);
   else details.busy(true);
 }
 
@@ -98,7 +99,8 @@ function fill(item, line, several, chosen) {
   item.classList.toggle("current", several && chosen);
   text.classList.toggle("waiting", !answer);
   text.classList.toggle("refused", Boolean(answer?.error));
-  const shown = answer ? (answer.error ?? answer.translation) : text.textContent || "…";
+  const empty = (line && model?.task.none) || "";
+  const shown = answer ? (answer.error ?? (answer.translation || empty)) : text.textContent || "…";
   // Only what changes is announced.
   if (text.textContent !== shown) text.textContent = shown;
 }
@@ -142,16 +144,19 @@ function languageName(code) {
 }
 
 function introduce() {
+  const { task } = model;
   const [from, to] = model.languages.map(languageName);
-  element("source-label").textContent = from || "Text";
-  element("target-label").textContent = to || "Translation";
-  document.title = from && to ? `${from} to ${to}` : "Translation";
+  element("source-label").textContent = (!task.title && from) || task.source;
+  element("target-label").textContent = (!task.title && to) || task.target;
+  element("hint").textContent = task.hint;
+  document.title = task.title || (from && to ? `${from} to ${to}` : "Translation");
   element("heading").textContent = document.title;
   if (model.languages[0]) source.lang = model.languages[0];
   if (model.languages[1]) target.lang = model.languages[1];
   element("model-name").textContent = `${model.name}, version ${model.version}`;
   element("model").hidden = false;
-  const buttons = (EXAMPLES[model.languages[0]] || []).map((text) => {
+  const examples = task.title ? task.examples : EXAMPLES[model.languages[0]];
+  const buttons = (examples || []).map((text) => {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "quiet";

@@ -1,5 +1,7 @@
 // What the page asks the server, in TensorFlow Serving's REST interface.
 
+import { taskOf } from "./tasks.js";
+
 const KINDS = ["encoder", "decoder", "cross"];
 
 /** A request that brought no answer; `kind` says what to do about it. */
@@ -33,6 +35,7 @@ export class Model {
   constructor(about, path, version, signatures) {
     this.name = about.model;
     this.version = version;
+    this.task = taskOf(about.task);
     this.languages = [about.source_language, about.target_language];
     this.path = path;
     this.signatures = signatures;
@@ -82,7 +85,8 @@ export class Model {
   /** The number of layers of each kind of attention that the model has and can tell of. */
   async attentionLayers() {
     const outputs = ["query_pieces", "key_pieces", "attention", "num_layers"];
-    if (!this.gives("attention", ["text", "target", "kind", "layer"], outputs)) return {};
+    // The attention of a translation is that of its tokens, which a finished output no longer shows.
+    if (this.task.finishes || !this.gives("attention", ["text", "target", "kind", "layer"], outputs)) return {};
     const anything = KINDS.map(() => ".");
     const inputs = { text: anything, target: anything, kind: KINDS, layer: KINDS.map(() => 0) };
     const found = await this.predict("attention", inputs);
