@@ -53,26 +53,7 @@ def define_flags() -> None:
     flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files hold both sides, separated by a tab.")
     flags.DEFINE_string("source_language", _DEFAULTS.source_language, "Language code of the source side.")
     flags.DEFINE_string("target_language", _DEFAULTS.target_language, "Language code of the target side.")
-    flags.DEFINE_enum(
-        "vocab_type",
-        _DEFAULTS.vocab_type,
-        get_args(VocabType),
-        "Entries of the shared vocabulary: bpe and unigram: pieces of words; char: characters; byte: bytes of UTF-8.",
-    )
-    flags.DEFINE_integer(
-        "vocab_size",
-        _DEFAULTS.vocab_size,
-        "Entries of the shared vocabulary. With char: at most as many, and bytes spell the rarest characters. With "
-        "byte there are always 260, and less is refused.",
-    )
-    flags.DEFINE_list("symbols", list(_DEFAULTS.symbols), "Words of the text that are one token each, such as <2fr>.")
-    flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used.")
-    flags.DEFINE_integer(
-        "extend_vocab",
-        _DEFAULTS.extend_vocab,
-        "With --vocab_from: pieces of the training text that its vocabulary gets in addition.",
-        lower_bound=0,
-    )
+    _define_vocabulary()
     flags.DEFINE_integer(
         "max_length",
         None,
@@ -91,6 +72,35 @@ def define_flags() -> None:
         lower_bound=1,
     )
     flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
+
+
+def _define_vocabulary() -> None:
+    flags.DEFINE_enum(
+        "vocab_type",
+        _DEFAULTS.vocab_type,
+        get_args(VocabType),
+        "Entries of the shared vocabulary: bpe and unigram: pieces of words; char: characters; byte: bytes of UTF-8.",
+    )
+    flags.DEFINE_integer(
+        "vocab_size",
+        _DEFAULTS.vocab_size,
+        "Entries of the shared vocabulary. With char: at most as many, and bytes spell the rarest characters. With "
+        "byte there are always 260, and less is refused.",
+    )
+    flags.DEFINE_integer(
+        "source_vocab_size",
+        _DEFAULTS.source_vocab_size,
+        "Entries of a vocabulary of sources alone; --vocab_size is that of targets then. 0: both sides share one.",
+        lower_bound=0,
+    )
+    flags.DEFINE_list("symbols", list(_DEFAULTS.symbols), "Words of the text that are one token each, such as <2fr>.")
+    flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used.")
+    flags.DEFINE_integer(
+        "extend_vocab",
+        _DEFAULTS.extend_vocab,
+        "With --vocab_from: pieces of the training text that its vocabulary gets in addition.",
+        lower_bound=0,
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -118,13 +128,13 @@ def _of_vocabulary() -> dict[str, Any]:
     """The settings that come with the vocabulary of another run."""
     if not FLAGS.vocab_from:
         return {}
-    for name in ("vocab_type", "vocab_size", "lowercase"):
+    for name in ("vocab_type", "vocab_size", "source_vocab_size", "lowercase"):
         if FLAGS[name].present:
             raise InputError(f"--{name} is decided by --vocab_from")
     run = Run(FLAGS.vocab_from)
     data = run.config.data
-    size = Tokenizer.load(run.vocab_path).vocab_size
-    return {"vocab_type": data.vocab_type, "vocab_size": size, "lowercase": data.lowercase}
+    sizes = {name: size or 0 for name, size in Tokenizer.load(run.vocab_path).sizes.items()}
+    return {"vocab_type": data.vocab_type, "lowercase": data.lowercase, **sizes}
 
 
 def _report(line: str) -> None:

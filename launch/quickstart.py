@@ -109,7 +109,7 @@ def _train(run: Run, data: PreparedData, minutes: float) -> None:
         print(f"{run.path} was trained for {trained:.1f} minutes before; a larger --minutes trains on")
         return
     config = configuration.override(presets.preset("tiny"), [*SETTINGS, f"train.max_minutes={minutes - trained}"])
-    model = dataclasses.replace(config.model, vocab_size=data.tokenizer.vocab_size)
+    model = dataclasses.replace(config.model, **data.tokenizer.sizes)
     config = dataclasses.replace(config, model=model, data=data.config)
     trainer = Trainer(run, config, data, make_strategy("auto"))
     started = time.monotonic()

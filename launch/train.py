@@ -137,10 +137,10 @@ def _config(run: Run, data: PreparedData) -> Config:
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
     for setting in _SET.value:
-        if setting.startswith("data.") or setting.startswith("model.vocab_size"):
+        if setting.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: that was decided by launch.prepare_data")
     config = configuration.override(config, _SET.value)
-    model = dataclasses.replace(config.model, vocab_size=data.tokenizer.vocab_size)
+    model = dataclasses.replace(config.model, **data.tokenizer.sizes)
     return dataclasses.replace(config, model=model, data=data.config)
 
 

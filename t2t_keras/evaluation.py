@@ -105,7 +105,7 @@ def corpus_cross_entropy(
         InputError: there are no lines, or the numbers of lines differ.
     """
     check_lines(sources, targets)
-    encoded = [_cut_ids(tokenizer, lines) for lines in (sources, targets)]
+    encoded = [_cut_ids(tokenizer.source, sources), _cut_ids(tokenizer, targets)]
     lengths = [max(len(source), len(target)) for source, target in zip(*encoded, strict=True)]
 
     token_log_probs = token_log_probs_function(model)

@@ -31,7 +31,7 @@ BELOW_THE_SEAM = {
     "machine": GROUND,
     "text": GROUND | {"machine"},
     "data": GROUND | {"config", "machine", "tasks", "text"},
-    "runs": GROUND | {"config", "machine", "models"},
+    "runs": GROUND | {"config", "machine", "models", "text"},
     "search": GROUND | {"config", "models"},
     "tasks": GROUND | {"search", "text"},
     "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},

@@ -76,9 +76,9 @@ class ByteNetConfig(ModelConfig):
         d_model = self.d_model
         block = self._block_matrices() + 12 * d_model  # biases and normalisations: of 2d twice, of d twice
         readout = 2 * d_model * d_model + d_model + 4 * d_model
-        token_matrices = 3 if self.tie_embeddings else 4  # the source's counts twice
+        token_rows = self.vocab_size * (1 if self.tie_embeddings else 2) + 2 * self.source_entries  # twice as wide
         return {
-            "embedding": token_matrices * self.vocab_size * d_model + self.vocab_size + 2 * d_model,
+            "embedding": token_rows * d_model + self.vocab_size + 2 * d_model,
             "encoder": self.num_encoder_layers * block + readout,
             "decoder": self.num_decoder_layers * block + readout,
         }
@@ -106,7 +106,7 @@ class ByteNetConfig(ModelConfig):
         """The settings that change the number of parameters, and what the stacks can see."""
         stacks = (self.num_encoder_layers, self.num_decoder_layers)
         return {
-            "vocab_size": f"{self.vocab_size:,}",
+            "vocab_size": self.entries,
             "blocks (encoder + decoder)": " + ".join(map(str, stacks)),
             "d_model (within blocks, between)": f"{self.d_model:,}, {2 * self.d_model:,}",
             "kernel_size": str(self.kernel_size),

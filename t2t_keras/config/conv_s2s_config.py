@@ -76,8 +76,9 @@ class ConvS2SConfig(ModelConfig):
 
     def parameter_counts(self) -> dict[str, int]:
         """Those of "embedding" (tokens, positions, pre-softmax projection and its bias), "encoder" and "decoder"."""
-        token_rows = self.vocab_size * (1 if self.tie_embeddings else 2) + 2 * self.max_positions
-        output = 0 if self.tie_embeddings else self.vocab_size * self.output_width()
+        tied = self.tie_embeddings
+        output = 0 if tied else self.vocab_size * self.output_width()
+        token_rows = self.token_rows(tied=tied) - (0 if tied else self.vocab_size) + 2 * self.max_positions
         encoder, decoder = self._matrices()
         return {
             "embedding": token_rows * self.d_model + output + self.vocab_size,

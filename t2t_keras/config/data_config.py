@@ -26,6 +26,7 @@ class DataConfig:
         target_language: language code of the target side.
         vocab_type: entries of the shared vocabulary: "bpe" and "unigram" (pieces of words), "char" or "byte".
         vocab_size: number of entries; at most that many with "char", of which rare ones are left out, and "byte".
+        source_vocab_size: number of entries of a vocabulary of sources alone; 0: both sides share one.
         extend_vocab: pieces of the training text that a vocabulary of another run was given in addition.
         symbols: words that are one token each, such as "<2fr>".
         tags: the symbol that each corpus has in front of its sources, "" for none; empty without any tags.
@@ -43,6 +44,7 @@ class DataConfig:
     target_language: str = "de"
     vocab_type: VocabType = "bpe"
     vocab_size: int = 37000
+    source_vocab_size: int = 0
     extend_vocab: int = 0
     symbols: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -57,7 +59,7 @@ class DataConfig:
         if self.vocab_type not in get_args(VocabType):
             valid = ", ".join(get_args(VocabType))
             raise InputError(f"data.vocab_type must be one of {valid}; got {self.vocab_type!r}")
-        check_not_negative(self, "extend_vocab")
+        check_not_negative(self, "extend_vocab", "source_vocab_size")
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
                 raise InputError(

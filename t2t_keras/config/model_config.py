@@ -25,8 +25,9 @@ class ModelConfig(abc.ABC):
     """The settings of a network; each family adds its own fields.
 
     Attributes:
-        vocab_size: entries of the shared vocabulary, special symbols included.
+        vocab_size: entries of the vocabulary, special symbols included; of targets, if sources have their own.
         d_model: width of the embeddings and of every layer's output.
+        source_vocab_size: entries of the vocabulary of sources; None: both sides share one.
     """
 
     family: ClassVar[str]  # its name; "model.family" in a configuration
@@ -34,9 +35,26 @@ class ModelConfig(abc.ABC):
 
     vocab_size: int = 37000
     d_model: int = 512
+    source_vocab_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_positive(self, "vocab_size", "d_model")
+        check_positive(self, "vocab_size", "d_model", "source_vocab_size")
+
+    @property
+    def source_entries(self) -> int:
+        """Entries of the vocabulary that sources are of."""
+        return self.vocab_size if self.source_vocab_size is None else self.source_vocab_size
+
+    @property
+    def entries(self) -> str:
+        """The sizes of the vocabularies for a table."""
+        of_sources = "" if self.source_vocab_size is None else f", sources {self.source_vocab_size:,}"
+        return f"{self.vocab_size:,}{of_sources}"
+
+    def token_rows(self, *, tied: bool) -> int:
+        """Rows of all matrices of tokens; `tied`: one matrix for the target, the projection and a shared source."""
+        shares_all = tied and self.source_vocab_size is None
+        return self.vocab_size * (1 if tied else 2) + (0 if shares_all else self.source_entries)
 
     @abc.abstractmethod
     def parameter_counts(self) -> dict[str, int]:

@@ -56,13 +56,12 @@ class MoERNNConfig(ModelConfig):
 
     def parameter_counts(self) -> dict[str, int]:
         """Those of "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
-        token_matrices = 1 if self.tie_embeddings else 3
         lstm = self._lstm_matrices() + 4 * self.num_units
         expert = 2 * self.d_model * self.d_expert + self.d_expert + self.d_model
         experts = self.num_experts * (expert + 2 * self.d_model)
         attention = self._attention_matrices() + self.d_attention
         return {
-            "embedding": token_matrices * self.vocab_size * self.d_model + self.vocab_size,
+            "embedding": self.token_rows(tied=self.tie_embeddings) * self.d_model + self.vocab_size,
             "encoder": self.num_encoder_layers * lstm + experts,
             "decoder": self.num_decoder_layers * lstm + self._context_matrix() + experts + attention,
         }

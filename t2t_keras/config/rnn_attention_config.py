@@ -51,13 +51,12 @@ class RNNAttentionConfig(ModelConfig):
 
     def parameter_counts(self) -> dict[str, int]:
         """Those of "embedding" (token matrices, pre-softmax projection and its bias), "encoder" and "decoder"."""
-        token_matrices = 1 if self.tie_embeddings else 3
         columns, above, decoder = self.layer_inputs()
         lstm_biases = 4 * self.num_units
         encoder_layers = sum(map(len, columns)) + len(above)
         attention = self._attention_matrices() + 2 * self.d_attention  # the bias and v
         return {
-            "embedding": token_matrices * self.vocab_size * self.d_model + self.vocab_size,
+            "embedding": self.token_rows(tied=self.tie_embeddings) * self.d_model + self.vocab_size,
             "encoder": self._encoder_matrices() + encoder_layers * lstm_biases,
             "decoder": self._decoder_matrices() + len(decoder) * lstm_biases + attention,
         }

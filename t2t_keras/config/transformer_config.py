@@ -105,10 +105,9 @@ class TransformerConfig(ModelConfig):
         feed_forward = self._feed_forward_parameters()
         encoder_layer = attention + feed_forward + 2 * norm
         decoder_layer = 2 * attention + feed_forward + 3 * norm
-        token_matrices = 1 if self.tie_embeddings else 3
         positions = 2 * self.max_positions if self.position_encoding == "learned" else 0
         return {
-            "embedding": (token_matrices * self.vocab_size + positions) * self.d_model,
+            "embedding": (self.token_rows(tied=self.tie_embeddings) + positions) * self.d_model,
             "encoder": self.num_encoder_layers * encoder_layer + final_norm,
             "decoder": self.num_decoder_layers * decoder_layer + final_norm,
         }
@@ -159,7 +158,7 @@ class TransformerConfig(ModelConfig):
         """The settings in the paper's Table 3, and all others that change the number of parameters."""
         d_key, d_value = self.head_widths()
         return {
-            "vocab_size": f"{self.vocab_size:,}",
+            "vocab_size": self.entries,
             "layers (encoder + decoder)": f"{self.num_encoder_layers} + {self.num_decoder_layers}",
             "d_model": f"{self.d_model:,}",
             "d_ff": f"{self.d_ff:,}",

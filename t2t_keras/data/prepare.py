@@ -39,7 +39,7 @@ _CHECKSUMS = ".checksums.json"  # hidden, because it is valid only on the machin
 
 # Every name that a preparation may write or remove.
 _OUTPUT = re.compile(
-    r"data\.json|preparing\.json|vocab\.model|\.lock|\.checksums\.json|\..*\.tmp|train\..*\.npy|"
+    r"data\.json|preparing\.json|vocab\.(source\.)?model|\.lock|\.checksums\.json|\..*\.tmp|train\..*\.npy|"
     r"(train\.\d+|valid|test)\.(source|target)\.(txt|(ids|offsets)\.npy)"
 )
 
@@ -48,6 +48,7 @@ _VOCABULARY_STEPS = ("vocabulary", "encoding")
 _DEPENDENTS = {
     "vocab_type": _VOCABULARY_STEPS,
     "vocab_size": _VOCABULARY_STEPS,
+    "source_vocab_size": _VOCABULARY_STEPS,
     "extend_vocab": _VOCABULARY_STEPS,
     "symbols": _VOCABULARY_STEPS,
     "vocab_from": _VOCABULARY_STEPS,
@@ -149,6 +150,10 @@ def prepare(
             raise ValueError(f"{name} must be positive, got {value}")
     if config.lowercase and not task(config.task).writes_text:
         raise InputError(f"--lowercase: what {config.task} writes is no text, and its labels must stay as they are")
+    if config.source_vocab_size and task(config.task).is_masked:
+        raise InputError(
+            f"--source_vocab_size: sources of {config.task} are made of targets, and need their vocabulary"
+        )
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
     if vocab_from:
@@ -269,13 +274,20 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
     """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
     symbols = [*config.all_symbols, *task(config.task).symbols(training.references())]
-    if "vocab_from" in corpus.files:
-        tokenizer = with_symbols(Tokenizer.load(corpus.files["vocab_from"]), symbols)
-        if config.extend_vocab:
-            tokenizer = with_pieces(tokenizer, config.extend_vocab, training.sentences(step), config.vocab_type)
+    given = Tokenizer.load(corpus.files["vocab_from"]) if "vocab_from" in corpus.files else None
+
+    def made(old: Tokenizer | None, size: int, sides: Sequence[int]) -> Tokenizer:
+        text = training.sentences(step, sides)
+        if old is None:
+            return trained_tokenizer(text, size, config.lowercase, config.vocab_type, symbols)
+        more = with_symbols(old, symbols)
+        return with_pieces(more, config.extend_vocab, text, config.vocab_type) if config.extend_vocab else more
+
+    if config.source_vocab_size:
+        source = made(given and given.source, config.source_vocab_size, [0])
+        tokenizer = Tokenizer(made(given, config.vocab_size, [1]).serialized, source)
     else:
-        settings = (config.vocab_size, config.lowercase, config.vocab_type)
-        tokenizer = trained_tokenizer(training.sentences(step), *settings, symbols)
+        tokenizer = made(given, config.vocab_size, [0, 1])
     tokenizer.save(data_dir / VOCABULARY)
     return step
 

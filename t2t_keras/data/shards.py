@@ -154,7 +154,8 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
     """Writes the token ids of pairs as a shard; counts tokens, pairs kept and, in training data, pairs dropped."""
     tokenizer = Tokenizer.load(encoding.data_dir / VOCABULARY)
     config = encoding.config
-    fits = functools.partial(_fits, tokenizer, config.max_length)
+    fits = functools.partial(_fits, tokenizer.source, config.max_length)
+    sides = (tokenizer.source, tokenizer)
     # Validation and test sets stay whole: their loss is that of what is translated.
     pairs = targets_of(pairs, config, fits if encoding.split == "train" else None)
     is_masked = encoding.split == "train" and task(config.task).is_masked  # sources are not kept
@@ -162,8 +163,9 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
         while chunk := list(itertools.islice(pairs, _ENCODE_PAIRS)):
-            sides = (tokenizer.encode_batch(side, encoding.num_threads) for side in zip(*chunk, strict=True))
-            for source, target in zip(*sides, strict=True):
+            texts = zip(sides, zip(*chunk, strict=True), strict=True)
+            encoded = (side.encode_batch(lines, encoding.num_threads) for side, lines in texts)
+            for source, target in zip(*encoded, strict=True):
                 lengths = len(source) + 1, len(target) + 1
                 reason = length_reason(*lengths, config.max_length, config.max_length_ratio)
                 if encoding.split == "train" and reason:
@@ -175,7 +177,7 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
                 yield [] if is_masked else source, target
 
     name = shard_name(encoding.split, number, encoding.shards)
-    write_encoded(encoding.data_dir, name, encoded_pairs(), tokenizer.vocab_size)
+    write_encoded(encoding.data_dir, name, encoded_pairs(), max(side.vocab_size for side in sides))
     return counts
 
 

@@ -7,7 +7,7 @@ only changes how the pairs are divided among files.
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +85,14 @@ class TrainingSplit:
                 counts["kept"] -= dropped[reason]
         return counts
 
-    def sentences(self, step: int) -> Iterator[str]:
-        """Yields both sides of every `step`-th pair that stays."""
+    def sentences(self, step: int, sides: Sequence[int] = (0, 1)) -> Iterator[str]:
+        """Yields some sides, 0 the source and 1 the target, of every `step`-th pair that stays."""
         before = 0
         for number in range(self._count):
             rows = np.load(shards.rows_path(self._data_dir, number))
             pairs = shards.selected_pairs(self._data_dir, number, rows[-before % step :: step])
             for pair in shards.targets_of(pairs, self._config):
-                yield from pair
+                yield from (pair[side] for side in sides)
             before += len(rows)
 
     def references(self) -> Iterator[str]:

@@ -76,7 +76,7 @@ class Found(NamedTuple):
 
 
 class Pipeline:
-    """The stages of a translator of a `keras.Model`; `tokenizer` comes from `Tokenizer.graph_tokenizer`.
+    """The stages of a translator of a `keras.Model`; `tokenizers`, of sources and of targets, are those of the graph.
 
     Each stage is one function of the graph, which all signatures share: it is traced, stored and loaded once.
 
@@ -86,16 +86,17 @@ class Pipeline:
         has_attention: whether the model offers attention.
     """
 
-    def __init__(self, translator: Translator, weights: Weights, tokenizer: Any) -> None:
+    def __init__(self, translator: Translator, weights: Weights, tokenizers: tuple[Any, Any]) -> None:
         self.config = translator.config
         self._model = translator.model
         self.has_attention = ATTENTION in self._model.offers
         self._weights = weights
-        self._tokenizer = tokenizer
+        self._source_tokenizer, self._target_tokenizer = tokenizers
         self._lowercase = translator.lowercase
         self._task = translator.task
         self.max_source_length = translator.max_source_length
-        self._pieces = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size))
+        sides = (translator.tokenizer.source, translator.tokenizer)
+        self._source_pieces, self._target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
         settings = (translator.lowercase, translator.max_source_length, translator.excluded)
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
         form = self._task.form(translator.tokenizer)
@@ -132,7 +133,7 @@ class Pipeline:
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         texts = repaired(lines, self._lowercase)
-        ids = self._tokenizer.tokenize(texts)  # --> [lines, ragged]
+        ids = self._source_tokenizer.tokenize(texts)  # --> [lines, ragged]
         not_blank = stripped(texts) != ""
         is_long = not_blank & (ids.row_lengths() >= self.max_source_length)
 
@@ -149,15 +150,22 @@ class Pipeline:
             rows = tf.concat([short_rows, tf.gather(long_rows, pieces.rows)], axis=0)
             order = tf.argsort(rows, stable=True)
             all_texts = tf.concat([tf.gather(texts, short_rows), pieces.texts], axis=0)
-            all_ids = self._tokenizer.tokenize(tf.gather(all_texts, order))
+            all_ids = self._source_tokenizer.tokenize(tf.gather(all_texts, order))
             return all_ids.flat_values, all_ids.row_lengths(), tf.gather(rows, order)
 
         flat, lengths, rows = tf.cond(tf.reduce_any(is_long), cut, whole)
         return Parts(_with_ends(tf.RaggedTensor.from_row_lengths(flat, lengths)), tf.cast(rows, tf.int32))
 
-    def sentences(self, lines: tf.Tensor, name: str) -> Sentences:
-        """Encodes the input `name`, string [lines], each line in one piece, for scoring; refuses overlong lines."""
-        ids = self._tokenizer.tokenize(repaired(lines, self._lowercase))
+    def sources(self, lines: tf.Tensor) -> Sentences:
+        """Encodes the input "text", string [lines], each line in one piece, for scoring; refuses overlong lines."""
+        return self._sentences(lines, "text", self._source_tokenizer)
+
+    def targets(self, lines: tf.Tensor) -> Sentences:
+        """Encodes the input "target"; as `sources`."""
+        return self._sentences(lines, "target", self._target_tokenizer)
+
+    def _sentences(self, lines: tf.Tensor, name: str, tokenizer: Any) -> Sentences:
+        ids = tokenizer.tokenize(repaired(lines, self._lowercase))
         with tf.control_dependencies([assert_line_lengths(name, ids.row_lengths() + 1, "scored")]):
             return _with_ends(ids.with_flat_values(tf.identity(ids.flat_values)))
 
@@ -268,15 +276,19 @@ class Pipeline:
         k = token_ids.shape[1]
         flat = tf.reshape(token_ids, [-1, tf.shape(token_ids)[2]])  # --> [parts * k, length]
         kept = tf.reshape(inside & (token_ids != PAD_ID), tf.shape(flat))
-        texts = self._tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
+        texts = self._target_tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
         return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, even a line break
 
-    def pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """The vocabulary's entries of token ids, int32 of any shape."""
-        return tf.gather(tf.constant(self._pieces), token_ids)
+    def source_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """The vocabulary's entries of sources' token ids, int32 of any shape."""
+        return tf.gather(tf.constant(self._source_pieces), token_ids)
+
+    def target_pieces(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """The same of targets."""
+        return tf.gather(tf.constant(self._target_pieces), token_ids)
 
     def _fits(self, texts: tf.Tensor) -> tf.Tensor:
-        return self._tokenizer.tokenize(texts).row_lengths() < self.max_source_length
+        return self._source_tokenizer.tokenize(texts).row_lengths() < self.max_source_length
 
     def _found(
         self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int

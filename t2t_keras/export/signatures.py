@@ -85,8 +85,7 @@ def _translations(pipeline: Pipeline, text: tf.Tensor, only_best: bool) -> Hypot
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
     with tf.control_dependencies([_assert_as_many_lines(text=text, target=target)]):
-        sources = pipeline.sentences(tf.identity(text), "text")
-        targets = pipeline.sentences(tf.identity(target), "target")
+        sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(tf.identity(target))
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
 
@@ -129,8 +128,8 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
     shape = [num_lines, *(longest(lengths) for _, lengths in places)]
     return {
         "translation": best.texts[:, 0],
-        "source_pieces": _lines_of_pieces(pipeline, sources, places[1][1]),
-        "target_pieces": _lines_of_pieces(pipeline, targets, places[0][1]),
+        "source_pieces": _lines_of_pieces(pipeline.source_pieces, sources, places[1][1]),
+        "target_pieces": _lines_of_pieces(pipeline.target_pieces, targets, places[0][1]),
         "attention": _lines_of_attention(
             attention, targets, sources, parts.rows, [first for first, _ in places], shape
         ),
@@ -142,10 +141,10 @@ def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.
     inputs = {"text": text, "target": target, "kind": kind, "layer": layer}
     with tf.control_dependencies([_assert_as_many_lines(**inputs)]):
         asked = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
-        sources = pipeline.sentences(tf.identity(text), "text")
-        targets = pipeline.sentences(tf.identity(target), "target")
+        sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(tf.identity(target))
     weights = pipeline.chosen_attention(sources, targets, asked)
-    source_pieces, target_pieces = (_lines_of_pieces(pipeline, side, side.lengths) for side in (sources, targets))
+    source_pieces = _lines_of_pieces(pipeline.source_pieces, sources, sources.lengths)
+    target_pieces = _lines_of_pieces(pipeline.target_pieces, targets, targets.lengths)
     queries, keys = pieces_of_queries_and_keys(asked.kinds, source_pieces, target_pieces, targets.lengths)
     return {
         "query_pieces": queries,
@@ -180,10 +179,10 @@ def _places(lengths: tf.Tensor, rows: tf.Tensor, num_lines: tf.Tensor) -> tuple[
     return tf.cumsum(lengths, exclusive=True) - tf.gather(line_starts, rows), line_lengths
 
 
-def _lines_of_pieces(pipeline: Pipeline, parts: Sentences, line_lengths: tf.Tensor) -> tf.Tensor:
+def _lines_of_pieces(pieces: Callable[[tf.Tensor], tf.Tensor], parts: Sentences, line_lengths: tf.Tensor) -> tf.Tensor:
     """The vocabulary's entries for each line's parts: string [num_lines, length], padded with ""."""
     ids = tf.boolean_mask(parts.ids, tf.sequence_mask(parts.lengths, tf.shape(parts.ids)[1]))
-    return tf.RaggedTensor.from_row_lengths(pipeline.pieces(ids), line_lengths).to_tensor("")
+    return tf.RaggedTensor.from_row_lengths(pieces(ids), line_lengths).to_tensor("")
 
 
 def _lines_of_attention(

@@ -81,12 +81,15 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
     # Only what a loader must find; everything else that the signatures need stays outside the module.
     module = tf.Module()
     module.weights = weights.variables
-    module.tokenizer = translator.tokenizer.graph_tokenizer()
+    tokenizer = translator.tokenizer
+    module.tokenizer = tokenizer.graph_tokenizer()
+    module.source_tokenizer = module.tokenizer
+    if tokenizer.source is not tokenizer:
+        module.source_tokenizer = tokenizer.source.graph_tokenizer("source_tokenizer")
     with tempfile.TemporaryDirectory() as folder:
-        vocab_path = pathlib.Path(folder) / _VOCABULARY
-        vocab_path.write_bytes(translator.tokenizer.serialized)
-        module.vocabulary = tf.saved_model.Asset(str(vocab_path))
-        pipeline = Pipeline(translator, weights, module.tokenizer)
+        tokenizer.save(pathlib.Path(folder) / _VOCABULARY)
+        module.vocabularies = [tf.saved_model.Asset(str(file)) for file in sorted(pathlib.Path(folder).iterdir())]
+        pipeline = Pipeline(translator, weights, (module.source_tokenizer, module.tokenizer))
         # Gradients would be a third of the graph, and a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(path), signatures(pipeline), options)

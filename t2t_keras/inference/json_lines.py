@@ -9,6 +9,7 @@ from t2t_keras.inference.explain import joined_word_alignment
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
+from t2t_keras.text.tokenizer import Tokenizer
 
 _TEXTS = ("text", "prefix")
 _LISTS = ("constraints", "excluded")
@@ -101,16 +102,16 @@ def _details(
     aligned = iter(translator.align_tokens(sources, targets)) if alignments else None
     details = []
     for translation in translations:
-        detail: dict[str, Any] = {"pieces": _pieces(translator, translation.token_ids)}
+        detail: dict[str, Any] = {"pieces": _pieces(translator.tokenizer, translation.token_ids)}
         if scores is not None:
             parts = [next(scores) for _ in translation.token_ids]
             detail["token_log_probs"] = [round(value, _DIGITS) for part in parts for value in part.token_log_probs]
         if aligned is not None:
-            detail["source_pieces"] = _pieces(translator, translation.source_ids)
+            detail["source_pieces"] = _pieces(translator.tokenizer.source, translation.source_ids)
             detail["alignment"] = str(joined_word_alignment([next(aligned) for _ in translation.token_ids]))
         details.append(detail)
     return details
 
 
-def _pieces(translator: Translator, parts: Sequence[Sequence[int]]) -> list[str]:
-    return translator.tokenizer.pieces([id for ids in parts for id in ids])
+def _pieces(tokenizer: Tokenizer, parts: Sequence[Sequence[int]]) -> list[str]:
+    return tokenizer.pieces([id for ids in parts for id in ids])

@@ -48,11 +48,9 @@ def load_run(
     """
     model, config, vocab_path = load_model(model_dir, checkpoint)
     tokenizer = Tokenizer.load(vocab_path)
-    if tokenizer.vocab_size != config.model.vocab_size:
-        raise InputError(
-            f"{vocab_path} has {tokenizer.vocab_size} entries, the model of {model_dir} expects "
-            f"{config.model.vocab_size}"
-        )
+    for name, size in tokenizer.sizes.items():
+        if size != (expected := getattr(config.model, name)):
+            raise InputError(f"{vocab_path} has {size} entries, the model of {model_dir} expects {expected} ({name})")
     excluded = Run(model_dir).excluded
     if engine == "tensorflow":
         return Loaded(model, TensorFlowEngine(), tokenizer, config, excluded)
@@ -82,7 +80,8 @@ def load_ensemble(
     runs = TensorFlowEngine() if engine == "tensorflow" else LiteEngine([cast(LiteModel, model) for model in models])
     names = [os.fspath(member[0]) for member in members]
     for name, member in zip(names, loaded, strict=True):
-        if difference := _vocabulary_difference(loaded[0].tokenizer, member.tokenizer):
+        ours, theirs = loaded[0].tokenizer, member.tokenizer
+        if difference := _vocabulary_difference(ours, theirs) or _vocabulary_difference(ours.source, theirs.source):
             raise InputError(f"{names[0]} and {name} have different vocabularies: {difference}")
         if member.config.data.lowercase != loaded[0].config.data.lowercase:
             raise InputError(f"of {names[0]} and {name} only one was trained on lowercased text")

@@ -83,7 +83,7 @@ class RequestEncoder:
         excluded: Sequence[str] = (),
         context: str | None = None,
     ) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._source_tokenizer = tokenizer, tokenizer.source
         self._context = context
         self._config = config
         self._lowercase = lowercase
@@ -101,14 +101,14 @@ class RequestEncoder:
     def encode_lines(self, lines: Sequence[str]) -> list[EncodedRequest]:
         """Encodes many lines without restrictions."""
         texts = [self.repaired(line) for line in lines]
-        ids = self._tokenizer.encode_batch(texts)
+        ids = self._source_tokenizer.encode_batch(texts)
         return [EncodedRequest(self._parts(*line), line[0]) for line in zip(texts, ids, strict=True)]
 
     def encode(self, request: Request) -> EncodedRequest:
         """Encodes one request; the `InputError` of a restriction that cannot be satisfied names the field."""
         text = self.repaired(request.text)
         encoded = EncodedRequest(
-            self._parts(text, self._tokenizer.encode(text)),
+            self._parts(text, self._source_tokenizer.encode(text)),
             text,
             self._phrase("prefix", request.prefix) if request.prefix else (),
             tuple(self._phrase("constraints", phrase) for phrase in request.constraints),
@@ -123,10 +123,10 @@ class RequestEncoder:
         if len(ids) < self._max_source_length:
             return (tuple(ids),)
         pieces = split_context(text, self._context, self._fits) if self._context else split_text(text, self._fits)
-        return tuple(tuple(self._tokenizer.encode(piece)) for piece in pieces)
+        return tuple(tuple(self._source_tokenizer.encode(piece)) for piece in pieces)
 
     def _fits(self, piece: str) -> bool:
-        return len(self._tokenizer.encode(piece)) < self._max_source_length
+        return len(self._source_tokenizer.encode(piece)) < self._max_source_length
 
     def _phrase(self, field: str, phrase: str) -> Ids:
         ids = tuple(self._tokenizer.encode(self.repaired(phrase)))

@@ -55,7 +55,7 @@ class Translator:
     converted once for each kind of search.
 
     Args:
-        tokenizer: the tokenizer with the model's vocabulary.
+        tokenizer: the tokenizer with the model's vocabulary, and perhaps another one of sources.
         model: the model; see `t2t_keras.models.contract`.
         config: the decoding settings; None means the defaults.
         data: the settings of the training data, of which these count: `lowercase`, whether lines are lowercased first;
@@ -219,7 +219,7 @@ class Translator:
         Raises:
             InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
         """
-        return self.score_tokens(self._encoded(lines), self._encoded(translations), on_progress)
+        return self.score_tokens(*self._encoded(lines, translations), on_progress)
 
     def score_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
@@ -242,7 +242,7 @@ class Translator:
         Raises:
             InputError: as for `score`; the model does not offer its attention; or an ensemble's layers or heads differ.
         """
-        return self.explain_tokens(self._encoded(lines), self._encoded(translations), on_progress)
+        return self.explain_tokens(*self._encoded(lines, translations), on_progress)
 
     def explain_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
@@ -254,7 +254,7 @@ class Translator:
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             log_probs, attention = tf.nest.map_structure(lambda values: values.numpy(), self._explained(*batch))
             for row, log_prob, *weights in zip(rows, log_probs, *attention, strict=True):
-                source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
+                source_pieces, target_pieces = self._pieces(sources[row], targets[row])
                 explanations[row] = Explanation.of(source_pieces, target_pieces, log_prob, Attentions(*weights))
         return [explanations[row] for row in range(len(sources))]
 
@@ -271,14 +271,18 @@ class Translator:
         aligned: dict[int, WordAlignment] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             for row, weights in zip(rows, self._alignment_attention(*batch).numpy(), strict=True):
-                source_pieces, target_pieces = (self.tokenizer.pieces(side[row]) for side in (sources, targets))
+                source_pieces, target_pieces = self._pieces(sources[row], targets[row])
                 aligned[row] = WordAlignment.of(source_pieces, target_pieces, weights)
         return [aligned[row] for row in range(len(sources))]
 
-    def _encoded(self, lines: Sequence[str]) -> list[Ids]:
-        """The token ids of one side of given translations, end symbols included."""
-        repaired = [self.repaired(line) for line in lines]
-        return [(*ids, EOS_ID) for ids in self.tokenizer.encode_batch(repaired)]
+    def _encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
+        """The token ids of lines and of their translations, end symbols included."""
+        sides = ((self.tokenizer.source, lines), (self.tokenizer, translations))
+        sources, targets = (side.encode_batch([self.repaired(text) for text in texts]) for side, texts in sides)
+        return [(*ids, EOS_ID) for ids in sources], [(*ids, EOS_ID) for ids in targets]
+
+    def _pieces(self, source: Ids, target: Ids) -> tuple[list[str], list[str]]:
+        return self.tokenizer.source.pieces(source), self.tokenizer.pieces(target)
 
     def _forced_score(self, target: Ids, log_probs: np.ndarray) -> ForcedScore:
         total = float(log_probs.sum(dtype=np.float64))

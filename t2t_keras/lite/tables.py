@@ -14,10 +14,9 @@ class Tables:
     """
 
     def __init__(self, model: AttentionStacks) -> None:
-        tokens = tf.range(model.config.vocab_size)
-        self.target = model.target_embedding(tokens).numpy()
+        self.target = model.target_embedding(tf.range(model.config.vocab_size)).numpy()
         shared = model.source_embedding is model.target_embedding
-        self.source = self.target if shared else model.source_embedding(tokens).numpy()
+        self.source = self.target if shared else model.source_embedding(tf.range(model.config.source_entries)).numpy()
 
         def added_by(layer: Callable[[tf.Tensor], tf.Tensor]) -> FirstEntries:
             return FirstEntries(lambda count: layer(tf.zeros([1, count, model.config.d_model]))[0].numpy())

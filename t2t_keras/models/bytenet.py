@@ -39,7 +39,7 @@ class ByteNet(EncoderDecoder):
 
     def __init__(self, config: ByteNetConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=True, **kwargs)
-        if config.tie_embeddings:  # the source's is wider, and so never tied
+        if self.source_embedding is self.target_embedding:  # the source's is wider, and so never tied
             self.source_embedding = self.make_embedding("source_embedding")
         self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=self.dtype_policy)
         self.encoder_layers = self._blocks("encoder", config.num_encoder_layers, causal=False)
@@ -55,7 +55,7 @@ class ByteNet(EncoderDecoder):
 
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
         width = self.config.d_model * (2 if name == "source_embedding" else 1)
-        return TiedEmbedding(self.config.vocab_size, width, use_bias=use_bias, name=name, dtype=self.dtype_policy)
+        return TiedEmbedding(self.entries_of(name), width, use_bias=use_bias, name=name, dtype=self.dtype_policy)
 
     def _blocks(self, stack: str, num_layers: int, *, causal: bool) -> list[DilatedBlock]:
         config = self.config

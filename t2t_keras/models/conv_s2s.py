@@ -75,7 +75,7 @@ class ConvS2S(EncoderDecoder):
         if name == "output_embedding":
             width = config.output_width()
             stddev = math.sqrt((1 - config.dropout_rate) / width)
-        return TiedEmbedding(config.vocab_size, width, use_bias, 1.0, stddev, name=name, dtype=self.dtype_policy)
+        return TiedEmbedding(self.entries_of(name), width, use_bias, 1.0, stddev, name=name, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)

@@ -45,14 +45,19 @@ class EncoderDecoder(keras.Model):
         tied = config.tie_embeddings
         self.target_embedding = self.make_embedding("target_embedding", use_bias=tied and output_bias)
         self.source_embedding = self.output_embedding = self.target_embedding
-        if not tied:
+        if not tied or config.source_vocab_size is not None:
             self.source_embedding = self.make_embedding("source_embedding")
+        if not tied:
             self.output_embedding = self.make_embedding("output_embedding", use_bias=output_bias)
 
     def make_embedding(self, name: str, *, use_bias: bool = False) -> TiedEmbedding:
         """Makes the layer of one matrix: "target_embedding", "source_embedding" or "output_embedding"."""
-        sizes = (self.config.vocab_size, self.config.d_model)
+        sizes = (self.entries_of(name), self.config.d_model)
         return TiedEmbedding(*sizes, use_bias=use_bias, name=name, dtype=self.dtype_policy)
+
+    def entries_of(self, name: str) -> int:
+        """The number of rows of a matrix of `make_embedding`."""
+        return self.config.source_entries if name == "source_embedding" else self.config.vocab_size
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:

@@ -10,6 +10,8 @@ import numpy as np
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import SequenceModel
 
+_Spelled = Sequence[Sequence[int]]
+
 _LISTED = 20  # names of weights in an account
 
 
@@ -70,11 +72,13 @@ class WeightAccount(NamedTuple):
         return lines + [f"{kind}: {_amount(sizes)}{': ' * bool(sizes)}{_list(sizes)}" for kind, sizes in names.items()]
 
 
-def assign_known_weights(model: SequenceModel, weights: dict, spelled: Sequence[Sequence[int]] = ()) -> WeightAccount:
+def assign_known_weights(
+    model: SequenceModel, weights: dict, spelled: tuple[_Spelled, _Spelled] = ((), ())
+) -> WeightAccount:
     """Sets those of a built model's weights that are among float32 arrays by name; the others stay as they are.
 
-    If the model's vocabulary has more entries, `spelled` has for each of them the ids of the old ones that spell it.
-    The mean of their rows is its row.
+    If the model's vocabularies, of targets and of sources, have more entries, `spelled` has for each of them the ids of
+    the old ones that spell it. The mean of their rows is its row.
 
     Raises:
         InputError: no name is the same, or a shape differs; names each weight of another shape. Nothing is set then.
@@ -82,11 +86,17 @@ def assign_known_weights(model: SequenceModel, weights: dict, spelled: Sequence[
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     shared = [name for name in variables if name in weights]
     shapes = {name: (tuple(weights[name].shape), tuple(variables[name].shape)) for name in shared}
-    size = model.config.vocab_size
-    old, new = (size - len(spelled),), (size,)
-    grown = [name for name, (theirs, ours) in shapes.items() if spelled and (theirs[:1], ours[:1]) == (old, new)]
-    for name in grown:
-        rows = [weights[name][list(ids)].mean(axis=0) for ids in spelled]
+    grown = {}
+    for name, (theirs, ours) in shapes.items():
+        is_of_sources = name.startswith("source_embedding/")
+        further = spelled[1 if is_of_sources else 0]
+        if not further:
+            continue
+        size = model.config.source_entries if is_of_sources else model.config.vocab_size
+        if (theirs[:1], ours[:1]) == ((size - len(further),), (size,)):
+            grown[name] = further
+    for name, further in grown.items():
+        rows = [weights[name][list(ids)].mean(axis=0) for ids in further]
         weights = {**weights, name: np.concatenate([weights[name], rows])}
         shapes[name] = (tuple(weights[name].shape), shapes[name][1])
     if odd := [f"{name} {theirs} -> {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]:
@@ -99,7 +109,7 @@ def assign_known_weights(model: SequenceModel, weights: dict, spelled: Sequence[
         taken={name: weights[name].size for name in shared},
         new={name: math.prod(variable.shape) for name, variable in variables.items() if name not in weights},
         left_out={name: array.size for name, array in weights.items() if name not in variables},
-        rows=dict.fromkeys(grown, len(spelled)),
+        rows={name: len(further) for name, further in grown.items()},
     )
 
 

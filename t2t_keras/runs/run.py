@@ -1,7 +1,7 @@
 """A run's directory: configuration, vocabulary, checkpoints and logs.
 
     config.json       resolved configuration, the directory of the data, and whose weights it began with
-    vocab.model       SentencePiece model
+    vocab.model       SentencePiece model, and vocab.source.model, if sources have their own
     checkpoints/      step_00001000/ ..., best.json, averaged_...
     tensorboard/      scalars
     metrics.jsonl     one JSON object a line
@@ -24,6 +24,7 @@ from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs.exported import exported_version
+from t2t_keras.text.tokenizer import source_vocabulary
 
 # The settings, besides all of decoding, that may change when a run resumes: how long it trains and how it is monitored,
 # not what it computes.
@@ -127,6 +128,7 @@ class Run:
         """
         self.check_trainable()
         if self.exists:
+            source_vocabulary(self.vocab_path).unlink(missing_ok=True)
             self.vocab_path.unlink(missing_ok=True)
             self.config_path.unlink()  # last: it marks the vocabulary as the run's
 
@@ -149,7 +151,7 @@ class Run:
             InputError: as `check_trainable`, or the run's configuration (names the differences) or vocabulary differs.
         """
         self.check_trainable()
-        vocab = pathlib.Path(vocab_path).read_bytes()
+        vocab = _vocabulary(vocab_path)
         if self.exists:
             init_from = self.init_from
             if changed := lasting_differences(self.config, config):
@@ -157,9 +159,9 @@ class Run:
                     f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
                     "use another --model_dir or the old settings"
                 )
-            if self.vocab_path.read_bytes() != vocab:
+            if _vocabulary(self.vocab_path) != vocab:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
-        elif self.vocab_path.exists() and self.vocab_path.read_bytes() != vocab:
+        elif self.vocab_path.exists() and _vocabulary(self.vocab_path) != vocab:
             raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first: it marks the directory as a run's.
@@ -167,7 +169,9 @@ class Run:
         if init_from:
             values[_INIT_FROM] = dict(init_from)
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))
-        _write(self.vocab_path, vocab)
+        for path, contents in zip((self.vocab_path, source_vocabulary(self.vocab_path)), vocab, strict=True):
+            if contents is not None:
+                _write(path, contents)
 
     @property
     def micro_batch(self) -> dict[str, Any]:
@@ -202,6 +206,12 @@ class Run:
         if not isinstance(values, dict):
             raise InputError(f"{self.config_path} holds no configuration but {type(values).__name__}")
         return values
+
+
+def _vocabulary(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
+    """The contents of a vocabulary's file, and of the one of sources that may be beside it."""
+    beside = source_vocabulary(pathlib.Path(path))
+    return pathlib.Path(path).read_bytes(), beside.read_bytes() if beside.exists() else None
 
 
 def _write(path: pathlib.Path, contents: bytes) -> None:

@@ -16,6 +16,7 @@ class DataFacts:
         directory: the absolute path of the data; "" if there are none.
         config: settings of the data.
         vocab_size: entries of the vocabulary.
+        source_vocab_size: entries of the vocabulary of sources; None: both sides share one.
         vocabulary: checksum of the vocabulary.
         pairs: training pairs.
         source_tokens: tokens of all their sources, end symbols included.
@@ -25,6 +26,7 @@ class DataFacts:
     directory: str = ""
     config: DataConfig = DataConfig()
     vocab_size: int = DataConfig.vocab_size
+    source_vocab_size: int | None = None
     vocabulary: str = ""
     pairs: int = 1
     source_tokens: int = 32
@@ -33,12 +35,14 @@ class DataFacts:
     @classmethod
     def of(cls, data: PreparedData) -> "DataFacts":
         """Reads them from prepared data; raises an InputError if the vocabulary is missing."""
-        counts = data.counts["train"]
+        counts, tokenizer = data.counts["train"], data.tokenizer
+        shared = tokenizer.source is tokenizer
+        serialized = [tokenizer.serialized] if shared else [tokenizer.serialized, tokenizer.source.serialized]
         return cls(
             directory=os.path.abspath(data.directory),
             config=data.config,
-            vocab_size=data.tokenizer.vocab_size,
-            vocabulary=hashlib.sha256(data.vocab_path.read_bytes()).hexdigest(),
+            **tokenizer.sizes,
+            vocabulary=hashlib.sha256(b"".join(serialized)).hexdigest(),
             pairs=counts["kept"],
             source_tokens=counts["source_tokens"],
             target_tokens=counts["target_tokens"],

@@ -77,7 +77,8 @@ class Recipe:
         decode = dataclasses.replace(decode, max_length_offset=longer)
         config = dataclasses.replace(self._full(row), train=train, decode=decode, data=self.data.config)
         config = override(config, self.settings.settings)
-        model = dataclasses.replace(config.model, vocab_size=self.data.vocab_size)
+        data = self.data
+        model = dataclasses.replace(config.model, vocab_size=data.vocab_size, source_vocab_size=data.source_vocab_size)
         return dataclasses.replace(config, model=model)
 
     def trainings(self, row: Row, first: Sequence[TrainingJob] = ()) -> tuple[TrainingJob, ...]:
@@ -125,6 +126,7 @@ class Recipe:
         return override(presets.preset(row.preset), [*self.common, *row.settings])
 
 
+_DECIDED = ("model.vocab_size", "model.source_vocab_size", "model.family", "train.seed")
 _VALIDATIONS = 10  # in a training
 
 
@@ -139,7 +141,12 @@ def _check(settings: Sequence[str]) -> None:
     """Refuses settings of a study that its data or its rows decide."""
     for setting in settings:
         name = setting.partition("=")[0].strip()
-        if name.startswith("data.") or name in ("model.vocab_size", "model.family", "train.seed"):
+        if name.startswith("data.") or name in (
+            "model.vocab_size",
+            "model.source_vocab_size",
+            "model.family",
+            "train.seed",
+        ):
             raise InputError(f"--set {setting}: in a study, {name} is decided by its data and its rows")
 
 

@@ -65,7 +65,7 @@ class TaggingTask(Task):
     def form(self, tokenizer: Tokenizer) -> "Form | None":
         from t2t_keras.search.restrictions.form import Form  # imports TensorFlow
 
-        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+        pieces = tokenizer.source.pieces(range(tokenizer.source.vocab_size))
         starts = tuple(id for id, piece in enumerate(pieces) if piece.startswith(BLANK))
         return Form(label_ids(tokenizer), starts)
 

@@ -37,11 +37,14 @@ _TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")
 class Tokenizer:
     """Converts text to token ids and back with the SentencePiece model `serialized` (section 5.1 of the paper).
 
+    Attributes:
+        source: the tokenizer of sources: this one, if both sides share a vocabulary, or another one, given as `source`.
+
     Raises:
         ValueError: `serialized` is no SentencePiece model, or its special symbols are not pad 0, eos 1, unk 2.
     """
 
-    def __init__(self, serialized: bytes) -> None:
+    def __init__(self, serialized: bytes, source: "Tokenizer | None" = None) -> None:
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=serialized)
         except RuntimeError as error:
@@ -50,10 +53,23 @@ class Tokenizer:
         if ids != (PAD_ID, EOS_ID, UNK_ID):
             raise ValueError(f"serialized must have pad, eos, unk at {(PAD_ID, EOS_ID, UNK_ID)}, got {ids}")
         self._serialized = serialized
+        self.source = source or self
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Loads a model file; raises an InputError if it is missing or not a vocabulary of this project."""
+        """Loads a model file, and the one of sources that may be beside it.
+
+        Raises:
+            InputError: the file is missing, or one is not a vocabulary of this project.
+        """
+        beside = source_vocabulary(path)
+        source = cls._load(beside) if beside.exists() else None
+        tokenizer = cls._load(path)
+        tokenizer.source = source or tokenizer
+        return tokenizer
+
+    @classmethod
+    def _load(cls, path: str | Path) -> "Tokenizer":
         try:
             return cls(Path(path).read_bytes())
         except ValueError as error:
@@ -62,7 +78,12 @@ class Tokenizer:
             raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
 
     def save(self, path: str | Path) -> None:
-        """Writes the model file."""
+        """Writes the model file, and beside it that of sources if they have their own."""
+        beside = source_vocabulary(path)
+        if self.source is not self:
+            self.source.save(beside)
+        elif Path(path) != beside:
+            beside.unlink(missing_ok=True)
         with replacing(path, "wb") as file:
             file.write(self._serialized)
 
@@ -70,6 +91,12 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """The number of vocabulary entries, special symbols included."""
         return len(self._processor)
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The fields of a model's configuration that are decided by its vocabularies."""
+        separate = None if self.source is self else self.source.vocab_size
+        return {"vocab_size": self.vocab_size, "source_vocab_size": separate}
 
     @property
     def serialized(self) -> bytes:
@@ -107,8 +134,10 @@ class Tokenizer:
         """The vocabulary entries of token ids, special symbols included; raises a ValueError as `decode`."""
         return [self._processor.id_to_piece(token) for token in self._checked(ids)]
 
-    def graph_tokenizer(self) -> Any:
+    def graph_tokenizer(self, name: str | None = None) -> Any:
         """The model as a `tensorflow_text.SentencepieceTokenizer`, without end symbols.
+
+        Of several in one SavedModel each needs a `name` of its own: a loader takes those of one name for the same.
 
         `tokenize` maps strings [batch] to a RaggedTensor int32 [batch, None]; `detokenize` is its inverse,
         but for blanks at the beginning of a text.
@@ -117,7 +146,7 @@ class Tokenizer:
         """
         import tensorflow_text  # heavy, and only exporting needs it
 
-        return tensorflow_text.SentencepieceTokenizer(model=self._serialized)
+        return tensorflow_text.SentencepieceTokenizer(model=self._serialized, name=name)
 
     def _content(self, ids: Sequence[int]) -> list[int]:
         content = self._checked(ids)
@@ -131,6 +160,11 @@ class Tokenizer:
             if not 0 <= token < self.vocab_size:
                 raise ValueError(f"ids must be in [0, {self.vocab_size}), got {token}")
         return plain
+
+
+def source_vocabulary(path: str | Path) -> Path:
+    """The file beside a vocabulary's that holds the vocabulary of sources, if these have their own."""
+    return Path(path).with_name("vocab.source.model")
 
 
 def train_tokenizer(
@@ -183,7 +217,9 @@ def trained_tokenizer(
         with _normalization(lowercase) as normalization:
             shared = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
             if vocab_type in ("bpe", "unigram"):
-                sizes = {"vocab_size": vocab_size, "hard_vocab_limit": must_have_size}
+                # A setting that is not given is not stored either: a vocabulary's bytes are those that they always were.
+                limit = {} if must_have_size else {"hard_vocab_limit": False}
+                sizes = {"vocab_size": vocab_size, **limit}
                 serialized = _trained(sentences, model_type=vocab_type, **sizes, **shared)
             else:
                 # Nothing but blanks has no other character, so that bytes spell them all.

@@ -27,14 +27,14 @@ class Beginning(NamedTuple):
         model_dir: directory of the run or the export that they come from.
         checkpoint: the name by which its checkpoint was chosen; None for the default.
         path: what that was: the directory of a checkpoint, or of an export's version.
-        spelled: for each entry that the vocabulary has behind those of the other run, the ids that it is spelled with
-            there.
+        spelled: of targets and of sources: for each entry that the vocabulary has behind those of the other run, the
+            ids that it is spelled with there.
     """
 
     model_dir: str
     checkpoint: str | None
     path: str
-    spelled: list[list[int]]
+    spelled: tuple[list[list[int]], list[list[int]]]
 
 
 def begin(
@@ -104,13 +104,16 @@ def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
     """The weights that a name stands for, of a run with the same vocabulary."""
     run = Run(init_from.model_dir)
     path = weights_path(run, init_from.checkpoint)
+    theirs, ours = Tokenizer.load(run.vocab_path), Tokenizer.load(vocab_path)
     try:
-        spelled = spellings(Tokenizer.load(run.vocab_path), Tokenizer.load(vocab_path))
+        if (theirs.source is theirs) != (ours.source is ours):
+            raise ValueError("only one of them has a vocabulary of sources")
+        spelled = (spellings(theirs, ours), spellings(theirs.source, ours.source))
     except ValueError:
-        ours, theirs = sha256(vocab_path), sha256(run.vocab_path)
+        sums = sha256(vocab_path)[:12], sha256(run.vocab_path)[:12]
         raise InputError(
-            f"{vocab_path} (SHA-256 {ours[:12]}...) does not begin with the entries of {run.vocab_path} "
-            f"({theirs[:12]}...): weights can only be taken if it does; see --vocab_from of launch.prepare_data"
+            f"{vocab_path} (SHA-256 {sums[0]}...) does not begin with the entries of {run.vocab_path} "
+            f"({sums[1]}...): weights can only be taken if it does; see --vocab_from of launch.prepare_data"
         ) from None
     return Beginning(os.path.abspath(init_from.model_dir), init_from.checkpoint, os.path.abspath(path), spelled)
 

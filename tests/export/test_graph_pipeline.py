@@ -23,7 +23,7 @@ def test_the_translator_and_its_pipeline_agree(vocab_type):
     translator = Translator(tokenizer, model, exporting.DECODE, data=DataConfig(max_length=exporting.MAX_LENGTH))
     expected = translator.translate(exporting.LINES)
     assert max(t.num_parts for t in expected) > 3 and len({t.text for t in expected}) > 12
-    pipeline = Pipeline(translator, Weights(model), tokenizer.graph_tokenizer())
+    pipeline = Pipeline(translator, Weights(model), (tokenizer.graph_tokenizer(),) * 2)
     parts = pipeline.parts(tf.constant(exporting.TEXTS))
     sources = [ids for translation in expected for ids in translation.source_ids]
     rows = [row for row, translation in enumerate(expected) for _ in translation.source_ids]

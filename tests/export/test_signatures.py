@@ -204,7 +204,7 @@ GROUPED = {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5, "length_n
 def test_settings_of_the_search(settings, arguments, storage):
     """Not written to disk: what is written holds just these functions."""
     own = exporting.translator(dataclasses.replace(exporting.DECODE, **settings), **arguments)
-    pipeline = Pipeline(own, Weights(own.model, storage), own.tokenizer.graph_tokenizer())
+    pipeline = Pipeline(own, Weights(own.model, storage), (own.tokenizer.graph_tokenizer(),) * 2)
     found = signatures(pipeline)["nbest"](tf.constant(TEXTS))
     own.model.set_weights([tf.cast(tf.cast(w, storage), tf.float32).numpy() for w in own.model.get_weights()])
     expected = own.translate_nbest(LINES, own.config.beam_size)

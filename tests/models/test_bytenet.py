@@ -331,6 +331,6 @@ def test_it_learns_to_copy_characters(tmp_path):
     sources, references = data.text("valid")
     translator = Translator.load(tmp_path / "run")
     assert [translation.text for translation in translator.translate(sources)] == references
-    pipeline = Pipeline(translator, Weights(translator.model), data.tokenizer.graph_tokenizer())
+    pipeline = Pipeline(translator, Weights(translator.model), (data.tokenizer.graph_tokenizer(),) * 2)
     outputs = signatures(pipeline)["serving_default"](text=tf.constant(sources))
     assert [text.decode() for text in outputs["translation"].numpy()] == references

@@ -69,6 +69,17 @@ def test_the_papers_models_take_a_part_of_what_the_paper_says():
         assert 0.2 < flops / paper < 0.8
 
 
+def needed(graph: tf.Graph) -> set[tf.Operation]:
+    """The operations that results depend on; no other one is ever run."""
+    found, waiting = set(), [tensor.op for tensor in graph.outputs]
+    while waiting:
+        operation = waiting.pop()
+        if operation not in found:
+            found.add(operation)
+            waiting += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+    return found
+
+
 def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
     """Bytes of the forward pass's results that the backward pass reads, in the graph of one replica."""
     train = TrainConfig(jit_compile=True, static_shapes=True, mixed_bfloat16=True)
@@ -92,14 +103,14 @@ def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
 
     graph = gradients.get_concrete_function().graph
     kept = {}
-    for operation in graph.get_operations():
-        if not operation.name.startswith("gradient_tape/"):
+    for operation in needed(graph):
+        if not operation.name.startswith("gradients/"):
             continue
         for tensor in operation.inputs:
             while tensor.op.type in FREE:
                 tensor = tensor.op.inputs[0]
             # An additive score's hidden layer is computed again, under no layer's name.
-            backward = tensor.op.name.startswith(("gradient_tape/", "Tanh"))
+            backward = tensor.op.name.startswith(("gradients/", "Tanh"))
             kernels = tensor.op.type == "ConcatV2" and tensor.shape.rank == 2
             known = kernels or tensor.op.type in NOT_ACTIVATIONS
             if not backward and not known and tensor.shape.is_fully_defined():

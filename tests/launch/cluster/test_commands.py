@@ -23,7 +23,7 @@ COMMAND = re.compile(
     rf"|launch/cluster/(?P<recipe>{'|'.join(RECIPES)})\.sh(?: train)?)(?P<arguments>(?: (?:\\\n|[^\n`])*)?)"
 )
 # What may follow the arguments.
-END = re.compile(r"[|<>&;#)]|\s-->|\s{3,}")
+END = re.compile(r"""'[^']*'|"[^"]*"|(?P<end>[|<>&;#)]|\s-->|\s{3,})""")
 
 
 def documents() -> list[pathlib.Path]:
@@ -56,7 +56,8 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
     for match in COMMAND.finditer(text):
         program = match["program"] or installed_programs().get(match["installed"] or "", "")
         program = program_of(match["recipe"]) if match["recipe"] else program
-        line = END.split(re.sub(r"\\\n\s*", "", match["arguments"]))[0]
+        line = re.sub(r"\\\n\s*", "", match["arguments"])
+        line = line[: next((found.start() for found in END.finditer(line) if found["end"]), None)]
         words = shlex.split(line) if program in PROGRAMS and "--" in line else []
         if words and words[0].startswith("--") and "--help" not in words:
             found.append((program, [word for word in words if word != "..."]))

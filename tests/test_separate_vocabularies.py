@@ -1,0 +1,158 @@
+"""A vocabulary of sources and another one of targets, from their text to an export."""
+
+import dataclasses
+import pathlib
+
+import c_program
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text
+from tiny_families import TINY, tiny_family
+from tiny_training import MODEL, TRAIN
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TrainConfig, TransformerConfig
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.sources.corpora import Corpus
+from t2t_keras.errors import InputError
+from t2t_keras.evaluation import target_perplexity
+from t2t_keras.export.writing import export_translator
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.families import make_model
+from t2t_keras.runs.load import RunCheckpoint
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
+
+PAIRS = [(f"жук номер {n}", f"beetle no. {n} of {n % 7}") for n in range(300)]
+DATA = DataConfig(vocab_size=300, source_vocab_size=290, symbols=("<a>",), source_language="ru", target_language="en")
+LINES = ["жук номер 5", "номер", "beetle", ""]
+
+
+def prepared(folder, **more) -> PreparedData:
+    corpus = Corpus({"train": lambda: iter(PAIRS)})
+    return prepare(corpus, dataclasses.replace(DATA, **more.pop("config", {})), folder, lambda line: None, **more)
+
+
+def trained(data: PreparedData, folder, init_from=None) -> list[str]:
+    """Trains a run for some updates; returns what it took from another one."""
+    model = TransformerConfig(**data.tokenizer.sizes, **MODEL)
+    train = TrainConfig(**{**TRAIN, "max_steps": 80, "checkpoint_steps": 40, "tokens_per_batch": 400})
+    config = Config(model=model, data=data.config, train=train, decode=DecodeConfig(beam_size=2, max_length_offset=4))
+    trainer = Trainer(Run(folder), config, data, make_strategy("cpu"), init_from)
+    trainer.train()
+    return trainer.account
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> PreparedData:
+    return prepared(tmp_path_factory.mktemp("data") / "data")
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory) -> Run:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    trained(data, folder)
+    return Run(folder)
+
+
+@pytest.fixture(scope="module")
+def version(run, translator, tmp_path_factory) -> pathlib.Path:
+    return export_translator(translator, run.config, tmp_path_factory.mktemp("export") / "mine")
+
+
+@pytest.fixture(scope="module")
+def translator(run) -> Translator:
+    return Translator.load(run.path)
+
+
+def test_each_side_is_cut_by_its_own_vocabulary(data):
+    tokenizer = data.tokenizer
+    assert tokenizer.sizes == {"vocab_size": 300, "source_vocab_size": 290}
+    entries = [set(side.pieces(range(side.vocab_size))) for side in (tokenizer.source, tokenizer)]
+    assert "▁номер" in entries[0] - entries[1] and "▁beetle" in entries[1] - entries[0]
+    assert all("<a>" in side.symbols for side in (tokenizer.source, tokenizer))
+    train = data.split("train")
+    rows = np.arange(200)
+    sources, targets = (
+        tokenizer.source.decode_batch(train.source_ids(rows)),
+        tokenizer.decode_batch(train.target_ids(rows)),
+    )
+    assert set(zip(sources, targets, strict=True)) < set(PAIRS)
+
+
+def test_a_run_has_both(data, run, translator):
+    assert (run.path / "vocab.source.model").read_bytes() == data.tokenizer.source.serialized
+    assert run.config.model.source_vocab_size == 290
+    names = {weight.path.partition("/")[2]: weight.shape for weight in translator.model.trainable_variables}
+    assert names["source_embedding/table"] == (290, 16) and names["target_embedding/table"] == (300, 16)
+
+
+def test_scores_and_perplexity_encode_each_side_by_its_own(translator):
+    (best,) = translator.translate(LINES[:1])
+    (forced,) = translator.score_tokens(best.source_ids, best.token_ids)
+    assert forced.log_prob == pytest.approx(best.log_prob, rel=1e-4)
+    (again,) = translator.score(LINES[:1], ["beetle"])
+    assert again.pieces[0] == "▁beetle"
+    assert target_perplexity(translator, [PAIRS[0][0]], [PAIRS[0][1]]) > 1
+
+
+@pytest.mark.parametrize("engine", ["lite"])
+def test_engines_translate_the_same(run, translator, engine):
+    other = Translator.load(run.path, engine=engine)
+    assert [t.text for t in other.translate(LINES)] == [t.text for t in translator.translate(LINES)]
+
+
+def test_an_export_translates_and_scores_the_same(translator, version):
+    signatures = tf.saved_model.load(str(version)).signatures
+    found = signatures["serving_default"](tf.constant(LINES))
+    assert [text.decode() for text in found["translation"].numpy()] == [t.text for t in translator.translate(LINES)]
+    scored = signatures["score"](text=tf.constant(LINES[:2]), target=tf.constant(["beetle no. 5"] * 2))
+    expected = [score.log_prob for score in translator.score(LINES[:2], ["beetle no. 5"] * 2)]
+    np.testing.assert_allclose(scored["log_probability"].numpy(), expected, rtol=1e-4)
+    aligned = signatures["align"](tf.constant(LINES[:1]))
+    assert aligned["source_pieces"].numpy()[0, 0].decode() == "▁жук"
+    again = Translator.load(version)
+    assert [t.text for t in again.translate(LINES)] == [t.text for t in translator.translate(LINES)]
+    assert sorted(path.name for path in (version / "assets").iterdir()) == ["vocab.model", "vocab.source.model"]
+
+
+def test_an_export_answers_through_the_c_api(translator, version, tmp_path):
+    """Where loaders take resources of one name for the same."""
+    if not (program := c_program.compiled(tmp_path)):
+        pytest.skip("there is no C compiler here")
+    (library,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
+    found = c_program.translations(program, str(library), version, [line.encode() for line in LINES], 2)
+    assert [text for text, _ in found] == [translation.text for translation in translator.translate(LINES)]
+
+
+def test_a_run_begins_with_another_one_and_more_entries_on_both_sides(run, tmp_path):
+    more = {"extend_vocab": 2, "symbols": ("<a>", "<b>")}
+    pairs = [(f"<b> {source} щука", f"{target} pike") for source, target in PAIRS]
+    corpus = Corpus({"train": lambda: iter(pairs)})
+    config = dataclasses.replace(DATA, **more)
+    data = prepare(corpus, config, tmp_path / "data", lambda line: None, vocab_from=run.vocab_path)
+    assert data.tokenizer.sizes == {"vocab_size": 303, "source_vocab_size": 293}
+    account = trained(data, tmp_path / "run", RunCheckpoint(run.path))
+    assert account[2].endswith("target_embedding/table, source_embedding/table")
+
+
+def test_a_shared_vocabulary_is_another_one(data, run, tmp_path):
+    shared = prepared(tmp_path / "data", config={"source_vocab_size": 0, "vocab_size": 320})
+    assert not (shared.directory / "vocab.source.model").exists()
+    with pytest.raises(InputError, match="does not begin with the entries of"):
+        trained(shared, tmp_path / "run", RunCheckpoint(run.path))
+    with pytest.raises(InputError, match="source_vocab_size: sources of denoising are made of targets"):
+        prepared(tmp_path / "other", config={"task": "denoising"})
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("family", TINY)
+def test_every_family_has_a_matrix_of_sources(family, tied):
+    changes = {"tie_embeddings": tied, **({"d_output": None} if family == "conv_s2s" else {})}
+    config = tiny_family(family, source_vocab_size=70, **changes)
+    model = make_model(config)
+    assert sum(config.parameter_counts().values()) == sum(int(np.prod(w.shape)) for w in model.trainable_variables)
+    assert model.source_embedding.vocab_size == 70 and model.target_embedding.vocab_size == 50
+    states = model.states({"source": np.array([[69, 60, 1]]), "target": np.array([[49, 1]])})
+    assert model.logits(states.hidden).shape == (1, 2, 50)
