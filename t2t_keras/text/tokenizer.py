@@ -217,7 +217,7 @@ def trained_tokenizer(
         with _normalization(lowercase) as normalization:
             shared = {**normalization, "user_defined_symbols": [BLANK + symbol for symbol in symbols]}
             if vocab_type in ("bpe", "unigram"):
-                # A setting that is not given is not stored either: a vocabulary's bytes are those that they always were.
+                # A setting that is given is stored, and vocabularies are compared by their bytes.
                 limit = {} if must_have_size else {"hard_vocab_limit": False}
                 sizes = {"vocab_size": vocab_size, **limit}
                 serialized = _trained(sentences, model_type=vocab_type, **sizes, **shared)

@@ -20,6 +20,7 @@ MODEL = TransformerConfig(
 )
 DEVICES = Devices("made up", 4, flops=1e12, utilisation=0.5, memory=1e9, memory_rate=1e10, link_rate=1e8)
 # Views of another tensor, or what is known before anything is computed.
+BACKWARD = ("gradients/", "gradient_tape/")
 FREE = ("Reshape", "Identity", "Squeeze", "ExpandDims")
 NOT_ACTIVATIONS = (
     "Const",
@@ -104,13 +105,13 @@ def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
     graph = gradients.get_concrete_function().graph
     kept = {}
     for operation in needed(graph):
-        if not operation.name.startswith("gradients/"):
+        if not operation.name.startswith(BACKWARD):
             continue
         for tensor in operation.inputs:
             while tensor.op.type in FREE:
                 tensor = tensor.op.inputs[0]
             # An additive score's hidden layer is computed again, under no layer's name.
-            backward = tensor.op.name.startswith(("gradients/", "Tanh"))
+            backward = tensor.op.name.startswith((*BACKWARD, "Tanh"))
             kernels = tensor.op.type == "ConcatV2" and tensor.shape.rank == 2
             known = kernels or tensor.op.type in NOT_ACTIVATIONS
             if not backward and not known and tensor.shape.is_fully_defined():
