@@ -35,7 +35,7 @@ class ModelConfig(abc.ABC):
 
     vocab_size: int = 37000
     d_model: int = 512
-    source_vocab_size: int | None = None
+    source_vocab_size: int | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_positive(self, "vocab_size", "d_model", "source_vocab_size")
@@ -77,7 +77,8 @@ class ModelConfig(abc.ABC):
 
     def sizes(self) -> dict[str, str]:
         """The settings that `launch.describe` lists, as text by name."""
-        return {field.name: str(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: str(value) for name, value in values.items() if name != "source_vocab_size" or value is not None}
 
 
 _Class = TypeVar("_Class", bound=type[ModelConfig])

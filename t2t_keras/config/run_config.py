@@ -77,7 +77,8 @@ def _changed(config: Config, section: str, fields: Mapping[str, Any], taken: Cal
     values, current = dict(fields), getattr(config, section)
     if section == "model" and _FAMILY in values:
         family = model_config_class(values.pop(_FAMILY))
-        current = current if type(current) is family else family(vocab_size=current.vocab_size)
+        kept = {"vocab_size": current.vocab_size, "source_vocab_size": current.source_vocab_size}
+        current = current if type(current) is family else family(**kept)
     types = _field_types(current)
     if unknown := [name for name in values if name not in types]:
         valid = ", ".join(f"{section}.{name}" for name in types)

@@ -55,7 +55,8 @@ def test_what_says_no_family_is_a_transformer():
 
 def test_a_family_of_ones_own(wide):
     config = Config(model=WideConfig(vocab_size=9, width=4))
-    assert config.to_dict()["model"] == {"family": "wide", "vocab_size": 9, "d_model": 512, "width": 4}
+    sizes = {"vocab_size": 9, "d_model": 512, "width": 4, "source_vocab_size": None}
+    assert config.to_dict()["model"] == {"family": "wide", **sizes}
     assert Config.from_dict(config.to_dict()) == config
     made = families.make_model(config.model)
     assert isinstance(made, wide) and made.built and made.config == config.model
@@ -64,18 +65,21 @@ def test_a_family_of_ones_own(wide):
 
 @pytest.mark.parametrize("settings", [["model.family=wide", "model.width=7"], ["model.width=7", "model.family=wide"]])
 def test_another_family_keeps_the_vocabulary_alone(wide, settings):
-    before = Config(model=TransformerConfig(vocab_size=11, d_model=8, num_heads=2))
+    before = Config(model=TransformerConfig(vocab_size=11, d_model=8, num_heads=2, source_vocab_size=9))
     after = override(before, settings)
-    assert after.model == WideConfig(vocab_size=11, width=7)
+    assert after.model == WideConfig(vocab_size=11, width=7, source_vocab_size=9)
     assert differences(before, after) == ["model.family: 'transformer' -> 'wide'"]
-    assert override(after, ["model.family=wide", "model.d_model=6"]).model == WideConfig(11, 6, 7)
+    assert override(after, ["model.family=wide", "model.d_model=6"]).model == WideConfig(11, 6, 7, source_vocab_size=9)
 
 
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
         ("model.family=deep", "unknown model.family 'deep'; valid: .*, transformer, wide, and"),
-        ("model.num_heads=2", "unknown setting model.num_heads; valid: model.vocab_size, model.d_model, model.width"),
+        (
+            "model.num_heads=2",
+            "unknown setting model.num_heads; valid: model.vocab_size, model.d_model, model.source_vocab_size, model.width",
+        ),
         ("model.width=x", "model.width must be of type int, got 'x'"),
         ("model.d_model=0", "model.d_model must be positive, got 0"),
     ],
