@@ -13,9 +13,9 @@ from typing import IO, Self
 
 import numpy as np
 
-from t2t_keras.data.mapped_files import MappedArray, room_for_open_files
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import replacing
+from t2t_keras.machine.mapped_files import MappedArray, room_for_open_files
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
 SIDES = ("source", "target")

@@ -15,9 +15,9 @@ import numpy as np
 from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Cleaner, HeldOut, Pair, fingerprint, length_reason
 from t2t_keras.data.encoded import shard_name, write_encoded
-from t2t_keras.data.mapped_files import MappedArray
 from t2t_keras.data.sources.corpora_files import decoded_line, read_pairs, read_raw_lines
 from t2t_keras.machine.files import replacing
+from t2t_keras.machine.mapped_files import MappedArray
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import Tokenizer
 
