@@ -131,7 +131,8 @@ def _config(run: Run, data: PreparedData) -> Config:
     elif trained is not None:
         config = trained.config
         if config.data.task != data.config.task:
-            usual = {name: getattr(_USUAL, name) for name in task(config.data.task).decode}
+            # The offset was made to fit the other task's data.
+            usual = {name: getattr(_USUAL, name) for name in ("max_length_offset", *task(config.data.task).decode)}
             decode = _decode(dataclasses.replace(config.decode, **usual), data.config)
             config = dataclasses.replace(config, decode=decode)
     else:

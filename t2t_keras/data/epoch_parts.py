@@ -29,13 +29,22 @@ def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, who
     random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_WEIGHTED_COUNTER)
     rows, begin = [], 0
     for size, weight in zip(sizes, weights, strict=True):
-        whole = int(weight)
-        drawn = np.argsort(random.random_raw(size), kind="stable")[: round((weight - whole) * size)]
-        times = np.full(size, whole)
-        times[drawn] += 1
+        times = np.full(size, int(weight))
+        if drawn := _drawn(size, weight):
+            times[np.argsort(random.random_raw(size), kind="stable")[:drawn]] += 1
         rows.append(begin + np.repeat(np.arange(size), times))
         begin += size
     return np.concatenate(rows)
+
+
+def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
+    """The number of `weighted_rows`, which is that of every pass."""
+    return sum(int(weight) * size + _drawn(size, weight) for size, weight in zip(sizes, weights, strict=True))
+
+
+def _drawn(size: int, weight: float) -> int:
+    """The pairs of a corpus that occur once more than the others."""
+    return round((weight - int(weight)) * size)
 
 
 def num_parts(pairs: int, part_pairs: int = PART_PAIRS) -> int:

@@ -25,7 +25,7 @@ from t2t_keras.machine.locking import locked
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.extension import with_pieces, with_symbols
-from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, source_vocabulary, trained_tokenizer
 
 # Pairs read at once and written to one file; a process that works on them needs about 0.1 GB.
 SHARD_PAIRS = 250_000
@@ -52,6 +52,7 @@ _DEPENDENTS = {
     "extend_vocab": _VOCABULARY_STEPS,
     "symbols": _VOCABULARY_STEPS,
     "vocab_from": _VOCABULARY_STEPS,
+    "source_vocab_from": _VOCABULARY_STEPS,
     "max_length_ratio": ("encoding",),
 }
 
@@ -157,7 +158,10 @@ def prepare(
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
     if vocab_from:
-        corpus = dataclasses.replace(corpus, files={**corpus.files, "vocab_from": Path(vocab_from)})
+        vocabularies = {"vocab_from": Path(vocab_from)}
+        if config.source_vocab_size:
+            vocabularies["source_vocab_from"] = source_vocabulary(vocab_from)
+        corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabularies})
     data_dir = Path(data_dir)
     _check_stays(corpus.files, data_dir)
     if (data_dir / _COMPLETE).exists():  # the folder may be read-only, so it is not locked

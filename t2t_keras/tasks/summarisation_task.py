@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from t2t_keras.errors import InputError
-from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.score import Score, check_lines, scoring_package
 from t2t_keras.tasks.task import ScoringSettings, Task, two_columns
 
 _NAMES = {"rougeL": "ROUGE-L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2"}
@@ -57,8 +56,4 @@ class _Words:
 
 
 def _rouge() -> Any:
-    try:
-        from rouge_score import rouge_scorer
-    except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is missing, which scores summaries: pip install '.[tasks]'") from error
-    return rouge_scorer
+    return scoring_package("rouge_score.rouge_scorer", "summaries")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.labels import as_symbol, check_label, label_ids, of_symbol
-from t2t_keras.tasks.score import Score, check_lines
+from t2t_keras.tasks.score import Score, check_lines, scoring_package
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import repair
@@ -119,8 +119,4 @@ def _plain(word: str) -> str:
 
 
 def _seqeval() -> Any:
-    try:
-        import seqeval.metrics
-    except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is missing, which scores labels of words: pip install '.[tasks]'") from error
-    return seqeval.metrics
+    return scoring_package("seqeval.metrics", "labels of words")

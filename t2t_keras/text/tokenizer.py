@@ -80,12 +80,11 @@ class Tokenizer:
     def save(self, path: str | Path) -> None:
         """Writes the model file, and beside it that of sources if they have their own."""
         beside = source_vocabulary(path)
-        if self.source is not self:
-            self.source.save(beside)
-        elif Path(path) != beside:
+        if self.source is self:
             beside.unlink(missing_ok=True)
-        with replacing(path, "wb") as file:
-            file.write(self._serialized)
+        else:
+            _write(beside, self.source.serialized)
+        _write(path, self._serialized)
 
     @property
     def vocab_size(self) -> int:
@@ -165,6 +164,11 @@ class Tokenizer:
 def source_vocabulary(path: str | Path) -> Path:
     """The file beside a vocabulary's that holds the vocabulary of sources, if these have their own."""
     return Path(path).with_name("vocab.source.model")
+
+
+def _write(path: str | Path, serialized: bytes) -> None:
+    with replacing(path, "wb") as file:
+        file.write(serialized)
 
 
 def train_tokenizer(

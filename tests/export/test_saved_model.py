@@ -210,7 +210,7 @@ def test_nothing_is_left_of_an_export_that_fails(translator, tmp_path, monkeypat
 def test_what_cannot_be_exported(quick, translator, tmp_path):
     copier = exporting.tiny.CopyModel(translator.tokenizer.vocab_size)
     other = exporting.Translator(translator.tokenizer, copier)
-    with pytest.raises(ValueError, match="must be a keras\.Model, got CopyModel"):
+    with pytest.raises(ValueError, match=r"must be a keras\.Model, got CopyModel"):
         export_translator(other, exporting.config_of(translator), tmp_path)
     with pytest.raises(ValueError, match="storage must be one of float32, bfloat16; got 'int8'"):
         export(translator, tmp_path, "int8")

@@ -1,6 +1,6 @@
 """A model that computes with given weights in place of its variables."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -87,8 +87,8 @@ class WeightedModel:
         states = self._states(weights, pairs, seed=seed, training=True)
         auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
         loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
-        results = {states.hidden.ref(): loss.d_hidden, auxiliary_loss.ref(): scale}
-        return SummedLoss(loss.loss_sum + auxiliary_loss, self._gradients(results, weights, loss.d_head))
+        results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
+        return SummedLoss(loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head))
 
     def policy(self, matrices: Sequence[Tensor], pairs: Pairs, scales: Tensor) -> SummedLoss:
         """The sum of -log p(target), where p is the distribution of `samples`; `scales` are float32 [rows]."""
@@ -98,7 +98,7 @@ class WeightedModel:
         barred = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
         head = head._replace(bias=barred if head.bias is None else head.bias + barred)
         loss = self._fused_loss(states.hidden, head, pairs.target, 0.0, scales[:, tf.newaxis])
-        return SummedLoss(loss.loss_sum, self._gradients({states.hidden.ref(): loss.d_hidden}, weights, loss.d_head))
+        return SummedLoss(loss.loss_sum, self._gradients([states.hidden], [loss.d_hidden], weights, loss.d_head))
 
     def samples(
         self, matrices: Sequence[Tensor], source: Tensor, keys: Tensor, max_lengths: Tensor, num_samples: int
@@ -142,7 +142,9 @@ class WeightedModel:
             for_cpu=self._for_cpu,
         )
 
-    def _gradients(self, upstream: Mapping[Any, Tensor], weights: list[Tensor], of_head: Head) -> list[Tensor]:
+    def _gradients(
+        self, results: list[Tensor], upstream: list[Tensor], weights: list[Tensor], of_head: Head
+    ) -> list[Tensor]:
         """All gradients in matrices, with the loss's own share in those of the head; 0 of what is not trained.
 
         `upstream` has the gradient of each result. Where several gradients meet they are added one by one, because the
@@ -150,9 +152,9 @@ class WeightedModel:
         """
         gradients: list[Tensor | None] = [None] * len(weights)
         trained = tf.gradients(
-            [result.deref() for result in upstream],
+            results,
             [weights[index] for index in self._trained],
-            list(upstream.values()),
+            upstream,
             aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
         )
         for index, gradient in zip(self._trained, trained, strict=True):
