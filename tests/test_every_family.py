@@ -89,7 +89,11 @@ def test_compiled_by_xla_it_computes_the_same(family):
     np.testing.assert_allclose(compiled, plain, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", [family for family in TINY if family != "transformer"])  # tests/export/ has it
+# tests/export/ has the Transformer.
+OTHERS = [family for family in TINY if family not in ("transformer", "rnn_attention")]
+
+
+@pytest.mark.parametrize("family", ["rnn_attention", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def test_its_export_translates_and_scores_as_it_does(family, tmp_path):
     vocab_size = tiny.tokenizer().vocab_size
     keras.utils.set_random_seed(1)

@@ -104,12 +104,14 @@ def translator(runs) -> Translator:
     return Translator.load(runs / "alone")
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_as_if_nothing_had_been(runs):
     drill.assert_same_checkpoint(runs / "killed", runs / "alone", STEPS)
     assert drill.records(runs / "killed") == drill.records(runs / "alone")
     assert drill.records(runs / "alone")[-1]["step"] == STEPS
 
 
+@pytest.mark.slow
 def test_risk_goes_on_as_if_it_had_not_stopped(runs):
     drill.assert_same_checkpoint(runs / "risk_halves", runs / "risk", 6)
     assert drill.records(runs / "risk_halves") == drill.records(runs / "risk")
@@ -117,6 +119,7 @@ def test_risk_goes_on_as_if_it_had_not_stopped(runs):
     assert line["step"] == 4 and 0 < line["sampled_gleu"] < 1
 
 
+@pytest.mark.slow
 def test_eight_replicas_compute_what_one_does(runs):
     losses = [
         [record["loss"] for record in read_metrics(Run(runs / name).metrics_path) if "loss" in record]
@@ -129,6 +132,7 @@ def test_eight_replicas_compute_what_one_does(runs):
 LINES = tiny_training.sentences(5, seed=9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -150,12 +154,14 @@ def test_every_search_finds_what_teacher_forcing_scores_alike(runs, settings):
         assert len({tuple(ids) for ids in targets}) > len(targets) // 2
 
 
+@pytest.mark.slow
 def test_prefixes_and_constraints_hold(translator):
     requests = [Request(LINES[0], prefix="ba do"), Request(LINES[1], constraints=("ge fo",), excluded=("ka",))]
     texts = [translation.text for translation in translator.translate(requests)]
     assert texts[0].startswith("ba do") and "ge fo" in texts[1] and "ka" not in texts[1].split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -168,6 +174,7 @@ def test_what_it_does_not_offer_is_refused(runs, settings, message):
         Translator.load(runs / "alone", config=DecodeConfig(**settings))
 
 
+@pytest.mark.slow
 def test_what_needs_attention_is_refused(translator, runs):
     with pytest.raises(InputError, match=r"the model \(Toy\) has no attention to show"):
         translator.explain(LINES, LINES)
@@ -175,6 +182,7 @@ def test_what_needs_attention_is_refused(translator, runs):
         Translator.load(runs / "alone", engine="lite")
 
 
+@pytest.mark.slow
 def test_an_ensemble_with_itself_is_itself(translator, runs):
     ensemble = Translator.load_ensemble([(runs / "alone", None)] * 2)
     for found, expected in zip(ensemble.translate(LINES), translator.translate(LINES), strict=True):
@@ -186,6 +194,7 @@ def version(translator, runs) -> pathlib.Path:
     return export_translator(translator, Run(runs / "alone").config, runs / "saved" / "toy")
 
 
+@pytest.mark.slow
 def test_its_export_translates_through_the_c_api(translator, version, tmp_path):
     if not (program := c_program.compiled(tmp_path)):
         pytest.skip("there is no C compiler here")
@@ -198,12 +207,14 @@ def test_its_export_translates_through_the_c_api(translator, version, tmp_path):
     np.testing.assert_allclose([s for _, s in found], [t.score for t in expected], rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_its_export_is_read_back(translator, version):
     assert [t.text for t in Translator.load(version).translate(LINES)] == [t.text for t in translator.translate(LINES)]
     signatures = tf.saved_model.load(str(version)).signatures
     assert "score" in signatures and "align" not in signatures
 
 
+@pytest.mark.slow
 def test_a_server_serves_it_and_knows_of_no_family(translator, version):
     command = [sys.executable, "-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
@@ -215,6 +226,7 @@ def test_a_server_serves_it_and_knows_of_no_family(translator, version):
     assert answer["outputs"]["translation"] == [translation.text for translation in translator.translate(LINES)]
 
 
+@pytest.mark.slow
 def test_other_programs(translator, runs, tmp_path):
     """The table of its sizes, its translations, and what becomes of a family that nobody registers."""
     source = tmp_path / "source.txt"

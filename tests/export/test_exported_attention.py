@@ -22,6 +22,7 @@ def translator() -> Translator:
     return Translator(tiny.tokenizer(), model, config, data=DataConfig(max_length=24))
 
 
+@pytest.mark.slow
 def test_additive_scores_within_a_window(translator, tmp_path):
     data = DataConfig(vocab_size=tiny.tokenizer().vocab_size, max_length=24)
     config = Config(model=translator.model.config, data=data, decode=translator.config)

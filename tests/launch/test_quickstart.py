@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # the quickstart itself four times
+
 ROOT = Path(__file__).parents[2]
 
 # Four runs in one process of its own: absl allows no second program with the same flags in this one.

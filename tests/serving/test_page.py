@@ -299,6 +299,7 @@ def test_a_sentence_that_is_refused_says_why_and_spares_the_others(page):
     page.wait(lambda: page.lines() and "max_sentence_bytes" in page.lines()[0])
 
 
+@pytest.mark.slow
 def test_a_long_text_does_not_freeze_the_page(page):
     page.run("""
       window.stalled = 0;  // milliseconds in which nothing else could happen, in stretches that are felt

@@ -170,6 +170,16 @@ def name(request) -> str:
     return request.param
 
 
+# The other graphs are like one of these.
+GRAPHS = ("question_answering", "parsing", "tagging")
+of_each_graph = pytest.mark.parametrize(
+    "name",
+    [name if name in GRAPHS else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES],
+    indirect=True,
+    scope="module",
+)
+
+
 @pytest.fixture(scope="module")
 def folder(name, folders) -> pathlib.Path:
     return folders[name]
@@ -222,6 +232,7 @@ def test_training_is_monitored_by_the_task(name, folder, translator):
     assert f'"{task(name).metric}": {task(name).monitored(hypotheses, references)}' in lines
 
 
+@of_each_graph
 def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path):
     if not (program := c_program.compiled(tmp_path)):
         pytest.skip("there is no C compiler here")
@@ -245,6 +256,7 @@ def test_an_export_gives_all_that_the_search_found(name, translator, version):
     ]
 
 
+@of_each_graph
 def test_a_server_answers(name, translator, version):
     command = [sys.executable, "-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:

@@ -16,6 +16,7 @@ from t2t_keras.training.devices.strategy import distributed, make_strategy
 from t2t_keras.training.step import TrainingStep
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task, steps", [(tiny_training.copy, 250), (tiny_training.reverse, 400)])
 def test_learns(tmp_path, task, steps):
     """To near zero loss, and the greedy translations of sentences it never saw are right."""

@@ -147,8 +147,15 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("place", ["validate", "complete"])
-@pytest.mark.parametrize("step", [8, 12])
+@pytest.mark.parametrize(
+    "step, place",
+    [
+        (12, "validate"),
+        pytest.param(12, "complete", marks=pytest.mark.slow),
+        pytest.param(8, "validate", marks=pytest.mark.slow),
+        pytest.param(8, "complete", marks=pytest.mark.slow),
+    ],
+)
 def test_killed_during_a_validation_changes_nothing(monkeypatch, tmp_path, data, uninterrupted, place, step):
     """What was trained is saved already; the validation comes first in the next life."""
     owner = Validator if place == "validate" else CheckpointWriter
