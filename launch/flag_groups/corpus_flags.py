@@ -1,0 +1,56 @@
+"""The flags that name the files of the corpora to prepare."""
+
+import itertools
+
+from absl import flags
+
+from t2t_keras.config import DataConfig
+from t2t_keras.data.sources import corpora
+from t2t_keras.errors import InputError
+from t2t_keras.tasks.registry import task
+
+flags.disclaim_key_flags()  # they belong to the calling module
+
+FLAGS = flags.FLAGS
+
+
+def define() -> None:
+    """Defines the flags."""
+    for split in corpora.SPLITS:
+        for side in ("source", "target"):
+            flags.DEFINE_multi_string(
+                f"{split}_{side}",
+                [],
+                f"corpus=files: {side} side of {split}; .gz .bz2 .xz too. Repeat for more corpora.",
+            )
+    flags.DEFINE_multi_string(
+        "tag",
+        list(DataConfig().tags),
+        "A symbol such as <2fr> in front of all sources of a corpus; one for each, '' for none.",
+    )
+    flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files hold both sides, separated by a tab.")
+
+
+def paths() -> list[dict[str, corpora.Paths]]:
+    """The files of each corpus."""
+    names = [(split, side) for split in corpora.SPLITS for side in ("source", "target")]
+    given = itertools.zip_longest(*(FLAGS[f"{split}_{side}"].value for split, side in names))
+    return [_of_corpus(dict(zip(names, files, strict=True))) for files in given]
+
+
+def _of_corpus(files: dict[tuple[str, str], str | None]) -> dict[str, corpora.Paths]:
+    paths: dict[str, corpora.Paths] = {}
+    for split in corpora.SPLITS:
+        source, target = files[split, "source"], files[split, "target"]
+        if source is None and target is None:
+            continue
+        if not task(FLAGS.task).is_parallel:
+            if source is None or target is not None or FLAGS.tsv:
+                raise InputError(
+                    f"--task={FLAGS.task} reads one file of its own format a split: --{split}_source alone"
+                )
+        elif source is None or (target is None) != FLAGS.tsv:
+            needed = f"--{split}_source alone" if FLAGS.tsv else f"both --{split}_source and --{split}_target"
+            raise InputError(f"{'with' if FLAGS.tsv else 'without'} --tsv, {needed} must be given")
+        paths[split] = (source, target)
+    return paths
