@@ -17,6 +17,7 @@ COMMANDS = {
     "t2t-attention": "attention",
     "t2t-average": "average_checkpoints",
     "t2t-export": "export",
+    "t2t-convert": "convert",
     "t2t-serve": "serve",
     "t2t-describe": "describe",
     "t2t-study": "study",
@@ -70,6 +71,8 @@ setup(
         "serve": ["tensorflow-serving-api>=2.20,<2.22", "starlette>=0.46", "uvicorn>=0.40", "prometheus-client>=0.20"],
         # Scores of summaries and of labels of words.
         "tasks": ["rouge-score>=0.1.2", "seqeval>=1.2"],
+        # Files of other projects' models.
+        "convert": ["safetensors>=0.5", "pyyaml>=6"],
         # setuptools for the test that builds a wheel with what is here.
         "dev": [
             "pytest>=8",
@@ -80,6 +83,7 @@ setup(
             "httpx>=0.28",
             "selenium>=4.20",
             "pyyaml>=6",
+            "safetensors>=0.5",
             "setuptools>=77",
             "packaging>=24",
             "rouge-score>=0.1.2",

@@ -39,6 +39,8 @@ class TransformerConfig(ModelConfig):
         balance_weight: weight of the losses that ask for an even use of the experts.
         attention_score: "scaled_dot" (equation 1), "dot" (not divided by sqrt(d_key)), "additive" (3.2.1).
         attention_window: positions that self-attention reaches on either side, in the decoder before; None: all (4).
+        activation: of the feed-forward networks: "relu" (equation 2), "swish" or "gelu".
+        use_output_bias: whether the logits have a bias.
     """
 
     family: ClassVar[str] = "transformer"
@@ -65,6 +67,8 @@ class TransformerConfig(ModelConfig):
     balance_weight: float = 0.01
     attention_score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
     attention_window: int | None = None
+    activation: Literal["relu", "swish", "gelu"] = "relu"
+    use_output_bias: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,6 +91,8 @@ class TransformerConfig(ModelConfig):
             raise InputError(
                 f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
             )
+        if self.num_experts and self.activation != "relu":
+            raise InputError(f"model.activation={self.activation}: experts have relu")
         if (self.attention_window or 0) < 0:
             raise InputError(f"model.attention_window must not be negative, got {self.attention_window}")
         if self.d_model % 2:
@@ -106,8 +112,9 @@ class TransformerConfig(ModelConfig):
         encoder_layer = attention + feed_forward + 2 * norm
         decoder_layer = 2 * attention + feed_forward + 3 * norm
         positions = 2 * self.max_positions if self.position_encoding == "learned" else 0
+        bias = self.vocab_size if self.use_output_bias else 0
         return {
-            "embedding": (self.token_rows(tied=self.tie_embeddings) + positions) * self.d_model,
+            "embedding": (self.token_rows(tied=self.tie_embeddings) + positions) * self.d_model + bias,
             "encoder": self.num_encoder_layers * encoder_layer + final_norm,
             "decoder": self.num_decoder_layers * decoder_layer + final_norm,
         }
@@ -138,7 +145,7 @@ class TransformerConfig(ModelConfig):
         """
         attentions, feed_forwards = self._numbers_of_sublayers()
         of_weights = 3 if self.attention_dropout_rate else 1  # with dropout, the mask and the masked weights too
-        of_inner = 3 if self.relu_dropout_rate else 1
+        of_inner = (3 if self.relu_dropout_rate else 1) + (self.activation != "relu")  # its gradient needs its input
         heads = self.num_heads * 2 * sum(self.head_widths())
         block, reach = self._block(length)
         weights = of_weights * self.num_heads * self._in_all_layers(length, block + 2 * reach, block + reach)
@@ -169,7 +176,7 @@ class TransformerConfig(ModelConfig):
             "position_encoding": self.position_encoding,
             "embeddings": "tied" if self.tie_embeddings else "separate",
             "attention biases": "yes" if self.use_attention_bias else "no",
-            **self._sizes_of_attention(),
+            **self._sizes_beyond_the_paper(),
             "dropout (residual, attention, ReLU)": (
                 f"{self.dropout_rate}, {self.attention_dropout_rate}, {self.relu_dropout_rate}"
             ),
@@ -191,9 +198,11 @@ class TransformerConfig(ModelConfig):
             "experts (a token's, of all)": f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
         }
 
-    def _sizes_of_attention(self) -> dict[str, str]:
-        score = {} if self.attention_score == "scaled_dot" else {"attention_score": self.attention_score}
-        return score | ({"attention_window": str(self.attention_window)} if self.attention_window else {})
+    def _sizes_beyond_the_paper(self) -> dict[str, str]:
+        usual = {"attention_score": "scaled_dot", "attention_window": None, "activation": "relu"}
+        chosen = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
+        bias = {"output bias": "yes"} if self.use_output_bias else {}
+        return {name: str(value) for name, value in chosen.items() if value} | bias
 
     def _numbers_of_sublayers(self) -> tuple[int, int]:
         """Numbers of attentions and of feed-forward networks in both stacks."""

@@ -24,7 +24,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import locked
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
-from t2t_keras.text.extension import with_pieces, with_symbols
+from t2t_keras.text.extension import with_entries_of, with_pieces, with_symbols
 from t2t_keras.text.tokenizer import Tokenizer, source_vocabulary, trained_tokenizer
 
 # Pairs read at once and written to one file; a process that works on them needs about 0.1 GB.
@@ -159,8 +159,8 @@ def prepare(
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
     if vocab_from:
         vocabularies = {"vocab_from": Path(vocab_from)}
-        if config.source_vocab_size:
-            vocabularies["source_vocab_from"] = source_vocabulary(vocab_from)
+        if (beside := source_vocabulary(vocab_from)).exists():
+            vocabularies["source_vocab_from"] = beside
         corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabularies})
     data_dir = Path(data_dir)
     _check_stays(corpus.files, data_dir)
@@ -292,6 +292,8 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
         tokenizer = Tokenizer(made(given, config.vocab_size, [1]).serialized, source)
     else:
         tokenizer = made(given, config.vocab_size, [0, 1])
+        if given and given.source is not given:  # the same entries, but sources are cut in another way
+            tokenizer = Tokenizer(tokenizer.serialized, with_entries_of(given.source, tokenizer))
     tokenizer.save(data_dir / VOCABULARY)
     return step
 

@@ -1,5 +1,6 @@
 """The position-wise feed-forward network."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -10,6 +11,13 @@ from t2t_keras.layers.dropout import Dropout
 
 Tensor = Any
 
+# swish(x) = x / (1 + e^-x); gelu(x) = x P(X <= x), X normal, not its approximation by tanh.
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": ops.relu,
+    "swish": ops.silu,
+    "gelu": lambda x: ops.gelu(x, approximate=False),
+}
+
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class FeedForward(keras.layers.Layer):
@@ -18,6 +26,7 @@ class FeedForward(keras.layers.Layer):
     Args:
         d_ff: inner width.
         dropout_rate: dropout on the inner activations; the paper uses none, T2T 0.1.
+        activation: "relu", the paper's max(0, x), "swish" or "gelu".
 
     Call arguments:
         inputs: float [batch, length, d_model].
@@ -28,12 +37,16 @@ class FeedForward(keras.layers.Layer):
         float [batch, length, d_model].
     """
 
-    def __init__(self, d_ff: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
+    def __init__(self, d_ff: int, dropout_rate: float = 0.0, activation: str = "relu", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if d_ff < 1:
             raise ValueError(f"`d_ff` must be at least 1, got {d_ff}")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}; got {activation!r}")
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
+        self.activation = activation
+        self.activate = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, input_shape: tuple) -> None:
@@ -49,7 +62,7 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None) -> Tensor:
         x = inputs if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [tokens, d_model]
-        inner = ops.relu(kernels.linear(x, self.inner_kernel, self.inner_bias))  # --> [..., d_ff]
+        inner = self.activate(kernels.linear(x, self.inner_kernel, self.inner_bias))  # --> [..., d_ff]
         inner = self.dropout(inner, seed=seed)
         outputs = kernels.linear(inner, self.outer_kernel, self.outer_bias)  # --> [..., d_model]
         if token_rows is None:
@@ -73,4 +86,5 @@ class FeedForward(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "d_ff": self.d_ff, "dropout_rate": self.dropout_rate}
+        sizes = {"d_ff": self.d_ff, "dropout_rate": self.dropout_rate, "activation": self.activation}
+        return {**super().get_config(), **sizes}

@@ -28,6 +28,7 @@ class LayerSettings:
         attention_score: "scaled_dot", "dot" or "additive"; see `MultiHeadAttention`.
         attention_window: positions that self-attention reaches on either side, the decoder's only before; None or 0
             means all.
+        activation: of the feed-forward network; see `FeedForward`.
     """
 
     num_heads: int
@@ -47,6 +48,7 @@ class LayerSettings:
     balance_weight: float = 0.01
     attention_score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
     attention_window: int | None = None
+    activation: str = "relu"
 
     @classmethod
     def of(cls, settings: "LayerSettings | Mapping[str, Any]") -> "LayerSettings":
@@ -73,7 +75,7 @@ class LayerSettings:
     @property
     def feed_forward(self) -> dict[str, Any]:
         """Arguments of the `FeedForward`."""
-        return {"d_ff": self.d_ff, "dropout_rate": self.relu_dropout_rate}
+        return {"d_ff": self.d_ff, "dropout_rate": self.relu_dropout_rate, "activation": self.activation}
 
     @property
     def experts(self) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+
+from t2t_keras.errors import InputError
 
 # No space, no quota, or a file larger than the limit: there may be room later.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -41,6 +44,27 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Makes a folder that gets its name only once everything is in it; yields it under a temporary name.
+
+    Raises:
+        InputError: there is something of that name already, other than an empty folder.
+        OSError: it cannot be written.
+    """
+    path = Path(path)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path} exists already; give a folder that is new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def is_full(error: BaseException | None) -> bool:

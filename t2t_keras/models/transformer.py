@@ -42,7 +42,7 @@ class Transformer(EncoderDecoder):
     config_class = TransformerConfig
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
+        super().__init__(config, output_bias=config.use_output_bias, **kwargs)
         d_key, d_value = config.head_widths()
         layer = LayerSettings(
             num_heads=config.num_heads,
@@ -61,6 +61,7 @@ class Transformer(EncoderDecoder):
             gate_noise=config.gate_noise,
             balance_weight=config.balance_weight,
             attention_score=config.attention_score,
+            activation=config.activation,
             attention_window=config.attention_window,
         )
         self.source_positions = self._positions("source_positions")

@@ -48,6 +48,7 @@ RESUMABLE = {
 _DATA_DIR = "data_dir"
 _INIT_FROM = "init_from"
 _EXPORT = "export"
+IMPORTED = "imported"
 
 
 class Run:
@@ -82,7 +83,7 @@ class Run:
     @property
     def config(self) -> Config:
         """The run's configuration; raises an InputError if it is missing or invalid."""
-        others = (_DATA_DIR, _INIT_FROM, _EXPORT)
+        others = (_DATA_DIR, _INIT_FROM, _EXPORT, IMPORTED)
         values = {name: value for name, value in self._read().items() if name not in others}
         try:
             return Config.from_dict(values)

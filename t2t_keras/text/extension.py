@@ -60,6 +60,11 @@ def with_pieces(tokenizer: Tokenizer, count: int, sentences: Iterable[str], voca
     return _as_tokenizer(model, reached[:count])
 
 
+def with_entries_of(tokenizer: Tokenizer, grown: Tokenizer) -> Tokenizer:
+    """A vocabulary with the further entries that another one got, which began with the same entries."""
+    return _as_tokenizer(_model_of(tokenizer), _model_of(grown).pieces[tokenizer.vocab_size :])
+
+
 def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """The ids in `old` that each further entry of `new` is spelled with; empty if they are the same.
 

@@ -94,8 +94,20 @@ class Tokenizer:
     @property
     def sizes(self) -> dict[str, Any]:
         """The fields of a model's configuration that are decided by its vocabularies."""
-        separate = None if self.source is self else self.source.vocab_size
-        return {"vocab_size": self.vocab_size, "source_vocab_size": separate}
+        return {
+            "vocab_size": self.vocab_size,
+            "source_vocab_size": None if self.has_one_id_space else self.source.vocab_size,
+        }
+
+    @property
+    def has_one_id_space(self) -> bool:
+        """Whether an id is the same entry in sources and in targets; they may still be cut in different ways."""
+        return self.source is self or self.entries == self.source.entries
+
+    @functools.cached_property
+    def entries(self) -> list[str]:
+        """The entry of each id."""
+        return [self._processor.id_to_piece(token) for token in range(self.vocab_size)]
 
     @property
     def serialized(self) -> bytes:
@@ -131,7 +143,7 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entries of token ids, special symbols included; raises a ValueError as `decode`."""
-        return [self._processor.id_to_piece(token) for token in self._checked(ids)]
+        return [self.entries[token] for token in self._checked(ids)]
 
     def graph_tokenizer(self, name: str | None = None) -> Any:
         """The model as a `tensorflow_text.SentencepieceTokenizer`, without end symbols.

@@ -87,8 +87,14 @@ def layer_norm(layer, x: np.ndarray) -> np.ndarray:
 
 
 def feed_forward(layer, x: np.ndarray) -> np.ndarray:
-    """Equation 2."""
-    inner = np.maximum(0.0, x @ numbers(layer.inner_kernel) + numbers(layer.inner_bias))
+    """Equation 2, or with another function in place of max(0, x)."""
+    inner = x @ numbers(layer.inner_kernel) + numbers(layer.inner_bias)
+    if layer.activation == "relu":
+        inner = np.maximum(0.0, inner)
+    elif layer.activation == "swish":
+        inner = inner / (1.0 + np.exp(-inner))
+    else:
+        inner *= 0.5 * (1.0 + np.vectorize(math.erf)(inner / math.sqrt(2.0)))
     return inner @ numbers(layer.outer_kernel) + numbers(layer.outer_bias)
 
 

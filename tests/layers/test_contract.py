@@ -14,7 +14,7 @@ from t2t_keras.layers.residual import Residual
 
 LAYER = {"num_heads": 2, "d_key": 3, "d_ff": 12, "d_value": 5, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-5}
 T2T = {**LAYER, "norm_position": "pre", "use_attention_bias": False, "attention_dropout_rate": 0.2}
-T2T |= {"relu_dropout_rate": 0.3, "attention_score": "additive", "attention_window": 2}
+T2T |= {"relu_dropout_rate": 0.3, "attention_score": "additive", "attention_window": 2, "activation": "gelu"}
 
 
 @dataclasses.dataclass

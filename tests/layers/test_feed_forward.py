@@ -6,8 +6,9 @@ from keras import ops
 from t2t_keras.layers import FeedForward
 
 
-def test_it_equals_equation_2(rng):
-    layer = FeedForward(12)
+@pytest.mark.parametrize("activation", ["relu", "swish", "gelu"])
+def test_it_equals_equation_2(rng, activation):
+    layer = FeedForward(12, activation=activation)
     layer.build((None, None, 6))
     numpy_oracle.randomise(layer, rng)
     x = rng.standard_normal((2, 3, 6))
@@ -50,3 +51,8 @@ def test_positions_left_out_are_zeros(rng):
 def test_a_width_below_one_is_refused():
     with pytest.raises(ValueError, match="`d_ff` must be at least 1, got 0"):
         FeedForward(0)
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="`activation` must be one of relu, swish, gelu; got 'tanh'"):
+        FeedForward(12, activation="tanh")

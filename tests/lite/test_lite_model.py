@@ -24,6 +24,8 @@ SHAPES = {
     "paper": {},
     "pre_norm_without_bias": {"norm_position": "pre", "use_attention_bias": False, "attention_score": "dot"},
     "untied_and_learned": {"tie_embeddings": False, "position_encoding": "learned", "max_positions": 20},
+    "swish": {"activation": "swish", "use_output_bias": True},
+    "gelu": {"activation": "gelu"},
     "odd_widths": {"d_key": 4, "d_value": 12, "num_encoder_layers": 2, "num_decoder_layers": 1},
 }
 # Of 1 to 15 tokens, so that sentences leave at different steps, after more steps than the cache has room for at first.

@@ -24,6 +24,8 @@ OPTIONS = [
     {"d_key": 3},
     {"d_value": 5},
     {"num_heads": 3, "d_key": 2, "d_value": 7, "use_attention_bias": False, "tie_embeddings": False},
+    {"activation": "swish", "use_output_bias": True},
+    {"tie_embeddings": False, "use_output_bias": True},
     {"num_experts": 6, "experts_per_token": 2},
     {"num_experts": 3, "experts_per_token": 3, "d_expert": 5},
 ]

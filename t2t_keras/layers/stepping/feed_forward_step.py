@@ -21,8 +21,10 @@ class FeedForwardStep:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """float [batch * beam, d_model] --> the same."""
-        inner = ops.relu(kernels.linear(inputs, self._inner_kernel, self._layer.inner_bias))  # --> [rows, d_ff]
-        return kernels.linear(inner, self._outer_kernel, self._layer.outer_bias)  # --> [rows, d_model]
+        inner = kernels.linear(inputs, self._inner_kernel, self._layer.inner_bias)  # --> [rows, d_ff]
+        return kernels.linear(
+            self._layer.activate(inner), self._outer_kernel, self._layer.outer_bias
+        )  # --> [rows, d_model]
 
 
 class MixtureStep:

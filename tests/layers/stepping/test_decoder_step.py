@@ -16,6 +16,7 @@ CHANGES = {
     "paper": {},
     "pre": {"norm_position": "pre"},
     "widths": {"d_value": 6, "use_attention_bias": False},
+    "swish": {"activation": "swish"},
     "dot": {"attention_score": "dot"},
     "additive": {"attention_score": "additive"},
     "window": {"attention_window": 2},

@@ -1,0 +1,83 @@
+"""Converts a model of another project into a run, or a run into a model of another project.
+
+python -m launch.convert --from=huggingface --input=opus-mt-en-de --model_dir=runs/opus
+python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_for_transformers
+"""
+
+import dataclasses
+import pathlib
+
+from absl import flags
+
+from t2t_keras.errors import InputError
+from t2t_keras.formats.known_formats import READERS, WRITERS
+from t2t_keras.formats.model_folders import local_folder
+from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.machine.files import new_folder
+from t2t_keras.runs.imported import save_imported
+from t2t_keras.runs.load import load_weights, weights_path
+from t2t_keras.runs.run import Run
+from t2t_keras.text.tokenizer import Tokenizer
+
+from . import program
+
+_FROM = flags.DEFINE_enum("from", None, READERS, "Whose model --input is.")
+_TO = flags.DEFINE_enum("to", None, WRITERS, "Whose model --output becomes.")
+_INPUT = flags.DEFINE_string("input", None, "With --from: the model's folder; hf://OWNER/NAME is downloaded.")
+_OUTPUT = flags.DEFINE_string("output", None, "With --to: the folder to write, which is new.")
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory; with --from it is new.", required=True)
+_CHECKPOINT = flags.DEFINE_string("checkpoint", None, "With --to: which weights; as in launch.translate.")
+_QUANTIZATION = flags.DEFINE_enum(
+    "quantization", "float32", ["float32", "float16", "bfloat16", "int8"], "With --to: the numbers of the weights."
+)
+_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from, where the files do not say it.")
+_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from, where the files do not say it.")
+
+
+def main(argv: list[str]) -> None:
+    """Converts in the direction that the flags say."""
+    del argv  # every setting is a flag
+    if bool(_FROM.value) == bool(_TO.value):
+        raise InputError("either --from or --to must be given")
+    for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
+        if flags.FLAGS[flag].value and not value.value:
+            raise InputError(f"--{flag} needs --{value.name}")
+    if _FROM.value:
+        _import()
+    else:
+        _export()
+
+
+def _import() -> None:
+    model = READERS[_FROM.value](local_folder(_INPUT.value))
+    languages = {"source_language": _SOURCE_LANGUAGE.value, "target_language": _TARGET_LANGUAGE.value}
+    given = {name: value for name, value in languages.items() if value}
+    config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **given))
+    origin = {"format": _FROM.value, "input": _INPUT.value}
+    save_imported(_MODEL_DIR.value, config, model.tokenizer, model.weights, origin)
+    _report(model, [note for note in model.notes if len(given) < 2], _MODEL_DIR.value)
+
+
+def _export() -> None:
+    run = Run(_MODEL_DIR.value)
+    config, weights = run.config, load_weights(weights_path(run, _CHECKPOINT.value))
+    model = PortableModel(config, weights, Tokenizer.load(run.vocab_path))
+    with new_folder(_OUTPUT.value) as folder:
+        notes = WRITERS[_TO.value](model, folder, _QUANTIZATION.value)
+    _report(model, notes, _OUTPUT.value)
+
+
+def _report(model: PortableModel, notes: list[str] | tuple[str, ...], written: str) -> None:
+    count = sum(array.size for array in model.weights.values())
+    for note in notes:
+        print(f"note: {note}")
+    print(f"{pathlib.Path(written)}: {count:,} parameters")
+
+
+def run() -> None:
+    """The console command."""
+    program.run(main)
+
+
+if __name__ == "__main__":
+    run()

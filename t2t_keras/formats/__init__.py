@@ -1,0 +1,1 @@
+"""Other projects' models, read and written."""

@@ -1,0 +1,195 @@
+"""Transformers that fairseq trained: a checkpoint of torch, and dictionaries; read only.
+
+A folder has one file .pt, dict.SOURCE.txt and dict.TARGET.txt, and sentencepiece.bpe.model if its text was cut by one.
+Without it a text is taken to be tokens between blanks, as fairseq-interactive takes them.
+
+Reference: https://github.com/facebookresearch/fairseq
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.config import Config, DataConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats import huggingface
+from t2t_keras.formats.arrangement import Tables
+from t2t_keras.formats.portable_model import PortableModel, assembled
+from t2t_keras.formats.setting_files import check_settings, only_file, read_bytes
+from t2t_keras.formats.torch_files import read_torch_file
+from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
+from t2t_keras.formats.weight_table import Arrays
+from t2t_keras.layers.position import sinusoids
+from t2t_keras.text.given_entries import word_model
+from t2t_keras.text.pieces import BLANK
+
+LAYERS = huggingface.LAYERS._replace(layer="{stack}.layers.{number}.{part}", final_norm="{stack}.layer_norm.{}")
+
+_FIRST = ("<s>", "<pad>", "</s>", "<unk>")
+_PAD, _EOS, _UNK = 1, 2, 3
+_EPSILON = 1e-5
+_POSITION_OFFSET = _PAD + 1  # of the first token
+_TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_OUTPUTS = ("decoder.output_projection.weight", "decoder.embed_out")
+_OTHERS = (
+    *(*_TABLES, *_OUTPUTS, "encoder.version", "decoder.version"),
+    *("encoder.embed_positions.", "decoder.embed_positions."),
+)
+_EXPECTED = {
+    "no_token_positional_embeddings": False,
+    "layernorm_embedding": False,
+    "no_scale_embedding": False,
+    "adaptive_input": False,
+    "adaptive_softmax_cutoff": None,
+    "no_cross_attention": False,
+    "cross_self_attention": False,
+    "encoder_layerdrop": 0,
+    "decoder_layerdrop": 0,
+}
+_MAX_POSITIONS = 1024
+
+
+def read(folder: Path) -> PortableModel:
+    """Reads a Transformer of fairseq.
+
+    Raises:
+        InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
+    """
+    path = only_file(folder, "*.pt")
+    settings, tensors = _contents(path)
+    tables = _tables(path, tensors)
+    languages = _languages(path, settings)
+    vocabulary = mapped_vocabulary(folder, *_sides(folder, tensors, languages))
+    start = tables.target[_EOS] * np.float32(tables.target.shape[1] ** 0.5)
+    tables = vocabulary.tables(tables)
+    model = TransformerConfig(
+        **tables.settings(vocabulary.tokenizer.has_one_id_space),
+        **_sizes(path, settings),
+        position_encoding="learned",
+        max_positions=_MAX_POSITIONS,
+        layer_norm_epsilon=_EPSILON,
+    )
+    weights = assembled(path, tensors, model, tables, LAYERS, _OTHERS)
+    positions = [_positions(path, tensors, stack, model.d_model) for stack in ("encoder", "decoder")]
+    positions[1][0] += start  # the decoder begins with the end symbol
+    weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
+    facts: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
+    data = DataConfig(max_length=512, **facts)
+    return PortableModel(Config(model=model, data=data), weights, vocabulary.tokenizer, _notes(folder))
+
+
+def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The settings and the tensors, those of old versions under today's names."""
+    checkpoint = read_torch_file(path)
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
+        raise InputError(f"{path} is no checkpoint of fairseq: it has no 'model'")
+    newer = checkpoint.get("cfg") or {}
+    settings = checkpoint.get("args") or {**newer.get("task", {}), **newer.get("model", {})}
+    if not settings:
+        raise InputError(f"{path} has no settings: neither 'args' nor 'cfg'")
+    tensors: dict[str, np.ndarray] = {}
+    for name, array in checkpoint["model"].items():
+        tensors |= _renamed(name.removeprefix("model."), array)
+    return settings, tensors
+
+
+def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """A tensor under today's names; queries, keys and values were one until 2019."""
+    place, _, kind = name.rpartition(".in_proj_")
+    if place:
+        parts = np.split(array, 3)
+        return {f"{place}.{part}_proj.{kind}": each for part, each in zip("qkv", parts, strict=True)}
+    norms = ["self_attn_layer_norm", "final_layer_norm"]
+    if name.startswith("decoder."):
+        norms.insert(1, "encoder_attn_layer_norm")
+    for number, norm in enumerate(norms):
+        name = name.replace(f".layer_norms.{number}.", f".{norm}.")
+    return {name: array}
+
+
+def _sizes(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of our settings."""
+    check_settings(path, settings, _EXPECTED)
+    for name in ("attention_heads", "ffn_embed_dim", "embed_dim", "normalize_before"):
+        if settings[f"encoder_{name}"] != settings[f"decoder_{name}"]:
+            raise InputError(f"{path}: encoder_{name} and decoder_{name} must be equal")
+    activation = settings.get("activation_fn", "relu")
+    if activation not in ("relu", "gelu", "swish"):
+        raise InputError(f"{path}: activation_fn={activation!r} is not supported")
+    return {
+        "num_encoder_layers": settings["encoder_layers"],
+        "num_decoder_layers": settings["decoder_layers"],
+        "d_model": settings["encoder_embed_dim"],
+        "d_ff": settings["encoder_ffn_embed_dim"],
+        "num_heads": settings["encoder_attention_heads"],
+        "norm_position": "pre" if settings["encoder_normalize_before"] else "post",
+        "activation": activation,
+        "dropout_rate": settings.get("dropout", 0.1),
+        "attention_dropout_rate": settings.get("attention_dropout", 0.0),
+        "relu_dropout_rate": settings.get("activation_dropout", settings.get("relu_dropout", 0.0)),
+    }
+
+
+def _tables(path: Path, tensors: Arrays) -> Tables:
+    """The matrices of tokens, of the old ids."""
+    for name in _TABLES:
+        if name not in tensors:
+            raise InputError(f"{path}: there is no tensor {name}")
+    source, target = (np.asarray(tensors[name], np.float32) for name in _TABLES)
+    outputs = [np.asarray(tensors[name], np.float32) for name in _OUTPUTS if name in tensors]
+    return Tables(source, target, outputs[0] if outputs else target)
+
+
+def _positions(path: Path, tensors: Arrays, stack: str, d_model: int) -> np.ndarray:
+    """What is added to the first token, the second, and so on, float32 [max_positions, d_model]."""
+    learned = tensors.get(f"{stack}.embed_positions.weight")
+    if learned is None:
+        return np.array(sinusoids(np.arange(_MAX_POSITIONS) + _POSITION_OFFSET, d_model, "halves"))
+    found = np.array(learned[_POSITION_OFFSET:][:_MAX_POSITIONS], np.float32)
+    if found.shape != (_MAX_POSITIONS, d_model):
+        raise InputError(f"{path}: {stack}.embed_positions.weight must have at least {_MAX_POSITIONS + 2} rows")
+    return found
+
+
+def _sides(folder: Path, tensors: Arrays, languages: Mapping[str, str]) -> tuple[NamedIds, NamedIds]:
+    """The vocabularies of targets and of sources."""
+    models = sorted(folder.glob("*.model"))
+    if len(models) > 1:
+        raise InputError(f"{folder} has {len(models)} files *.model; one SentencePiece model is supported")
+    sides = []
+    for side, table in zip(("target", "source"), reversed(_TABLES), strict=True):
+        names = _dictionary(folder / f"dict.{languages[f'{side}_language']}.txt", len(tensors[table]))
+        if not models:
+            names = [BLANK + name if name else "" for name in names]
+        serialized = read_bytes(models[0]) if models else word_model(filter(None, names[len(_FIRST) :]))
+        sides.append(NamedIds(names, _PAD, _EOS, _UNK, serialized))
+    return sides[0], sides[1]
+
+
+def _dictionary(path: Path, size: int) -> list[str]:
+    """The names of all ids; there may be fewer than rows, whose number is a multiple of 8."""
+    names = list(_FIRST)
+    for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
+        symbol, blank, count = line.rpartition(" ")
+        if not blank or not count.isdecimal():
+            raise InputError(f"{path}, line {number}: expected 'symbol count', got {line!r}")
+        names.append(symbol)
+    if len(names) > size:
+        raise InputError(f"{path} has {len(names)} symbols, but there are {size} rows")
+    return names + [""] * (size - len(names))
+
+
+def _languages(path: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    found = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
+    languages = {name: language for name, language in found.items() if language}
+    if len(languages) < 2:
+        raise InputError(f"{path} does not say which language is the source: there is no source_lang or target_lang")
+    return languages
+
+
+def _notes(folder: Path) -> tuple[str, ...]:
+    if list(folder.glob("*.model")):
+        return ()
+    return ("a text must come as tokens between blanks, prepared and cut as the model's training text was",)

@@ -1,0 +1,322 @@
+"""Marian models of Hugging Face's transformers, such as OPUS-MT: read, and written.
+
+A folder has config.json, the weights in model.safetensors or pytorch_model.bin, source.spm, target.spm and vocab.json.
+
+Reference: https://huggingface.co/docs/transformers/model_doc/marian
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
+from t2t_keras.formats.portable_model import PortableModel, assembled, check_expressible, weight_shapes
+from t2t_keras.formats.setting_files import check_settings, read_bytes, read_json, write_json
+from t2t_keras.formats.tensor_files import read_tensors, write_safetensors
+from t2t_keras.formats.vocabularies import BARRED, NamedIds, is_language, mapped_vocabulary
+from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
+from t2t_keras.layers.position import sinusoids
+from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.text.given_entries import SPECIAL, without_symbols
+from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.tokenizer import Tokenizer
+
+LAYERS = LayerTable(
+    parts={
+        "self_attention/query": "self_attn.q_proj.{}",
+        "self_attention/key": "self_attn.k_proj.{}",
+        "self_attention/value": "self_attn.v_proj.{}",
+        "self_attention/output": "self_attn.out_proj.{}",
+        "self_attention_residual/norm": "self_attn_layer_norm.{}",
+        "cross_attention/query": "encoder_attn.q_proj.{}",
+        "cross_attention/key": "encoder_attn.k_proj.{}",
+        "cross_attention/value": "encoder_attn.v_proj.{}",
+        "cross_attention/output": "encoder_attn.out_proj.{}",
+        "cross_attention_residual/norm": "encoder_attn_layer_norm.{}",
+        "feed_forward/inner": "fc1.{}",
+        "feed_forward/outer": "fc2.{}",
+        "feed_forward_residual/norm": "final_layer_norm.{}",
+    },
+    layer="model.{stack}.layers.{number}.{part}",
+    final_norm="model.{stack}.layer_norm.{}",
+    kinds={"kernel": "weight", "bias": "bias", "scale": "weight", "offset": "bias"},
+    transposed=True,
+)
+_ACTIVATIONS: Mapping[str, Literal["relu", "swish", "gelu"]] = {
+    "relu": "relu",
+    "swish": "swish",
+    "silu": "swish",
+    "gelu": "gelu",
+}
+_EPSILON = 1e-5  # torch's own
+_SHARED = "model.shared.weight"
+_SOURCE = "model.encoder.embed_tokens.weight"
+_TARGET = "model.decoder.embed_tokens.weight"
+_HEAD = "lm_head.weight"
+_BIAS = "final_logits_bias"
+_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+_MAX_POSITIONS = 512
+# The exponents of a hypothesis's length that have a name here.
+_NORMALIZATIONS = {0.0: "none", 1.0: "average"}
+
+
+def read(folder: Path) -> PortableModel:
+    """Reads a Marian model of transformers.
+
+    Raises:
+        InputError: a file is missing or damaged, or it is another model; names the file, setting or tensor.
+    """
+    settings = _settings(folder / "config.json")
+    path, tensors = read_tensors(folder, ("model.safetensors", "pytorch_model.bin"))
+    target, source = _sides(folder, settings)
+    vocabulary = mapped_vocabulary(folder, target, source)
+    tables = vocabulary.tables(_tables(path, settings, tensors, target))
+    model = _model_config(settings, tables.settings(vocabulary.tokenizer.has_one_id_space))
+    _check_positions(path, tensors)
+    known = (_SHARED, _SOURCE, _TARGET, _HEAD, _BIAS, *_POSITIONS)
+    weights = assembled(path, tensors, model, tables, LAYERS, known)
+    data, notes = _data_config(folder, vocabulary.tokenizer)
+    config = Config(model=model, data=data, decode=_decode_config(folder, settings))
+    return PortableModel(config, with_states_at(weights, from_halves(model.d_model)), vocabulary.tokenizer, notes)
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    settings = read_json(path)
+    if settings.get("model_type") != "marian":
+        raise InputError(f"{path}: model_type={settings.get('model_type')!r} is not supported, only 'marian'")
+    for name in ("attention_heads", "ffn_dim"):
+        if settings[f"encoder_{name}"] != settings[f"decoder_{name}"]:
+            raise InputError(f"{path}: encoder_{name} and decoder_{name} must be equal")
+    if settings["activation_function"] not in _ACTIVATIONS:
+        raise InputError(f"{path}: activation_function={settings['activation_function']!r} is not supported")
+    if settings["decoder_start_token_id"] != settings["pad_token_id"]:
+        raise InputError(f"{path}: decoder_start_token_id must be pad_token_id")
+    check_settings(path, settings, {"normalize_before": False, "normalize_embedding": False})
+    return settings
+
+
+def _sides(folder: Path, settings: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]:
+    """The vocabularies of targets and of sources."""
+    shares = settings.get("share_encoder_decoder_embeddings", True)
+    sizes = {"vocab.json": settings["vocab_size"]}
+    target_file = "vocab.json"
+    if not shares and (folder / "target_vocab.json").exists():
+        target_file = "target_vocab.json"
+        sizes[target_file] = settings["decoder_vocab_size"]
+    return (
+        _side(folder, target_file, sizes[target_file], "target.spm", settings),
+        _side(folder, "vocab.json", sizes["vocab.json"], "source.spm", settings),
+    )
+
+
+def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str, Any]) -> NamedIds:
+    ids = read_json(folder / file)
+    names = [""] * size
+    for piece, number in ids.items():
+        if not isinstance(number, int) or not 0 <= number < size:
+            raise InputError(f"{folder / file}: {piece!r} has the id {number!r}, but there are {size} rows")
+        names[number] = piece
+    if "<unk>" not in ids:
+        raise InputError(f"{folder / file}: there is no <unk>")
+    return NamedIds(names, settings["pad_token_id"], settings["eos_token_id"], ids["<unk>"], read_bytes(folder / model))
+
+
+def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays, target: NamedIds) -> Tables:
+    """The matrices of tokens, of the old ids, as this project uses them."""
+    shared = tensors.get(_SHARED)
+    source = tensors.get(_SOURCE, shared)
+    decoder = tensors.get(_TARGET, shared)
+    if decoder is None:
+        decoder = tensors.get(_HEAD)
+    if source is None:
+        source = decoder
+    if source is None or decoder is None:
+        raise InputError(f"{path}: there is no tensor {_SHARED}")
+    output = tensors.get(_HEAD, decoder)
+    bias = tensors.get(_BIAS)
+    found = [np.asarray(array, np.float32) for array in (source, decoder, output)]
+    for array, name in zip(found[1:], (_TARGET, _HEAD), strict=True):
+        if array.shape != (len(target.names), settings["d_model"]):
+            wanted = [len(target.names), settings["d_model"]]
+            raise InputError(f"{path}: the tensor {name} must have shape {wanted}, got {list(array.shape)}")
+    if np.any(found[1][settings["pad_token_id"]]):
+        raise InputError(f"{path}: the tensor {_TARGET} must have zeros for padding, with which the decoder begins")
+    if not settings.get("scale_embedding", False):
+        found[:2] = [array / np.float32(settings["d_model"] ** 0.5) for array in found[:2]]
+    has_bias = bias is not None and np.any(bias)
+    source, decoder, output = found
+    return Tables(source, decoder, output, np.asarray(bias, np.float32).reshape(-1) if has_bias else None)
+
+
+def _model_config(settings: Mapping[str, Any], tables: Mapping[str, Any]) -> TransformerConfig:
+    return TransformerConfig(
+        **tables,
+        num_encoder_layers=settings["encoder_layers"],
+        num_decoder_layers=settings["decoder_layers"],
+        d_model=settings["d_model"],
+        d_ff=settings["encoder_ffn_dim"],
+        num_heads=settings["encoder_attention_heads"],
+        dropout_rate=settings.get("dropout", 0.1),
+        attention_dropout_rate=settings.get("attention_dropout", 0.0),
+        relu_dropout_rate=settings.get("activation_dropout", 0.0),
+        layer_norm_epsilon=_EPSILON,
+        activation=_ACTIVATIONS[settings["activation_function"]],
+    )
+
+
+def _check_positions(path: Path, tensors: Arrays) -> None:
+    """Old files hold the positions, which are those of the paper, sines before cosines."""
+    for name in _POSITIONS:
+        if name in tensors:
+            count, d_model = tensors[name].shape
+            interleaved = np.asarray(sinusoids(np.arange(count), d_model))
+            if not np.allclose(tensors[name], interleaved[:, np.argsort(from_halves(d_model))], atol=1e-4):
+                raise InputError(f"{path}: the tensor {name} has other positions than transformers computes")
+
+
+def _data_config(folder: Path, tokenizer: Tokenizer) -> tuple[DataConfig, tuple[str, ...]]:
+    """What is known of the text, and a note if its languages are not."""
+    path = folder / "tokenizer_config.json"
+    settings = read_json(path) if path.exists() else {}
+    languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
+    known = {name: language for name, language in languages.items() if language}
+    sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
+    data = DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **known, **sizes)
+    missing = f"{path} does not say which languages these are; taken as {data.source_language}, {data.target_language}"
+    return data, () if len(known) == 2 else (missing,)
+
+
+def _decode_config(folder: Path, settings: Mapping[str, Any]) -> DecodeConfig:
+    path = folder / "generation_config.json"
+    generation = {**settings, **(read_json(path) if path.exists() else {})}
+    exponent = float(generation.get("length_penalty", 1.0))
+    if exponent in _NORMALIZATIONS:
+        normalization: dict[str, Any] = {"length_normalization": _NORMALIZATIONS[exponent]}
+    else:
+        normalization = {"length_penalty": exponent}
+    return DecodeConfig(
+        beam_size=generation.get("num_beams") or 1,
+        no_repeat_ngram_size=generation.get("no_repeat_ngram_size") or 0,
+        **normalization,
+    )
+
+
+def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple[str, ...]:
+    """Writes a Transformer as a Marian model of transformers; returns notes on what differs there.
+
+    Raises:
+        InputError: the model has settings that Marian models cannot have, or other numbers are wanted; names them.
+    """
+    config = model.sizes
+    if numbers != "float32":
+        raise InputError(f"--quantization={numbers}: transformers takes float32, and casts when it loads")
+    check_expressible(config, "Marian models of transformers", norm_position="post", position_encoding="sinusoidal")
+    layers = dataclasses.replace(config, use_attention_bias=True)
+    zeros = {
+        name: np.zeros(shape, np.float32) for name, shape in weight_shapes(layers).items() if name.endswith("bias")
+    }
+    weights = with_states_at({**zeros, **model.weights}, np.argsort(from_halves(config.d_model)))
+    tensors = tensors_of(weights, list(LAYERS.entries(layers))) | _tensors_of_tables(Tables.of(weights), config)
+    write_safetensors(folder / "model.safetensors", tensors)
+    tokenizer = model.tokenizer
+    for name, side in (("source.spm", tokenizer.source), ("target.spm", tokenizer)):
+        # Its tokenizer takes codes of languages off a text before it cuts it.
+        (folder / name).write_bytes(without_symbols(side.serialized, list(filter(is_language, side.symbols))))
+    write_json(folder / "vocab.json", _ids(tokenizer.source, config))
+    if not tokenizer.has_one_id_space:
+        write_json(folder / "target_vocab.json", _ids(tokenizer, config))
+    for name, values in _settings_of(model).items():
+        write_json(folder / name, values)
+    return _differences(model)
+
+
+def _order(config: TransformerConfig, size: int) -> list[int]:
+    """Our id of each id there: padding is the last one, unless two vocabularies of different size must agree on it."""
+    if config.source_vocab_size is None:
+        return [*range(1, size), PAD_ID]
+    return [EOS_ID, UNK_ID, PAD_ID, *range(UNK_ID + 1, size)]
+
+
+def _tensors_of_tables(tables: Tables, config: TransformerConfig) -> dict[str, np.ndarray]:
+    """The matrices of tokens and the bias; the row of padding is zeros, as the decoder begins with it."""
+    bias = np.zeros(config.vocab_size, np.float32) if tables.bias is None else tables.bias.copy()
+    if np.any(tables.output[PAD_ID]):
+        bias[PAD_ID] = BARRED  # no search here may write it, whatever its logit
+    found = []
+    for table in (tables.source, tables.target, tables.output):
+        order = _order(config, len(table))
+        found.append(table[order])
+        found[-1][order.index(PAD_ID)] = 0
+    tensors = {_BIAS: bias[_order(config, len(bias))][np.newaxis]}
+    if config.tie_embeddings and config.source_vocab_size is None:
+        return {_SHARED: found[0], **tensors}
+    tensors |= {_SOURCE: found[0], _TARGET: found[1]}
+    return tensors if config.tie_embeddings else {_HEAD: found[2], **tensors}
+
+
+def _ids(tokenizer: Tokenizer, config: TransformerConfig) -> dict[str, int]:
+    """The pieces and their ids there."""
+    names = [name.removeprefix(BLANK) if is_language(name.removeprefix(BLANK)) else name for name in tokenizer.entries]
+    return {names[ours]: number for number, ours in enumerate(_order(config, len(names)))}
+
+
+def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
+    """The contents of the files of settings."""
+    config, data, decode = model.sizes, model.config.data, model.config.decode
+    order = _order(config, config.vocab_size)
+    pad, eos = order.index(PAD_ID), order.index(EOS_ID)
+    special = {"pad_token_id": pad, "eos_token_id": eos, "decoder_start_token_id": pad, "forced_eos_token_id": eos}
+    exponents = {name: exponent for exponent, name in _NORMALIZATIONS.items()}
+    search = {
+        "num_beams": decode.beam_size,
+        "length_penalty": exponents.get(decode.length_normalization, decode.length_penalty),
+        "bad_words_ids": [[pad]],
+        "max_length": _MAX_POSITIONS,
+    }
+    sizes = {"attention_heads": config.num_heads, "ffn_dim": config.d_ff}
+    model_settings = {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        "vocab_size": config.source_entries,
+        "decoder_vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "encoder_layers": config.num_encoder_layers,
+        "decoder_layers": config.num_decoder_layers,
+        **{f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in sizes.items()},
+        "activation_function": config.activation,
+        "dropout": config.dropout_rate,
+        "attention_dropout": config.attention_dropout_rate,
+        "activation_dropout": config.relu_dropout_rate,
+        "max_position_embeddings": _MAX_POSITIONS,
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": config.tie_embeddings and config.source_vocab_size is None,
+        "tie_word_embeddings": config.tie_embeddings,
+        **special,
+    }
+    tokenizer_settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": data.source_language,
+        "target_lang": data.target_language,
+        "separate_vocabs": not model.tokenizer.has_one_id_space,
+        **{f"{name}_token": symbol for name, symbol in zip(("pad", "eos", "unk"), SPECIAL, strict=True)},
+    }
+    return {
+        "config.json": model_settings,
+        "generation_config.json": {**special, **search},
+        "tokenizer_config.json": tokenizer_settings,
+    }
+
+
+def _differences(model: PortableModel) -> tuple[str, ...]:
+    notes = []
+    if model.sizes.layer_norm_epsilon != _EPSILON:
+        notes.append(f"layer normalisation adds {_EPSILON} there, and {model.sizes.layer_norm_epsilon} here")
+    if model.config.decode.length_normalization == "gnmt" and model.config.decode.length_penalty:
+        notes.append("the length penalty there is another formula: scores and some translations differ")
+    return tuple(notes)

@@ -1,0 +1,19 @@
+"""The formats by name."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from t2t_keras.formats import huggingface, marian
+from t2t_keras.formats.portable_model import PortableModel
+
+Reader = Callable[[Path], PortableModel]
+# Writes a model into an empty folder, its numbers as "float32" or, if the format can, otherwise; returns notes.
+Writer = Callable[[PortableModel, Path, str], tuple[str, ...]]
+
+READERS: Mapping[str, Reader] = {
+    "huggingface": huggingface.read,
+    "marian": marian.read,
+}
+WRITERS: Mapping[str, Writer] = {
+    "huggingface": huggingface.write,
+}

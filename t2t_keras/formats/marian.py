@@ -1,0 +1,228 @@
+"""Transformers that Marian trained: a file .npz with its settings inside, beside it vocabularies; read only.
+
+A folder has one file .npz, and decoder.yml that names the vocabularies, or else vocab.yml or files *.vocab.yml, with
+source.spm and target.spm. A vocabulary may also be a SentencePiece model itself, vocab.spm.
+
+Reference: https://marian-nmt.github.io
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats.arrangement import Tables
+from t2t_keras.formats.portable_model import PortableModel, assembled
+from t2t_keras.formats.setting_files import check_settings, only_file, parsed_yaml, read_bytes
+from t2t_keras.formats.tensor_files import read_npz
+from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
+from t2t_keras.formats.weight_table import Arrays, LayerTable
+from t2t_keras.text.given_entries import parsed
+
+_SETTINGS = "special:model.yml"
+_NORMS = {"post": ("ln_{}", "ffn_ffn_ln_{}"), "pre": ("ln_{}_pre", "ffn_ffn_ln_{}_pre")}
+_EPSILON = 1e-9
+# Its "gelu" is x * sigmoid(1.702 x), which is swish of 1.702 x, divided by 1.702.
+_ACTIVATIONS: Mapping[str, tuple[Literal["relu", "swish"], float]] = {
+    "relu": ("relu", 1.0),
+    "swish": ("swish", 1.0),
+    "gelu": ("swish", 1.702),
+}
+_POSITIONS = "Wpos"
+_HEAD = "decoder_ff_logit_out"
+_NOT_OF_LAYERS = ("Wemb", "encoder_Wemb", "decoder_Wemb", f"{_HEAD}_", _POSITIONS)
+# What must not be another network; a setting that is missing is as it should be.
+_EXPECTED = {
+    "type": "transformer",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+    "transformer-no-bias": False,
+    "transformer-rnn-projection": False,
+    "transformer-tied-layers": [],
+    "transformer-ffn-depth": 2,
+    "transformer-pool": False,
+    "lemma-dim-emb": 0,
+}
+_ESCAPE = re.compile(r"\\(?:(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})|(.))")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "e": "\x1b", "N": "\x85", "_": "\xa0"}
+_ORDERS: Mapping[tuple[str, ...], Literal["post", "pre"]] = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
+
+
+def layers(norm_position: str) -> LayerTable:
+    """The names of the weights of layers; matrices are [in, out]."""
+    attention_norm, feed_forward_norm = _NORMS[norm_position]
+    parts = {}
+    for ours, theirs in (("self", "self"), ("cross", "context")):
+        for name in ("query", "key", "value", "output"):
+            parts[f"{ours}_attention/{name}"] = f"{theirs}_{{}}{name[0]}"
+        parts[f"{ours}_attention_residual/norm"] = f"{theirs}_Wo_{attention_norm}"
+    return LayerTable(
+        parts={
+            **parts,
+            "feed_forward/inner": "ffn_{}1",
+            "feed_forward/outer": "ffn_{}2",
+            "feed_forward_residual/norm": feed_forward_norm,
+        },
+        layer="{stack}_l{number}_{part}",
+        final_norm="{stack}_top_ln_{}",
+        kinds={"kernel": "W", "bias": "b", "scale": "scale", "offset": "bias"},
+        transposed=False,
+        first=1,
+    )
+
+
+def read(folder: Path) -> PortableModel:
+    """Reads a Transformer of Marian.
+
+    Raises:
+        InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
+    """
+    path = only_file(folder, "*.npz")
+    tensors = read_npz(path)
+    if _SETTINGS not in tensors:
+        raise InputError(f"{path} has no {_SETTINGS}: it is no model of Marian, or one of before 2018")
+    settings = parsed_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), f"{path}, {_SETTINGS}")
+    norm_position = _checked(path, settings)
+    tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
+    decoder = folder / "decoder.yml"
+    search = parsed_yaml(decoder.read_bytes(), str(decoder)) if decoder.exists() else {}
+    vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
+    tables = vocabulary.tables(_tables(path, tensors))
+    activation, factor = _ACTIVATIONS[settings["transformer-ffn-activation"]]
+    learned = tensors.get(_POSITIONS)
+    positions = {"position_encoding": "sinusoidal_halves"} if learned is None else _learned(len(learned))
+    model = TransformerConfig(
+        **tables.settings(vocabulary.tokenizer.has_one_id_space),
+        **positions,
+        num_encoder_layers=settings["enc-depth"],
+        num_decoder_layers=settings["dec-depth"],
+        d_model=settings["dim-emb"],
+        d_ff=settings["transformer-dim-ffn"],
+        num_heads=settings["transformer-heads"],
+        norm_position=norm_position,
+        layer_norm_epsilon=_EPSILON,
+        activation=activation,
+    )
+    weights = assembled(path, tensors, model, tables, layers(norm_position), _NOT_OF_LAYERS)
+    if learned is not None:
+        weights |= {f"{side}_positions/table": learned for side in ("source", "target")}
+    sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
+    data = DataConfig(vocab_type="unigram", **sizes)
+    decode = DecodeConfig(beam_size=search.get("beam-size", 12), **_normalization(search.get("normalize", 0.0)))
+    return PortableModel(Config(model=model, data=data, decode=decode), _scaled(weights, factor), vocabulary.tokenizer)
+
+
+def _checked(path: Path, settings: Mapping[str, Any]) -> Literal["post", "pre"]:
+    """The place of the normalisations; refuses other networks than Transformers as this project has them."""
+    check_settings(path, settings, _EXPECTED)
+    if settings["transformer-ffn-activation"] not in _ACTIVATIONS:
+        activation = settings["transformer-ffn-activation"]
+        raise InputError(f"{path}: transformer-ffn-activation={activation!r} is not supported")
+    order = tuple(settings.get(f"transformer-{name}", "") for name in ("preprocess", "postprocess", "postprocess-top"))
+    if order not in _ORDERS:
+        raise InputError(
+            f"{path}: transformer-preprocess, -postprocess and -postprocess-top are {', '.join(map(repr, order))}; "
+            f"supported are {' and '.join(map(str, _ORDERS))}"
+        )
+    return _ORDERS[order]
+
+
+def _tables(path: Path, tensors: Arrays) -> Tables:
+    """The matrices of tokens, of the old ids."""
+    shared = tensors.get("Wemb")
+    source, target = (tensors.get(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder"))
+    if source is None or target is None:
+        raise InputError(f"{path}: there is no tensor Wemb")
+    output = tensors[f"{_HEAD}_W"].T if f"{_HEAD}_W" in tensors else tensors.get(f"{_HEAD}_Wt", target)
+    if output.shape != target.shape:
+        raise InputError(f"{path}: the tensor {_HEAD}_W does not fit decoder_Wemb")
+    if _POSITIONS in tensors:  # embeddings are scaled only beside sinusoids
+        source, target = (table / np.float32(table.shape[1] ** 0.5) for table in (source, target))
+    return Tables(source, target, output, tensors.get(f"{_HEAD}_b"))
+
+
+def _learned(count: int) -> dict[str, Any]:
+    return {"position_encoding": "learned", "max_positions": count}
+
+
+def _normalization(exponent: float) -> dict[str, Any]:
+    """The settings that divide a score by a power of the length."""
+    named = {0.0: "none", 1.0: "average"}
+    return {"length_normalization": named[exponent]} if exponent in named else {"length_penalty": exponent}
+
+
+def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
+    """Feed-forward networks whose inner values are `factor` times as large, and whose outputs are the same."""
+    factors = {"inner_kernel": factor, "inner_bias": factor, "outer_kernel": 1 / factor}
+    return {
+        name: array * np.float32(factors.get(name.rpartition("/")[2], 1.0)) if "feed_forward/" in name else array
+        for name, array in weights.items()
+    }
+
+
+def _sides(folder: Path, search: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]:
+    """The vocabularies of targets and of sources."""
+    names = [Path(name).name for name in search.get("vocabs", [])] or sorted(
+        path.name for path in folder.iterdir() if path.name.endswith(("vocab.yml", "vocab.spm"))
+    )
+    if not names:
+        raise InputError(f"{folder} has no vocabulary: neither decoder.yml names one nor is there a vocab.yml")
+    of_sources, of_targets = folder / names[0], folder / names[-1]
+    return _side(of_targets, folder / "target.spm"), _side(of_sources, folder / "source.spm")
+
+
+def _side(path: Path, model: Path) -> NamedIds:
+    if path.suffix == ".spm":
+        serialized = read_bytes(path)
+        names = [entry.piece for entry in parsed(serialized).pieces]
+    else:
+        names, serialized = read_vocabulary(path), read_bytes(model)
+    special = {symbol: names.index(symbol) for symbol in ("</s>", "<unk>") if symbol in names}
+    if len(special) < 2:
+        raise InputError(f"{path} has no </s> or no <unk>")
+    return NamedIds(names, None, special["</s>"], special["<unk>"], serialized)
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """Reads a vocabulary of lines "piece: id", as Marian writes them; YAML readers lose some of its entries.
+
+    Raises:
+        InputError: a line is not like that, or ids are missing; names the file and the line.
+    """
+    ids: dict[int, str] = {}
+    key = None
+    for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").split("\n"), start=1):
+        line = line.rstrip("\r")
+        if not line:
+            continue
+        if line.startswith("? "):  # the id is on the next line
+            key = line[2:]
+            continue
+        if key is None:
+            key, _, value = line.rpartition(":")
+        else:
+            value = line.removeprefix(":")
+        if not value.strip().isdecimal():
+            raise InputError(f"{path}, line {number}: expected 'piece: id', got {line!r}")
+        ids[int(value)] = _unquoted(key)
+        key = None
+    if sorted(ids) != list(range(len(ids))):
+        raise InputError(f"{path}: the ids are not 0 to {len(ids) - 1}, each once")
+    return [ids[number] for number in range(len(ids))]
+
+
+def _unquoted(key: str) -> str:
+    if key.startswith("'") and key.endswith("'") and len(key) > 1:
+        return key[1:-1].replace("''", "'")
+    if not (key.startswith('"') and key.endswith('"') and len(key) > 1):
+        return key
+    return _ESCAPE.sub(_unescaped, key[1:-1])
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, other = match.groups()
+    return chr(int(code[1:], 16)) if code else _ESCAPES.get(other, other)

@@ -1,0 +1,28 @@
+"""Models that are downloaded before they are read."""
+
+from pathlib import Path
+
+from t2t_keras.errors import InputError
+
+_SCHEME = "hf://"
+
+
+def local_folder(name: str) -> Path:
+    """The folder of a model: a path, or hf://OWNER/NAME, which Hugging Face's package downloads to its cache.
+
+    Raises:
+        InputError: there is no such folder, the package is missing, or the download failed.
+    """
+    if not name.startswith(_SCHEME):
+        folder = Path(name)
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder")
+        return folder
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as error:
+        raise InputError(f"{name}: the package huggingface_hub is missing: pip install huggingface_hub") from error
+    try:
+        return Path(huggingface_hub.snapshot_download(name.removeprefix(_SCHEME), ignore_patterns=["*.h5", "*.ot"]))
+    except Exception as error:  # its errors have no common class, and those of its network library come too
+        raise InputError(f"{name} cannot be downloaded: {error}") from error

@@ -1,0 +1,106 @@
+"""What a model is, whatever format its files have."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats.arrangement import Tables
+from t2t_keras.formats.weight_table import Arrays, LayerTable, check_all_known, weights_of
+from t2t_keras.models.families import make_model
+from t2t_keras.models.weights import weight_names
+from t2t_keras.text.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class PortableModel:
+    """A Transformer between two formats.
+
+    Attributes:
+        config: its settings, those of its search, and what is known of its data.
+        weights: float32 arrays, by the names of `models.weights.weight_names`.
+        tokenizer: its vocabulary.
+        notes: what somebody should know about the conversion, a line each.
+    """
+
+    config: Config
+    weights: Mapping[str, np.ndarray]
+    tokenizer: Tokenizer
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> TransformerConfig:
+        """The settings of the network."""
+        model = self.config.model
+        if not isinstance(model, TransformerConfig):
+            raise InputError(f"other projects' formats have no place for a model of the family {model.family}")
+        return model
+
+
+def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's weights by name."""
+    model = make_model(config)
+    return {
+        name: tuple(weight.shape) for name, weight in zip(weight_names(model), model.trainable_variables, strict=True)
+    }
+
+
+def assembled(
+    path: Path,
+    tensors: Arrays,
+    config: TransformerConfig,
+    tables: Tables,
+    layers: LayerTable,
+    others: Sequence[str],
+) -> dict[str, np.ndarray]:
+    """Our weights of a format's tensors.
+
+    Args:
+        path: where they were read, for messages.
+        tensors: by their names there.
+        config: the model's settings.
+        tables: the matrices of tokens, of our ids.
+        layers: the names of all else.
+        others: beginnings of the names of tensors that are in `tables` or need not be.
+
+    Raises:
+        InputError: a tensor is missing, superfluous, or has another shape; names it.
+    """
+    entries = list(layers.entries(config))
+    try:
+        check_all_known(tensors, entries, others)
+        return {**weights_of(tensors, entries, weight_shapes(config)), **tables.weights(config)}
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> None:
+    """Refuses a Transformer that a format has no place for.
+
+    Args:
+        config: of the Transformer.
+        format: the format's name in the message.
+        **needed: fields of `config`, and the value that the format needs. All formats need heads of d_model /
+            num_heads, scaled scores without a window, and no experts.
+
+    Raises:
+        InputError: names each setting.
+    """
+    d_head = config.d_model // config.num_heads
+    common = {"num_experts": 0, "attention_score": "scaled_dot", "attention_window": None}
+    odd = [
+        f"model.{name}={getattr(config, name)}"
+        for name, value in {**common, **needed}.items()
+        if (getattr(config, name) or value) != value
+    ]
+    odd += [
+        f"model.{name}={width}"
+        for name, width in zip(("d_key", "d_value"), config.head_widths(), strict=True)
+        if width != d_head
+    ]
+    if odd:
+        raise InputError(f"{format} cannot have {', '.join(odd)}")

@@ -1,0 +1,68 @@
+"""Files of settings beside a model: read with errors that name the file."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
+
+
+def read_bytes(path: Path) -> bytes:
+    """The contents of a file; an InputError names it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot read it: {error.strerror}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a file that holds a JSON object; an InputError names the file and what is wrong with it."""
+    try:
+        values = json.loads(read_bytes(path).decode("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} must hold a JSON object, got {type(values).__name__}")
+    return values
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes a JSON object."""
+    with replacing(path) as file:
+        file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def parsed_yaml(text: bytes, where: str) -> dict[str, Any]:
+    """Parses settings in YAML; an InputError names `where` they are."""
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        raise InputError("the package pyyaml is missing: pip install '.[convert]'") from error
+    try:
+        values = yaml.safe_load(text.decode("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{where} cannot be read as YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{where} must hold settings by name, got {type(values).__name__}")
+    return values
+
+
+def only_file(folder: Path, pattern: str) -> Path:
+    """The one file of a folder that fits a pattern; an InputError says how many there are."""
+    fitting = sorted(folder.glob(pattern))
+    if len(fitting) != 1:
+        raise InputError(f"{folder} must have one file {pattern}, but has {len(fitting)}")
+    return fitting[0]
+
+
+def check_settings(path: Path, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuses settings that have other values than those that this project's Transformer can have.
+
+    Raises:
+        InputError: names the file, the setting and the value.
+    """
+    for name, value in expected.items():
+        if name in settings and settings[name] != value:
+            raise InputError(f"{path}: {name}={settings[name]!r} is not supported, only {value!r}")

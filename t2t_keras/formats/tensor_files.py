@@ -1,0 +1,71 @@
+"""Files of named tensors: safetensors, .npz and those of torch."""
+
+import contextlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.errors import InputError
+from t2t_keras.formats.torch_files import read_torch_file
+from t2t_keras.machine.files import replacing
+
+
+def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np.ndarray]]:
+    """Reads the first file there is of some names in a folder; returns its path, and arrays by name.
+
+    Raises:
+        InputError: there is none, it is damaged, or it holds something else.
+    """
+    for name in names:
+        if (path := folder / name).exists():
+            return path, read_safetensors(path) if path.suffix == ".safetensors" else _arrays(path)
+    raise InputError(f"{folder} has no weights: none of {', '.join(names)}")
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Reads all arrays of a file .npz, none of them pickled; raises an InputError that names the file."""
+    try:
+        with np.load(path) as arrays:
+            return dict(arrays)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read it: {error}") from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} cannot be read as .npz: {error}") from error
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a file of torch."""
+    contents = read_torch_file(path)
+    if not isinstance(contents, Mapping):
+        raise InputError(f"{path} holds no tensors by name but {type(contents).__name__}")
+    if odd := [name for name, value in contents.items() if not isinstance(value, np.ndarray)]:
+        raise InputError(f"{path}: {odd[0]!r} is no tensor")
+    return dict(contents)
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Reads all tensors of a file of safetensors; raises an InputError that names the file."""
+    safetensors = _safetensors()
+    try:
+        return safetensors.numpy.load(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot read it: {error.strerror}") from error
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} cannot be read as safetensors: {error}") from error
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes tensors by name; the file has its name only once it is complete."""
+    with replacing(path, "wb") as file:
+        file.write(_safetensors().numpy.save(dict(tensors), metadata={"format": "pt"}))
+
+
+def _safetensors() -> Any:
+    with contextlib.suppress(ModuleNotFoundError):
+        import safetensors.numpy
+
+        return safetensors
+    raise InputError("the package safetensors is missing: pip install '.[convert]'")

@@ -1,0 +1,118 @@
+"""Tables that say which of a format's tensors is which weight of the Transformer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from t2t_keras.config import TransformerConfig
+from t2t_keras.errors import InputError
+
+Arrays = Mapping[str, np.ndarray]
+
+_NUMBERS = "kernel", "bias"
+_NORM = "scale", "offset"
+
+
+class Entry(NamedTuple):
+    """One of a format's tensors.
+
+    Attributes:
+        theirs: its name there.
+        ours: the weight; or several that are one tensor there, in the order of their outputs.
+        transposed: whether a matrix is [out, in] there.
+    """
+
+    theirs: str
+    ours: tuple[str, ...]
+    transposed: bool = False
+
+
+class LayerTable(NamedTuple):
+    """How a format names the weights of the layers.
+
+    Attributes:
+        parts: its name of each part of a layer: of linear maps such as "self_attention/query", several joined by "+" if
+            they are one tensor there, and of layer normalisations such as "self_attention_residual/norm"; {} stands for
+            the kind.
+        layer: the whole name, of {stack}, {number} and {part}.
+        final_norm: the name of a stack's last layer normalisation, of {stack} and the kind {}.
+        kinds: its words for "kernel", "bias", "scale" and "offset".
+        transposed: whether its matrices are [out, in].
+        first: number of the first layer.
+    """
+
+    parts: Mapping[str, str]
+    layer: str
+    final_norm: str
+    kinds: Mapping[str, str]
+    transposed: bool
+    first: int = 0
+
+    def entries(self, config: TransformerConfig) -> Iterator[Entry]:
+        """The tensors of all layers of a model."""
+        for stack, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
+            for index in range(count):
+                for part, theirs in self.parts.items():
+                    if stack == "encoder" and part.startswith("cross_attention"):
+                        continue
+                    name = self.layer.format(stack=stack, number=self.first + index, part=theirs)
+                    yield from self._kinds(config, f"{stack}/layer_{index}/{part}", name)
+            if config.norm_position == "pre":
+                yield from self._kinds(config, f"{stack}/final_norm", self.final_norm.replace("{stack}", stack))
+
+    def _kinds(self, config: TransformerConfig, part: str, theirs: str) -> Iterator[Entry]:
+        """The tensors of one part: "STACK/LAYER/query+key" or, if it is a normalisation, "STACK/LAYER/norm"."""
+        place, _, names = part.rpartition("/")
+        is_norm = names.endswith("norm")
+        for kind in _NORM if is_norm else _NUMBERS:
+            if kind == "bias" and "attention" in place and not config.use_attention_bias:
+                continue
+            joined = f"/{kind}" if is_norm else f"_{kind}"
+            ours = tuple(f"{place}/{name}{joined}" for name in names.split("+"))
+            yield Entry(theirs.replace("{}", self.kinds[kind]), ours, self.transposed and kind == "kernel")
+
+
+def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Our weights of a format's tensors: float32 arrays by name.
+
+    Args:
+        tensors: by their names there.
+        entries: which of them are which weights.
+        shapes: of our weights, by name.
+
+    Raises:
+        InputError: a tensor is missing or has another shape; names it.
+    """
+    weights: dict[str, Any] = {}
+    for entry in entries:
+        if entry.theirs not in tensors:
+            raise InputError(f"there is no tensor {entry.theirs}")
+        array = np.asarray(tensors[entry.theirs])
+        widths = [shapes[name][-1] for name in entry.ours]
+        expected = (*shapes[entry.ours[0]][:-1], sum(widths))
+        if array.shape != (expected[::-1] if entry.transposed else expected):
+            wanted = expected[::-1] if entry.transposed else expected
+            raise InputError(f"the tensor {entry.theirs} must have shape {list(wanted)}, got {list(array.shape)}")
+        array = (array.T if entry.transposed else array).astype(np.float32)
+        parts = np.split(array, np.cumsum(widths)[:-1], axis=-1)
+        weights |= {name: np.ascontiguousarray(part) for name, part in zip(entry.ours, parts, strict=True)}
+    return weights
+
+
+def tensors_of(weights: Arrays, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
+    """A format's tensors of our weights; the inverse of `weights_of`."""
+    tensors = {}
+    for entry in entries:
+        array = np.concatenate([weights[name] for name in entry.ours], axis=-1)
+        tensors[entry.theirs] = np.ascontiguousarray(array.T if entry.transposed else array)
+    return tensors
+
+
+def check_all_known(tensors: Arrays, entries: Sequence[Entry], ignored: Sequence[str] = ()) -> None:
+    """Raises an InputError that names tensors which no entry and no beginning among `ignored` accounts for."""
+    known = {entry.theirs for entry in entries}
+    unknown = [name for name in tensors if name not in known and not name.startswith(tuple(ignored))]
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        raise InputError(f"there are tensors that have no place in a Transformer: {', '.join(unknown[:5])}{more}")

@@ -1,0 +1,92 @@
+"""Vocabularies whose entries and ids are given, cut as a SentencePiece model cuts."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from sentencepiece import sentencepiece_model_pb2
+
+from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.tokenizer import Tokenizer
+
+_Model: Any = sentencepiece_model_pb2.ModelProto
+_Entry: Any = _Model.SentencePiece
+
+SPECIAL = ("<pad>", "</s>", "<unk>")
+# How much less an unknown character scores than the rarest piece.
+_COST_OF_UNKNOWN = 10.0
+_KINDS = (_Entry.CONTROL, _Entry.CONTROL, _Entry.UNKNOWN)
+
+
+def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[str] = ()) -> Tokenizer:
+    """A tokenizer that cuts a text into the pieces of a SentencePiece model, and gives them ids of its own.
+
+    Args:
+        entries: piece of each id; the first ones are `SPECIAL`.
+        serialized: the model. It may lack entries, to which it then cuts nothing but characters that it does not know.
+        symbols: those entries that the model lacks but that are one token at the beginning of a word.
+
+    Raises:
+        ValueError: a piece of the model is not among the entries, an entry is there twice, or `serialized` is no model.
+    """
+    if tuple(entries[:3]) != SPECIAL:
+        raise ValueError(f"entries must begin with {', '.join(SPECIAL)}; got {', '.join(entries[:3])}")
+    if len(set(entries)) < len(entries):
+        raise ValueError("an entry is there twice")
+    model = parsed(serialized)
+    known = {entry.piece: entry for entry in model.pieces if entry.type not in (*_KINDS, _Entry.UNUSED)}
+    if missing := [piece for piece in known if piece not in set(entries)]:
+        raise ValueError(f"entries must have all pieces of the model; missing: {missing[0]!r}")
+    del model.pieces[:]
+    model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))
+    for piece in entries[3:]:
+        if piece in symbols:
+            model.pieces.append(_Entry(piece=BLANK + piece, type=_Entry.USER_DEFINED))
+        else:
+            model.pieces.append(known.get(piece) or _Entry(piece=piece, type=_Entry.UNUSED))
+    if not model.trainer_spec.byte_fallback:
+        lowest = min((entry.score for entry in known.values() if entry.type == _Entry.NORMAL), default=0.0)
+        for entry in model.pieces:
+            if entry.type == _Entry.UNUSED and len(entry.piece) == 1:
+                entry.type, entry.score = _Entry.NORMAL, lowest - _COST_OF_UNKNOWN
+    spec = model.trainer_spec
+    spec.pad_id, spec.eos_id, spec.unk_id, spec.bos_id = PAD_ID, EOS_ID, UNK_ID, -1
+    spec.pad_piece, spec.eos_piece, spec.unk_piece = SPECIAL
+    spec.vocab_size = len(model.pieces)
+    return Tokenizer(model.SerializeToString(deterministic=True))
+
+
+def without_symbols(serialized: bytes, symbols: Collection[str]) -> bytes:
+    """A model in which some `symbols` of `tokenizer_of` have an id, but are cut like any text."""
+    model = parsed(serialized)
+    for entry in model.pieces:
+        if entry.type == _Entry.USER_DEFINED and entry.piece.removeprefix(BLANK) in symbols:
+            entry.type = _Entry.UNUSED
+    return model.SerializeToString(deterministic=True)
+
+
+def word_model(entries: Iterable[str]) -> bytes:
+    """A SentencePiece model that cuts at blanks and nowhere else; each entry is `BLANK` and a word."""
+    model = _Model()
+    model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))
+    model.pieces.extend(_Entry(piece=entry, type=_Entry.NORMAL) for entry in entries)
+    model.trainer_spec.model_type = model.trainer_spec.WORD
+    model.normalizer_spec.name = "identity"
+    return model.SerializeToString(deterministic=True)
+
+
+def pieces_of(serialized: bytes) -> list[str]:
+    """The pieces that a SentencePiece model can cut a text into; raises a ValueError if it is none."""
+    return [entry.piece for entry in parsed(serialized).pieces if entry.type not in (*_KINDS, _Entry.UNUSED)]
+
+
+def parsed(serialized: bytes) -> Any:
+    """A SentencePiece model's entries and settings; raises a ValueError if it is none."""
+    try:
+        model = _Model.FromString(serialized)
+    except DecodeError as error:
+        raise ValueError(f"this is no SentencePiece model ({len(serialized)} bytes)") from error
+    if not model.pieces:
+        raise ValueError(f"this is no SentencePiece model ({len(serialized)} bytes)")
+    return model

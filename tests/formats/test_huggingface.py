@@ -1,0 +1,271 @@
+"""Marian models of transformers: made up and compared with NumPy, and, where it is installed, with transformers."""
+
+import json
+
+import foreign
+import numpy as np
+import pytest
+import sentencepiece
+import tiny
+from foreign import D_MODEL, HEADS, LAYERS
+from huggingface_folder import make_folder, names, theirs
+from numpy_transformer import Network, sines_then_cosines, swish
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats import huggingface
+from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.formats.tensor_files import read_safetensors, write_safetensors
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import weight_names
+from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
+
+
+def network_of(tensors, scale=D_MODEL**0.5) -> Network:
+    """What transformers computes."""
+    parts = {"inner": "fc1", "outer": "fc2"}
+    for kind, name in (("self", "self_attn"), ("cross", "encoder_attn")):
+        parts |= {f"{kind}_{part}": f"{name}.{part}_proj" for part in "qkv"} | {f"{kind}_o": f"{name}.out_proj"}
+    norms = {"self": "self_attn", "cross": "encoder_attn", "feed_forward": "final"}
+
+    def linear(stack, number, part):
+        name = f"model.{stack}.layers.{number}.{parts[part]}"
+        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
+
+    def norm(stack, number, kind):
+        name = f"model.{stack}.layers.{number}.{norms[kind]}_layer_norm"
+        return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+
+    shared = tensors["model.shared.weight"].astype(np.float64)
+    return Network(
+        linear=linear,
+        norm=norm,
+        source=shared * scale,
+        target=shared * scale,
+        output=shared,
+        bias=tensors["final_logits_bias"][0],
+        positions=lambda positions: sines_then_cosines(positions, D_MODEL, D_MODEL / 2),
+        start=shared[-1] * scale,
+        layers=LAYERS,
+        heads=HEADS,
+        epsilon=1e-5,
+        activation=swish,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "opus"
+
+
+def test_logits_are_those_of_the_formulas(folder):
+    tensors = make_folder(folder, np.random.default_rng(1))
+    model = huggingface.read(folder)
+    network, size = network_of(tensors), len(names())
+    order = [*range(1, size), 0]  # our id of each of theirs
+    for text in foreign.TEXTS:
+        source = [*model.tokenizer.source.encode(text), 1]
+        target = [*model.tokenizer.encode(foreign.TEXTS[1]), 1]
+        found = foreign.logits(model, source, target)
+        expected = network.logits(theirs(source), theirs(target))
+        np.testing.assert_allclose(found[:, order], expected, atol=2e-5)
+        assert np.all(found[:, size:] < -9e3)
+
+
+def test_texts_are_cut_as_they_are_there(folder):
+    make_folder(folder, np.random.default_rng(1))
+    tokenizer = huggingface.read(folder).tokenizer
+    ids = {name: number for number, name in enumerate(names())}
+    for side, language, texts in ((tokenizer.source, "en", foreign.ENGLISH), (tokenizer, "de", foreign.GERMAN)):
+        processor = sentencepiece.SentencePieceProcessor(model_proto=foreign.unigram(language))
+        # "E" and "c" are letters of the other language alone: they have an id, but no piece of this model.
+        for text in (*texts, "a 漢 b", "  two   words ", "E", "c", "\u00bd e", ""):
+            expected = [ids.get(piece, 1) for piece in processor.encode(text, out_type=str)]
+            assert theirs(side.encode(text)) == expected
+    text = foreign.TEXTS[0]
+    assert theirs(tokenizer.source.encode(f">>deu<< {text}")) == [
+        ids[">>deu<<"],
+        *theirs(tokenizer.source.encode(text)),
+    ]
+    assert tokenizer.has_one_id_space and tokenizer.sizes["source_vocab_size"] is None
+    for text in tiny.SENTENCES[3:]:
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_settings_come_along(folder):
+    make_folder(folder, np.random.default_rng(1), dropout=0.2)
+    config = huggingface.read(folder).config
+    assert (config.decode.beam_size, config.decode.length_normalization) == (6, "average")
+    assert (config.data.source_language, config.data.target_language) == ("en", "de")
+    model = config.model
+    assert (model.dropout_rate, model.activation, model.norm_position, model.tie_embeddings) == (
+        0.2,
+        "swish",
+        "post",
+        True,
+    )
+
+
+def test_what_is_written_is_what_was_read(folder, tmp_path):
+    tensors = make_folder(folder, np.random.default_rng(1))
+    model = huggingface.read(folder)
+    written = tmp_path / "written"
+    written.mkdir()
+    assert huggingface.write(model, written) == ()
+    again = read_safetensors(written / "model.safetensors")
+    assert again.keys() == tensors.keys()
+    rows = [*range(len(names()) - 1), -1]  # pieces without an id got one
+    for name, array in tensors.items():
+        found = again[name]
+        if name == "model.shared.weight":
+            found = found[rows]
+        elif name == "final_logits_bias":
+            found = found[:, rows]
+        np.testing.assert_array_equal(found, array)
+    back = huggingface.read(written)
+    assert back.tokenizer.serialized == model.tokenizer.serialized
+    assert back.tokenizer.source.serialized == model.tokenizer.source.serialized
+    assert back.config == model.config
+    assert all(np.array_equal(back.weights[name], array) for name, array in model.weights.items())
+
+
+SHAPES = {
+    "paper": {},
+    "untied": {"tie_embeddings": False, "use_output_bias": True},
+    "without_biases": {"use_attention_bias": False, "layer_norm_epsilon": 1e-5},
+    "two_vocabularies": {"source_vocab_size": 300},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape):
+    tokenizer = tiny.tokenizer()
+    if "source_vocab_size" in SHAPES[shape]:
+        tokenizer = Tokenizer(tokenizer.serialized, trained_tokenizer(tiny.SENTENCES[:3] * 2, 300))
+    network = Transformer(TransformerConfig(vocab_size=tokenizer.vocab_size, **{**tiny.MODEL, **SHAPES[shape]}))
+    network.build()
+    rng = np.random.default_rng(1)
+    weights = {
+        name: np.array(weight) + foreign.random_array(rng, *weight.shape)
+        for name, weight in zip(weight_names(network), network.trainable_variables, strict=True)
+    }
+    data = DataConfig(source_language="fr", target_language="cs")
+    model = PortableModel(
+        Config(network.config, data, decode=DecodeConfig(beam_size=3, length_normalization="none")), weights, tokenizer
+    )
+    notes = huggingface.write(model, tmp_path)
+    assert len(notes) == (network.config.layer_norm_epsilon != 1e-5)
+    back = huggingface.read(tmp_path)
+    assert (back.config.decode, back.notes) == (model.config.decode, ())
+    assert (back.config.data.source_language, back.config.data.target_language) == ("fr", "cs")
+    assert back.config.model.tie_embeddings == network.config.tie_embeddings
+    for text in tiny.SENTENCES:
+        source, target = [*tokenizer.source.encode(text), 1], [*tokenizer.encode(text), 1]
+        assert [*back.tokenizer.source.encode(text), 1] == source and [*back.tokenizer.encode(text), 1] == target
+        expected, found = foreign.logits(model, source, target), foreign.logits(back, source, target)
+        np.testing.assert_allclose(found[:, 1:], expected[:, 1:], atol=1e-3)
+        assert np.all(found[:, 0] < -9e3)  # padding, which no search here may write either
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"norm_position": "pre"}, "Marian models of transformers cannot have model.norm_position=pre"),
+        ({"position_encoding": "learned"}, "cannot have model.position_encoding=learned"),
+        ({"num_experts": 4, "d_key": 3}, "cannot have model.num_experts=4, model.d_key=3"),
+        ({"attention_window": 2}, "cannot have model.attention_window=2"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, changes, message):
+    config = Config(TransformerConfig(vocab_size=350, **{**tiny.MODEL, **changes}))
+    with pytest.raises(InputError, match=message):
+        huggingface.write(PortableModel(config, {}, tiny.tokenizer()), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_numbers_are_refused(tmp_path):
+    config = Config(TransformerConfig(vocab_size=350, **tiny.MODEL))
+    with pytest.raises(InputError, match="--quantization=int8: transformers takes float32"):
+        huggingface.write(PortableModel(config, {}, tiny.tokenizer()), tmp_path, "int8")
+
+
+def change_json(path, **values):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+DAMAGES = {
+    "no_config": (lambda folder: (folder / "config.json").unlink(), "config.json: cannot read it: No such file"),
+    "no_json": (lambda folder: (folder / "vocab.json").write_text("{"), "vocab.json cannot be read as JSON"),
+    "another_model": (
+        lambda folder: change_json(folder / "config.json", model_type="bart"),
+        "model_type='bart' is not",
+    ),
+    "activation": (
+        lambda folder: change_json(folder / "config.json", activation_function="tanh"),
+        "config.json: activation_function='tanh' is not supported",
+    ),
+    "heads": (
+        lambda folder: change_json(folder / "config.json", decoder_attention_heads=1),
+        "encoder_attention_heads and decoder_attention_heads must be equal",
+    ),
+    "missing": (
+        lambda folder: change_tensors(folder, "model.decoder.layers.1.fc1.bias", None),
+        "model.safetensors: there is no tensor model.decoder.layers.1.fc1.bias",
+    ),
+    "shape": (
+        lambda folder: change_tensors(folder, "model.decoder.layers.1.fc1.weight", np.zeros([3, 4])),
+        r"model.decoder.layers.1.fc1.weight must have shape \[12, 8\], got \[3, 4\]",
+    ),
+    "superfluous": (
+        lambda folder: change_tensors(folder, "model.encoder.layers.2.fc1.bias", np.zeros([3])),
+        "tensors that have no place in a Transformer: model.encoder.layers.2.fc1.bias",
+    ),
+    "positions": (
+        lambda folder: change_tensors(folder, "model.encoder.embed_positions.weight", np.ones([9, D_MODEL])),
+        "embed_positions.weight has other positions",
+    ),
+    "start": (
+        lambda folder: change_tensors(folder, "model.shared.weight", np.ones([len(names()), D_MODEL])),
+        "must have zeros for padding, with which the decoder begins",
+    ),
+    "vocabulary": (
+        lambda folder: change_json(folder / "vocab.json", more=len(names())),
+        rf"vocab.json: 'more' has the id {len(names())}, but there are {len(names())} rows",
+    ),
+    "truncated": (
+        lambda folder: shorten(folder / "model.safetensors"),
+        "model.safetensors cannot be read as safetensors",
+    ),
+    "spm": (lambda folder: shorten(folder / "source.spm"), "the vocabulary cannot be used: this is no SentencePiece"),
+    "no_spm": (lambda folder: (folder / "target.spm").unlink(), "target.spm: cannot read it"),
+    "no_weights": (
+        lambda folder: (folder / "model.safetensors").unlink(),
+        "has no weights: none of model.safetensors, pytorch_model.bin",
+    ),
+}
+
+
+def change_tensors(folder, name, array):
+    tensors = read_safetensors(folder / "model.safetensors")
+    tensors.pop(name, None)
+    write_safetensors(folder / "model.safetensors", tensors | ({} if array is None else {name: np.float32(array)}))
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:50])
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_bad_input_is_named(folder, damage):
+    make_folder(folder, np.random.default_rng(1))
+    change, message = DAMAGES[damage]
+    change(folder)
+    with pytest.raises(InputError, match=message):
+        huggingface.read(folder)
+
+
+def test_positions_of_old_files_are_known(folder):
+    make_folder(folder, np.random.default_rng(1))
+    positions = sines_then_cosines(np.arange(9), D_MODEL, D_MODEL / 2)
+    change_tensors(folder, "model.encoder.embed_positions.weight", positions)
+    assert huggingface.read(folder).config.model.position_encoding == "sinusoidal"

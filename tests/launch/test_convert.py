@@ -1,0 +1,111 @@
+"""A model of another project becomes a run that everything else takes, and a run becomes another project's model."""
+
+import json
+import pathlib
+
+import foreign
+import huggingface_folder
+import numpy as np
+import pytest
+import tiny
+from drive import run_cases
+
+from t2t_keras.formats import huggingface
+from t2t_keras.inference.translator import Translator
+from t2t_keras.runs.run import Run
+
+PAIRS = [(f"{foreign.ENGLISH[n % 3]} {n}", f"{foreign.GERMAN[n % 2]} {n}") for n in range(120)]
+TRAIN = ["max_steps=20", "checkpoint_steps=20", "tokens_per_batch=200", "warmup_steps=5", "validation_sentences=2"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("convert")
+    huggingface_folder.make_folder(folder / "opus", np.random.default_rng(1))
+    for split, pairs in (("train", PAIRS[6:]), ("valid", PAIRS[:3]), ("test", PAIRS[3:6])):
+        for side, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+            (folder / f"{split}.{side}").write_text("\n".join(lines), encoding="utf-8")
+    tiny.make_run(folder / "ours")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder) -> dict[str, tuple[int, str, str]]:
+    opus, run = f"--input={folder / 'opus'}", f"--model_dir={folder / 'run'}"
+    ours, output = f"--model_dir={folder / 'ours'}", f"--output={folder / 'output'}"
+    cases = {
+        "in": ["--from=huggingface", opus, run, "--target_language=nl"],
+        "again": ["--from=huggingface", opus, run],
+        "out": ["--to=huggingface", run, output],
+        "out again": ["--to=huggingface", run, output],
+        "pre": ["--to=huggingface", ours, f"--output={folder / 'never'}", "--quantization=int8"],
+        "both": ["--from=huggingface", "--to=huggingface", run],
+        "neither": [run],
+        "no input": ["--from=huggingface", run],
+        "no output": ["--to=huggingface", run],
+        "nowhere": ["--from=huggingface", f"--input={folder / 'nowhere'}", f"--model_dir={folder / 'new'}"],
+        "no run": ["--to=huggingface", f"--model_dir={folder / 'nowhere'}", f"--output={folder / 'never'}"],
+    }
+    return dict(zip(cases, run_cases("launch.convert", [(case, b"") for case in cases.values()]), strict=True))
+
+
+def test_a_run_comes_out(folder, results):
+    model = huggingface.read(folder / "opus")
+    count = sum(array.size for array in model.weights.values())
+    assert results["in"] == (0, f"{folder / 'run'}: {count:,} parameters\n", "")
+    run = Run(folder / "run")
+    assert run.config.data.target_language == "nl" and run.config.model == model.config.model
+    assert json.loads(run.config_path.read_text())["imported"] == {
+        "format": "huggingface",
+        "input": str(folder / "opus"),
+    }
+    translator = Translator.load(folder / "run")
+    assert translator.tokenizer.source.serialized == model.tokenizer.source.serialized
+    assert len(translator.translate(foreign.TEXTS)) == len(foreign.TEXTS)
+
+
+def test_it_goes_back(folder, results):
+    assert results["out"][:2] == (0, results["in"][1].replace(str(folder / "run"), str(folder / "output")))
+    weights = huggingface.read(folder / "output").weights
+    for name, array in huggingface.read(folder / "opus").weights.items():
+        np.testing.assert_array_equal(weights[name], array)
+
+
+@pytest.mark.parametrize(
+    "case, message",
+    [
+        ("again", "{folder}/run exists already; give a folder that is new"),
+        ("out again", "{folder}/output exists already; give a folder that is new"),
+        ("pre", "--quantization=int8: transformers takes float32, and casts when it loads"),
+        ("both", "either --from or --to must be given"),
+        ("neither", "either --from or --to must be given"),
+        ("no input", "--from needs --input"),
+        ("no output", "--to needs --output"),
+        ("nowhere", "{folder}/nowhere is no folder"),
+        ("no run", "{folder}/nowhere is not a run's directory: it has no config.json"),
+    ],
+)
+def test_errors(folder, results, case, message):
+    assert results[case][::2] == (1, f"error: {message.format(folder=folder)}\n")
+    assert {path.name for path in folder.iterdir() if path.name.startswith((".", "never", "new"))} == set()
+
+
+def test_it_is_fine_tuned_with_more_entries_evaluated_and_exported(folder, results):
+    data, tuned = f"--data_dir={folder / 'data'}", f"--model_dir={folder / 'tuned'}"
+    places = [f"{split}_{side}" for split in ("train", "valid", "test") for side in ("source", "target")]
+    files = [f"--{place}={folder / place.replace('_', '.')}" for place in places]
+    programs = [
+        ("prepare_data", [*files, data, f"--vocab_from={folder / 'run'}", "--symbols=<2de>", "--processes=1"]),
+        ("train", [data, tuned, f"--init_from={folder / 'run'}", *(f"--set=train.{each}" for each in TRAIN)]),
+        ("evaluate", [tuned, "--split=test"]),
+        ("export", [tuned, f"--export_dir={folder / 'export' / 'mine'}"]),
+    ]
+    for program, arguments in programs:
+        (done,) = run_cases(f"launch.{program}", [(arguments, b"")])
+        assert done[0] == 0, done
+    before, after = (Translator.load(folder / name) for name in ("run", "tuned"))
+    assert after.tokenizer.vocab_size == before.tokenizer.vocab_size + 1
+    assert after.tokenizer.source.symbols.keys() == {">>deu<<", "<2de>"}
+    for text in foreign.ENGLISH:
+        assert after.tokenizer.source.encode(text) == before.tokenizer.source.encode(text)
+    assert after.tokenizer.source.serialized != after.tokenizer.serialized
