@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from t2t_keras.formats import huggingface, marian
+from t2t_keras.formats import fairseq, huggingface, marian
 from t2t_keras.formats.portable_model import PortableModel
 
 Reader = Callable[[Path], PortableModel]
@@ -13,6 +13,7 @@ Writer = Callable[[PortableModel, Path, str], tuple[str, ...]]
 READERS: Mapping[str, Reader] = {
     "huggingface": huggingface.read,
     "marian": marian.read,
+    "fairseq": fairseq.read,
 }
 WRITERS: Mapping[str, Writer] = {
     "huggingface": huggingface.write,

@@ -30,6 +30,8 @@ _DTYPES: Mapping[str, Any] = {
     "ByteStorage": np.uint8,
     "BoolStorage": np.bool_,
 }
+# Packages whose objects a checkpoint may hold beside tensors.
+_LEFT_OUT = ("fairseq", "numpy", "omegaconf", "torch")
 # The first number in files of torch before 1.6.
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -61,6 +63,22 @@ class _Tensor:
         return np.lib.stride_tricks.as_strided(values[self._offset :], self._size, strides).copy()
 
 
+class _LeftOut:
+    """Stands for what is no tensor: counters of a training, settings, numbers of NumPy. It keeps nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def append(self, value: Any) -> None:
+        pass
+
+
 class _Unpickler(pickle.Unpickler):
     """Makes tensors and plain values, and nothing else."""
 
@@ -72,6 +90,8 @@ class _Unpickler(pickle.Unpickler):
         if module in ("torch", "torch.storage") and name in _DTYPES:
             return name
         known = _GLOBALS.get(f"{module}.{name}")
+        if known is None and module.partition(".")[0] in _LEFT_OUT:
+            return _LeftOut
         if known is None:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no tensor needs")
         return known
@@ -84,6 +104,13 @@ def _tensor(storage: _Storage, offset: int, size: tuple, stride: tuple, *_: Any)
     return _Tensor(storage, offset, tuple(size), tuple(stride))
 
 
+def _bytes(text: str, encoding: str) -> bytes:
+    """How old pickles hold bytes."""
+    if encoding != "latin1":
+        raise ValueError(f"text of the encoding {encoding!r}")
+    return text.encode("latin1")
+
+
 def _parameter(data: _Tensor, *_: Any) -> _Tensor:
     return data
 
@@ -92,6 +119,7 @@ _GLOBALS: Mapping[str, Any] = {
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_parameter": _parameter,
+    "_codecs.encode": _bytes,
     "collections.OrderedDict": collections.OrderedDict,
     "argparse.Namespace": argparse.Namespace,
 }

@@ -47,16 +47,21 @@ class Mapping(NamedTuple):
         tokenizer: of targets, and beside it that of sources.
         target_rows: the old id of each id of targets; None for padding, where there was none.
         source_rows: the same of sources.
+        old_sizes: numbers of ids there, of targets and of sources.
         unnamed: ids of targets that are pieces without an id there. They stand for the unknown piece, as they did.
     """
 
     tokenizer: Tokenizer
     target_rows: list[int | None]
     source_rows: list[int | None]
+    old_sizes: tuple[int, int]
     unnamed: list[int]
 
     def tables(self, old: Tables) -> Tables:
-        """The matrices of tokens with the rows of the new ids."""
+        """The matrices of tokens with the rows of the new ids; raises an InputError if there are more or fewer."""
+        for side, table, size in zip(("targets", "sources"), (old.target, old.source), self.old_sizes, strict=True):
+            if len(table) != size:
+                raise InputError(f"the matrix of {side} has {len(table)} rows, their vocabulary {size} entries")
         bias = None if old.bias is None else _rows(old.bias, self.target_rows)
         barred = [*self.unnamed, *(number for number, row in enumerate(self.target_rows) if row is None)]
         if barred:
@@ -72,17 +77,18 @@ def mapped(target: NamedIds, source: NamedIds) -> Mapping:
     Raises:
         ValueError: a model is no SentencePiece model, or two ids have one name.
     """
+    sizes = (len(target.names), len(source.names))
     if list(target.names) == list(source.names):
         entries, rows, unnamed = _entries(target, [*pieces_of(target.model), *pieces_of(source.model)])
         cut = [tokenizer_of(entries, side.model, _languages(entries)) for side in (target, source)]
         is_same = cut[0].serialized == cut[1].serialized
         tokenizer = cut[0] if is_same else Tokenizer(cut[0].serialized, cut[1])
-        return Mapping(tokenizer, rows, rows, unnamed)
+        return Mapping(tokenizer, rows, rows, sizes, unnamed)
     entries, rows, unnamed = _entries(target, pieces_of(target.model))
     source_entries, source_rows, _ = _entries(source, pieces_of(source.model))
     of_sources = tokenizer_of(source_entries, source.model, _languages(source_entries))
     tokenizer = tokenizer_of(entries, target.model, _languages(entries))
-    return Mapping(Tokenizer(tokenizer.serialized, of_sources), rows, source_rows, unnamed)
+    return Mapping(Tokenizer(tokenizer.serialized, of_sources), rows, source_rows, sizes, unnamed)
 
 
 def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> Mapping:

@@ -1,0 +1,196 @@
+"""Models that fairseq trained: made up, and compared with NumPy."""
+
+import foreign
+import numpy as np
+import pytest
+import torch_writer
+from foreign import D_FF, D_MODEL, HEADS, LAYERS
+from numpy_transformer import Network, relu, sines_then_cosines
+
+from t2t_keras.errors import InputError
+from t2t_keras.formats import fairseq
+
+SETTINGS = {
+    "arch": "transformer",
+    "source_lang": "en",
+    "target_lang": "de",
+    **{f"{stack}_embed_dim": D_MODEL for stack in ("encoder", "decoder")},
+    **{f"{stack}_ffn_embed_dim": D_FF for stack in ("encoder", "decoder")},
+    **{f"{stack}_attention_heads": HEADS for stack in ("encoder", "decoder")},
+    **{f"{stack}_layers": LAYERS for stack in ("encoder", "decoder")},
+    **{f"{stack}_normalize_before": False for stack in ("encoder", "decoder")},
+    "dropout": 0.2,
+}
+WORDS = {
+    "en": ["Two", "dogs", "in", "the", "s@@", "now"],
+    "de": ["Ein", "Mann", "steht", "auf", "einer", "Lei@@", "ter"],
+}
+TEXT, TRANSLATION = "Two dogs in the s@@ now fall", "Ein Mann steht in Lei@@ ter"
+
+
+def rows(count: int) -> int:
+    return -(-count // 8) * 8
+
+
+def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, is_old=False):
+    """Writes a model; returns its tensors of today's names and what it computes."""
+    words = {language: WORDS["en"] + WORDS["de"] if joined else WORDS[language] for language in WORDS}
+    if with_model:
+        words = {language: [*foreign.pieces("en")] for language in WORDS}
+    folder.mkdir(exist_ok=True)
+    for language, entries in words.items():
+        lines = [f"{word} {100 - number}\n" for number, word in enumerate(entries)]
+        (folder / f"dict.{language}.txt").write_text("".join(lines), encoding="utf-8")
+    if with_model:
+        (folder / "sentencepiece.bpe.model").write_bytes(foreign.unigram("en"))
+    tensors = {}
+    for stack, language in (("encoder", "en"), ("decoder", "de")):
+        table = foreign.random_array(rng, rows(4 + len(words[language])), D_MODEL)
+        table[1] = 0
+        if joined and tensors:
+            table = tensors["encoder.embed_tokens.weight"]
+        tensors[f"{stack}.embed_tokens.weight"] = table
+        attentions = ["self_attn", "encoder_attn"] if stack == "decoder" else ["self_attn"]
+        norms = [f"{stack}.layer_norm"] if is_pre_norm else []
+        for layer in (f"{stack}.layers.{number}" for number in range(LAYERS)):
+            parts = ("q", "k", "v", "out")
+            linear = {f"{layer}.{name}.{part}_proj": (D_MODEL, D_MODEL) for name in attentions for part in parts}
+            linear |= {f"{layer}.fc1": (D_FF, D_MODEL), f"{layer}.fc2": (D_MODEL, D_FF)}
+            for name, shape in linear.items():
+                tensors[f"{name}.weight"] = foreign.random_array(rng, *shape)
+                tensors[f"{name}.bias"] = foreign.random_array(rng, shape[0])
+            norms += [*(f"{layer}.{name}_layer_norm" for name in attentions), f"{layer}.final_layer_norm"]
+        for name in norms:
+            tensors[f"{name}.weight"] = 1 + foreign.random_array(rng, D_MODEL)
+            tensors[f"{name}.bias"] = foreign.random_array(rng, D_MODEL)
+    output = "decoder.embed_out" if is_old else "decoder.output_projection.weight"
+    tensors[output] = tensors["decoder.embed_tokens.weight"]
+    settings = {**SETTINGS, **{f"{stack}_normalize_before": is_pre_norm for stack in ("encoder", "decoder")}}
+    more = {"encoder.version": np.ones(1, np.float32), "decoder.embed_positions._float_tensor": np.ones(1, np.float32)}
+    stored = {"model": (of_2018(tensors) if is_old else tensors) | more}
+    if is_old:
+        stored["args"] = settings
+    else:
+        languages = {name: settings.pop(name) for name in ("source_lang", "target_lang")}
+        stored |= {"args": None, "cfg": {"task": languages, "model": settings}}
+    torch_writer.save(stored, folder / "model.pt", is_old)
+    return tensors, network_of(tensors, is_pre_norm)
+
+
+def of_2018(tensors):
+    """The names of that time: one tensor of queries, keys and values, and numbered normalisations."""
+    old = {}
+    for name, array in tensors.items():
+        if "q_proj" in name:
+            parts = [tensors[name.replace("q_proj", f"{part}_proj")] for part in "qkv"]
+            old[name.replace("q_proj.", "in_proj_")] = np.concatenate(parts)
+        elif ".k_proj" not in name and ".v_proj" not in name:
+            numbers = {"self_attn": 0, "encoder_attn": 1, "final": 2 if name.startswith("decoder") else 1}
+            for norm, number in numbers.items():
+                name = name.replace(f".{norm}_layer_norm.", f".layer_norms.{number}.")
+            old[name] = array
+    return old
+
+
+def network_of(tensors, is_pre_norm) -> Network:
+    """What fairseq computes."""
+    parts = {"inner": "fc1", "outer": "fc2"}
+    for kind, name in (("self", "self_attn"), ("cross", "encoder_attn")):
+        parts |= {f"{kind}_{part}": f"{name}.{part}_proj" for part in "qkv"} | {f"{kind}_o": f"{name}.out_proj"}
+    norms = {"self": "self_attn", "cross": "encoder_attn", "feed_forward": "final"}
+
+    def linear(stack, number, part):
+        name = f"{stack}.layers.{number}.{parts[part]}"
+        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
+
+    def norm(stack, number, kind):
+        name = f"{stack}.layer_norm" if kind == "final" else f"{stack}.layers.{number}.{norms[kind]}_layer_norm"
+        return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+
+    source, target = (tensors[f"{stack}.embed_tokens.weight"] * D_MODEL**0.5 for stack in ("encoder", "decoder"))
+    return Network(
+        linear=linear,
+        norm=norm,
+        source=source,
+        target=target,
+        output=tensors["decoder.embed_tokens.weight"],
+        bias=np.zeros(len(target)),
+        positions=lambda positions: sines_then_cosines(positions + 2, D_MODEL, D_MODEL / 2 - 1),
+        start=target[2],
+        layers=LAYERS,
+        heads=HEADS,
+        epsilon=1e-5,
+        activation=relu,
+        is_pre_norm=is_pre_norm,
+    )
+
+
+def theirs(ids: list[int]) -> list[int]:
+    """Our ids there: <s> <pad> </s> <unk>, and then the words; here <pad> </s> <unk> <s>."""
+    return [{0: 1, 1: 2, 2: 3, 3: 0}.get(number, number) for number in ids]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"is_pre_norm": True, "joined": False}, {"is_old": True}, {"with_model": True}],
+    ids=["post_norm", "pre_norm_two_vocabularies", "of_2018", "sentencepiece"],
+)
+def test_logits_are_those_of_the_formulas(tmp_path, choices):
+    _, network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
+    model = fairseq.read(tmp_path / "model")
+    source, target = [*model.tokenizer.source.encode(TEXT), 1], [*model.tokenizer.encode(TRANSLATION), 1]
+    found = foreign.logits(model, source, target)
+    columns = theirs(range(found.shape[1]))
+    np.testing.assert_allclose(found, network.logits(theirs(source), theirs(target))[:, columns], atol=2e-5)
+    data = model.config.data
+    assert (data.source_language, data.target_language, model.config.model.dropout_rate) == ("en", "de", 0.2)
+    assert model.tokenizer.has_one_id_space == choices.get("joined", True)
+    if "with_model" not in choices:
+        assert "tokens between blanks" in model.notes[0]
+        assert source[-3:] == [*model.tokenizer.source.encode("now"), 2, 1]
+        assert model.tokenizer.decode(model.tokenizer.encode("Ein Mann Lei@@ ter")) == "Ein Mann Lei@@ ter"
+        assert model.tokenizer.decode(model.tokenizer.encode("Zwei Mann")) != "Zwei Mann"
+
+
+DAMAGES = {
+    "none": (lambda folder: (folder / "model.pt").unlink(), r"must have one file \*.pt, but has 0"),
+    "no_dictionary": (lambda folder: (folder / "dict.de.txt").unlink(), "dict.de.txt: cannot read it: No such file"),
+    "dictionary": (
+        lambda folder: (folder / "dict.de.txt").write_text("a"),
+        "dict.de.txt, line 1: expected 'symbol",
+    ),
+    "too_many": (
+        lambda folder: (folder / "dict.en.txt").write_text("".join(f"{n} 1\n" for n in range(30))),
+        "dict.en.txt has 34 symbols, but there are 24 rows",
+    ),
+    "no_model": (lambda folder: torch_writer.save({"args": SETTINGS}, folder / "model.pt"), "it has no 'model'"),
+    "no_settings": (lambda folder: torch_writer.save({"model": {}}, folder / "model.pt"), "neither 'args' nor 'cfg'"),
+    "two_models": (lambda folder: [(folder / f"{n}.model").touch() for n in "ab"], r"has 2 files \*.model"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_bad_input_is_named(tmp_path, damage):
+    make_folder(tmp_path, np.random.default_rng(1))
+    change, message = DAMAGES[damage]
+    change(tmp_path)
+    with pytest.raises(InputError, match=message):
+        fairseq.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"layernorm_embedding": True}, "layernorm_embedding=True is not supported, only False"),
+        ({"decoder_ffn_embed_dim": 3}, "encoder_ffn_embed_dim and decoder_ffn_embed_dim must be equal"),
+        ({"activation_fn": "tanh"}, "activation_fn='tanh' is not supported"),
+        ({"source_lang": None}, "does not say which language is the source"),
+        ({"encoder_layers": 3}, "there is no tensor encoder.layers.2.self_attn.q_proj.weight"),
+        ({"encoder_normalize_before": True, "decoder_normalize_before": True}, "no tensor encoder.layer_norm.weight"),
+    ],
+)
+def test_other_networks_are_refused(tmp_path, settings, message):
+    tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
+    torch_writer.save({"model": tensors, "args": {**SETTINGS, **settings}}, tmp_path / "model.pt")
+    with pytest.raises(InputError, match=message):
+        fairseq.read(tmp_path)

@@ -1,0 +1,218 @@
+"""Models that Marian trained: made up, and compared with NumPy."""
+
+import foreign
+import numpy as np
+import pytest
+import yaml
+from foreign import D_FF, D_MODEL, HEADS, LAYERS
+from numpy_transformer import Network, relu, sines_then_cosines, swish
+
+from t2t_keras.errors import InputError
+from t2t_keras.formats import marian
+
+SETTINGS = {
+    "type": "transformer",
+    "dim-emb": D_MODEL,
+    "enc-depth": LAYERS,
+    "dec-depth": LAYERS,
+    "transformer-heads": HEADS,
+    "transformer-dim-ffn": D_FF,
+    "transformer-ffn-depth": 2,
+    "transformer-ffn-activation": "swish",
+    "transformer-preprocess": "",
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-top": "",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+}
+PRE = {"transformer-preprocess": "n", "transformer-postprocess": "da", "transformer-postprocess-top": "n"}
+NAMES = ["</s>", "<unk>", *dict.fromkeys([*foreign.pieces("en"), *foreign.pieces("de")])]
+SIZE = len(NAMES)
+
+
+def make_folder(folder, rng, untied=False, positions=False, **settings):
+    """Writes a model; returns its tensors and what it computes."""
+    settings = {**SETTINGS, **settings}
+    tensors = {"decoder_ff_logit_out_b": foreign.random_array(rng, 1, SIZE)}
+    for name in ("encoder_Wemb", "decoder_Wemb") if untied else ("Wemb",):
+        tensors[name] = foreign.random_array(rng, SIZE, D_MODEL)
+    if untied:
+        tensors["decoder_ff_logit_out_W"] = foreign.random_array(rng, D_MODEL, SIZE)
+    if positions:
+        tensors["Wpos"] = foreign.random_array(rng, 40, D_MODEL)
+    is_pre_norm = settings["transformer-preprocess"] == "n"
+    suffix = "_pre" if is_pre_norm else ""
+    for stack, attentions in (("encoder", ["self"]), ("decoder", ["self", "context"])):
+        norms = [f"{stack}_top"] if is_pre_norm else []
+        for layer in (f"{stack}_l{number}" for number in range(1, LAYERS + 1)):
+            linear = {f"{layer}_{name}_{{}}{part}": (D_MODEL, D_MODEL) for name in attentions for part in "qkvo"}
+            linear |= {f"{layer}_ffn_{{}}1": (D_MODEL, D_FF), f"{layer}_ffn_{{}}2": (D_FF, D_MODEL)}
+            for name, shape in linear.items():
+                tensors[name.format("W")] = foreign.random_array(rng, *shape)
+                tensors[name.format("b")] = foreign.random_array(rng, 1, shape[1])
+            norms += [*(f"{layer}_{name}_Wo" for name in attentions), f"{layer}_ffn_ffn"]
+        for name in norms:
+            end = "" if name.endswith("_top") else suffix
+            tensors[f"{name}_ln_scale{end}"] = 1 + foreign.random_array(rng, 1, D_MODEL)
+            tensors[f"{name}_ln_bias{end}"] = foreign.random_array(rng, 1, D_MODEL)
+    folder.mkdir(exist_ok=True)
+    stored = np.frombuffer(yaml.safe_dump(settings).encode() + b"\0", np.int8)
+    np.savez(folder / "model.npz", **tensors, **{"special:model.yml": stored})
+    lines = [f"{quoted(name)}: {number}\n" for number, name in enumerate(NAMES)]
+    (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
+    (folder / "source.spm").write_bytes(foreign.unigram("en"))
+    (folder / "target.spm").write_bytes(foreign.unigram("de"))
+    return tensors, network_of(tensors, settings)
+
+
+def quoted(name: str) -> str:
+    """As yaml-cpp writes keys: in quotes where they would be read as something else."""
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' if not name.strip("▁").isalpha() else name
+
+
+def gelu(x):
+    return x / (1 + np.exp(-1.702 * x))
+
+
+def network_of(tensors, settings) -> Network:
+    """What Marian computes."""
+    is_pre_norm = settings["transformer-preprocess"] == "n"
+
+    def linear(stack, number, part):
+        kind, _, letter = part.partition("_")
+        name = f"{stack}_l{number + 1}_" + {"self": "self_{}", "cross": "context_{}"}.get(kind, "ffn_{}") + letter
+        name += {"inner": "1", "outer": "2"}.get(kind, "")
+        return tensors[name.format("W")], tensors[name.format("b")][0]
+
+    def norm(stack, number, kind):
+        if kind == "final":
+            return [tensors[f"{stack}_top_ln_{part}"][0] for part in ("scale", "bias")]
+        name = {"self": "self_Wo", "cross": "context_Wo", "feed_forward": "ffn_ffn"}[kind]
+        end = "_pre" if is_pre_norm else ""
+        return [tensors[f"{stack}_l{number + 1}_{name}_ln_{part}{end}"][0] for part in ("scale", "bias")]
+
+    shared = tensors.get("Wemb")
+    source, target = (tensors.get(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder"))
+    output = tensors["decoder_ff_logit_out_W"].T if "decoder_ff_logit_out_W" in tensors else target
+    learned = tensors.get("Wpos")
+    scale = 1.0 if learned is not None else D_MODEL**0.5
+
+    def positions(numbers):
+        return sines_then_cosines(numbers, D_MODEL, D_MODEL / 2 - 1) if learned is None else learned[numbers]
+
+    return Network(
+        linear=linear,
+        norm=norm,
+        source=source * scale,
+        target=target * scale,
+        output=output,
+        bias=tensors["decoder_ff_logit_out_b"][0],
+        positions=positions,
+        start=np.zeros(D_MODEL),
+        layers=LAYERS,
+        heads=HEADS,
+        epsilon=1e-9,
+        activation={"swish": swish, "relu": relu, "gelu": gelu}[settings["transformer-ffn-activation"]],
+        is_pre_norm=is_pre_norm,
+    )
+
+
+def theirs(ids: list[int]) -> list[int]:
+    """Our ids there: they have no padding."""
+    return [number - 1 for number in ids]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {**PRE, "transformer-ffn-activation": "relu", "untied": True},
+        {"transformer-ffn-activation": "gelu", "positions": True},
+    ],
+    ids=["post_norm", "pre_norm_untied", "learned_positions"],
+)
+def test_logits_are_those_of_the_formulas(tmp_path, choices):
+    _, network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
+    model = marian.read(tmp_path / "model")
+    for text in foreign.TEXTS:
+        source, target = [*model.tokenizer.source.encode(text), 1], [*model.tokenizer.encode(foreign.TEXTS[1]), 1]
+        found = foreign.logits(model, source, target)
+        np.testing.assert_allclose(found[:, 1:], network.logits(theirs(source), theirs(target)), atol=5e-5)
+        assert np.all(found[:, 0] < -9e3)  # Marian has no padding to predict
+
+
+def test_settings_of_the_search_come_along(tmp_path):
+    make_folder(tmp_path, np.random.default_rng(1))
+    (tmp_path / "vocab.yml").rename(tmp_path / "opus.vocab.yml")
+    (tmp_path / "other.vocab.yml").write_text("nothing")
+    search = {"vocabs": ["/there/opus.vocab.yml"] * 2, "beam-size": 6, "normalize": 1.0}
+    (tmp_path / "decoder.yml").write_text(yaml.safe_dump(search))
+    decode = marian.read(tmp_path).config.decode
+    assert (decode.beam_size, decode.length_normalization) == (6, "average")
+
+
+def test_entries_are_read_as_they_were_written(tmp_path):
+    """Some as pieces of OPUS-MT's vocabularies are written: quoted, escaped, or with the id on the next line."""
+    lines = ['"</s>": 0', '"<unk>": 1', "▁the: 2", "? ▁long", ": 3", "'▁a''b': 4", '"\\"": 5', '"\\\\": 6', ":: 7", ""]
+    lines += ['"\\x85": 8', "▁1: 9", '"\\u2028": 10', "null: 11"]
+    (tmp_path / "vocab.yml").write_text("\n".join(lines), encoding="utf-8", newline="")
+    expected = ["</s>", "<unk>", "▁the", "▁long", "▁a'b", '"', "\\", ":", "\x85", "▁1", "\u2028", "null"]
+    assert marian.read_vocabulary(tmp_path / "vocab.yml") == expected
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [("a 1", "line 1: expected 'piece: id', got 'a 1'"), ("a: 0\nb: 2", "the ids are not 0 to 1, each once")],
+)
+def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
+    (tmp_path / "vocab.yml").write_text(text)
+    with pytest.raises(InputError, match=f"vocab.yml.*{message}"):
+        marian.read_vocabulary(tmp_path / "vocab.yml")
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg='rnn' is not supported"),
+        ({"transformer-ffn-depth": 3}, "transformer-ffn-depth=3 is not supported, only 2"),
+        ({"transformer-no-projection": True}, "transformer-no-projection=True is not supported"),
+        ({"type": "s2s"}, "type='s2s' is not supported"),
+        ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation='tanh' is not supported"),
+        ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
+        ({"dim-emb": 10}, r"the tensor encoder_l1_self_Wq must have shape \[10, 10\], got \[8, 8\]"),
+        ({"dec-depth": 3}, "there is no tensor decoder_l3_self_Wq"),
+        ({"enc-depth": 1}, "there are tensors that have no place in a Transformer: encoder_l2_self_Wq"),
+    ],
+)
+def test_other_networks_are_refused(tmp_path, settings, message):
+    make_folder(tmp_path, np.random.default_rng(1))
+    with np.load(tmp_path / "model.npz") as arrays:
+        tensors = dict(arrays)
+    text = yaml.safe_dump({**SETTINGS, **settings}).encode() + b"\0"
+    np.savez(tmp_path / "model.npz", **{**tensors, "special:model.yml": np.frombuffer(text, np.int8)})
+    with pytest.raises(InputError, match=message):
+        marian.read(tmp_path)
+
+
+DAMAGES = {
+    "none": (lambda folder: (folder / "model.npz").unlink(), r"must have one file \*.npz, but has 0"),
+    "two": (lambda folder: (folder / "more.npz").write_bytes(b""), r"must have one file \*.npz, but has 2"),
+    "cut": (lambda folder: (folder / "model.npz").write_bytes(b"PK12"), "model.npz cannot be read as .npz"),
+    "other": (lambda folder: np.savez(folder / "model.npz", a=np.zeros(3)), "model.npz has no special:model.yml"),
+    "no_vocabulary": (lambda folder: (folder / "vocab.yml").unlink(), "has no vocabulary"),
+    "no_model": (lambda folder: (folder / "source.spm").unlink(), "source.spm: cannot read it: No such file"),
+    "yaml": (lambda folder: (folder / "decoder.yml").write_text("a: ["), "decoder.yml cannot be read as YAML"),
+    "short": (
+        lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"),
+        f"the matrix of targets has {SIZE} rows, their vocabulary 2 entries",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_bad_input_is_named(tmp_path, damage):
+    make_folder(tmp_path, np.random.default_rng(1))
+    change, message = DAMAGES[damage]
+    change(tmp_path)
+    with pytest.raises(InputError, match=message):
+        marian.read(tmp_path)

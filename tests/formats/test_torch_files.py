@@ -1,0 +1,129 @@
+"""Files of torch are read without torch, and nothing in them is run."""
+
+import collections
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch_writer
+
+from t2t_keras.errors import InputError
+from t2t_keras.formats.torch_files import read_torch_file
+
+both_layouts = pytest.mark.parametrize("is_old", [False, True], ids=["today", "old"])
+
+
+@both_layouts
+def test_tensors_come_back(tmp_path, is_old):
+    rng = np.random.default_rng(1)
+    arrays = {
+        "a": rng.normal(size=(3, 4)).astype(np.float32),
+        "scalar": np.array(2.5, np.float32),
+        "empty": np.zeros([0, 3], np.float32),
+        "half": rng.normal(size=5).astype(np.float16),
+        "whole": np.arange(6).reshape(1, 2, 3),
+    }
+    contents = {"model": arrays, "args": {"layers": 3, "names": ["x", None]}, "epoch": 2}
+    torch_writer.save(contents, tmp_path / "model.pt", is_old)
+    read = read_torch_file(tmp_path / "model.pt")
+    assert {**read, "model": 0} == {**contents, "model": 0}
+    for name, array in arrays.items():
+        assert read["model"][name].dtype == array.dtype
+        np.testing.assert_array_equal(read["model"][name], array)
+
+
+def test_views_are_of_their_numbers(tmp_path):
+    """Transposed, and two tensors of one storage."""
+
+    class View(torch_writer.Tensor):
+        def __init__(self, tensor, offset, size, stride):
+            self.tensor, self.numbers = tensor, (offset, size, stride)
+
+        def __reduce__(self):
+            function, (storage, *_, more) = self.tensor.__reduce__()
+            return function, (storage, *self.numbers, False, more)
+
+    whole = torch_writer.Tensor(np.arange(12, dtype=np.float32))
+    views = {"transposed": View(whole, 0, (4, 3), (1, 4)), "part": View(whole, 5, (2,), (3,))}
+    torch_writer.save({**views, "whole": whole}, tmp_path / "model.pt")
+    read = read_torch_file(tmp_path / "model.pt")
+    np.testing.assert_array_equal(read["transposed"], np.arange(12).reshape(3, 4).T)
+    np.testing.assert_array_equal(read["part"], [5, 8])
+    torch_writer.save({"beyond": View(whole, 5, (4,), (3,))}, tmp_path / "beyond.pt")
+    with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor reaches beyond"):
+        read_torch_file(tmp_path / "beyond.pt")
+
+
+def test_what_is_no_tensor_is_left_out(tmp_path):
+    """Such as the meters and settings of a training."""
+    contents = {"a": np.ones(3, np.float32), "scalar": [np.float64(2.5)]}
+    torch_writer.save(contents, tmp_path / "model.pt")
+    np.testing.assert_array_equal(read_torch_file(tmp_path / "model.pt")["a"], np.ones(3))
+    torch_writer.save({**contents, "counts": [collections.Counter("ab")]}, tmp_path / "model.pt")
+    with pytest.raises(InputError, match="it asks for collections.Counter, which no tensor needs"):
+        read_torch_file(tmp_path / "model.pt")
+
+
+class Malicious:
+    """Runs something when it is unpickled."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@both_layouts
+@pytest.mark.parametrize("function", [exec, eval, __import__, getattr, io.open, pickle.loads])
+def test_nothing_is_run(tmp_path, function, is_old):
+    marker = tmp_path / "marker"
+    torch_writer.save({"a": Malicious(function, f"open({str(marker)!r}, 'w')", "w")}, tmp_path / "model.pt", is_old)
+    with pytest.raises(InputError, match=r"model.pt cannot be read as a file of torch: it asks for \w+\.\w+, which no"):
+        read_torch_file(tmp_path / "model.pt")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
+
+
+@both_layouts
+def test_damaged_files_are_named(tmp_path, is_old):
+    path = tmp_path / "model.pt"
+    torch_writer.save({"a": np.zeros([300], np.float32)}, path, is_old)
+    whole = path.read_bytes()
+    for length in (0, 3, 30, len(whole) // 2, len(whole) - 5):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match="model.pt cannot be read as a file of torch: "):
+            read_torch_file(path)
+    with pytest.raises(InputError, match="nowhere.pt does not exist"):
+        read_torch_file(tmp_path / "nowhere.pt")
+
+
+def test_a_file_that_lacks_numbers_or_has_others_is_refused(tmp_path):
+    path = tmp_path / "model.pt"
+    torch_writer.save({"a": np.zeros([300], np.float32)}, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for change, message in (
+        ({"archive/data/0": b"1234"}, "archive/data/0 is too short"),
+        ({"archive/byteorder": b"big"}, "its numbers begin with their highest byte"),
+    ):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, contents in {**members, **change}.items():
+                archive.writestr(name, contents)
+        with pytest.raises(InputError, match=message):
+            read_torch_file(path)
+
+
+def test_torch_itself_is_understood(tmp_path):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(1)
+    arrays = {"a": rng.normal(size=(3, 4)).astype(np.float32), "b": np.arange(5)}
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    contents = {**tensors, "t": tensors["a"].T, "p": torch.nn.Parameter(tensors["a"]), "bf": tensors["a"].bfloat16()}
+    for is_new in (True, False):
+        torch.save(contents, tmp_path / "model.pt", _use_new_zipfile_serialization=is_new)
+        read = read_torch_file(tmp_path / "model.pt")
+        for name, array in (*arrays.items(), ("t", arrays["a"].T), ("p", arrays["a"])):
+            np.testing.assert_array_equal(read[name], array)
+        np.testing.assert_allclose(read["bf"].astype(np.float32), arrays["a"], rtol=1e-2)
