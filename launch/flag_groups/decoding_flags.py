@@ -25,6 +25,7 @@ _SETTINGS = setting_flags.define(
     "max_length_offset",
     "max_length_factor",
     "patience",
+    "ends_within_beam",
     "coverage_penalty",
     "no_repeat_ngram_size",
     "num_groups",

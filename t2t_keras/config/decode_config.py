@@ -19,6 +19,8 @@ class DecodeConfig:
         max_length_factor: factor on the source's length in that limit.
         patience: 0 searches until nothing better can be found; else a sentence also ends when patience * beam_size
             hypotheses have finished (Kasai et al., 2024).
+        ends_within_beam: a hypothesis ends only if its end symbol is among the beam_size best continuations, as in
+            fairseq, CTranslate2 and Hugging Face's transformers, and not only among twice as many.
         tokens_per_batch: budget of a decoding batch: sentences times source length.
         length_normalization: divisor that turns a log-probability into a score: "gnmt" (the length penalty), "average"
             (the length) or "none".
@@ -44,6 +46,7 @@ class DecodeConfig:
     max_length_offset: int = 50
     max_length_factor: float = 1.0
     patience: float = 0.0
+    ends_within_beam: bool = False
     tokens_per_batch: int = 4096
     length_normalization: Literal["gnmt", "average", "none"] = "gnmt"
     coverage_penalty: float = 0.0

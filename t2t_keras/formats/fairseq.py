@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.config import Config, DataConfig, TransformerConfig
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.arrangement import Tables
@@ -49,6 +49,15 @@ _EXPECTED = {
     "decoder_layerdrop": 0,
 }
 _MAX_POSITIONS = 1024
+# What fairseq-generate does unless it is told otherwise.
+_SEARCH = DecodeConfig(
+    beam_size=5,
+    length_normalization="average",
+    patience=1.0,
+    ends_within_beam=True,
+    max_length_factor=0.0,
+    max_length_offset=200,
+)
 
 
 def read(folder: Path) -> PortableModel:
@@ -77,7 +86,7 @@ def read(folder: Path) -> PortableModel:
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
     facts: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
     data = DataConfig(max_length=512, **facts)
-    return PortableModel(Config(model=model, data=data), weights, vocabulary.tokenizer, _notes(folder))
+    return PortableModel(Config(model=model, data=data, decode=_SEARCH), weights, vocabulary.tokenizer, _notes(folder))
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

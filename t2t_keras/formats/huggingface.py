@@ -202,6 +202,7 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> DecodeConfig:
     return DecodeConfig(
         beam_size=generation.get("num_beams") or 1,
         no_repeat_ngram_size=generation.get("no_repeat_ngram_size") or 0,
+        ends_within_beam=True,
         **normalization,
     )
 

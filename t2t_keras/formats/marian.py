@@ -112,7 +112,8 @@ def read(folder: Path) -> PortableModel:
         weights |= {f"{side}_positions/table": learned for side in ("source", "target")}
     sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
     data = DataConfig(vocab_type="unigram", **sizes)
-    decode = DecodeConfig(beam_size=search.get("beam-size", 12), **_normalization(search.get("normalize", 0.0)))
+    normalization = _normalization(search.get("normalize", 0.0))
+    decode = DecodeConfig(beam_size=search.get("beam-size", 12), ends_within_beam=True, **normalization)
     return PortableModel(Config(model=model, data=data, decode=decode), _scaled(weights, factor), vocabulary.tokenizer)
 
 

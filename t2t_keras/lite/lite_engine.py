@@ -58,6 +58,7 @@ class LiteEngine:
             max_lengths=longest,
             min_lengths=np.full_like(longest, settings.min_length),
             penalties=penalties(max(longest.max(initial=0), 0) + 1),
+            ends_within_beam=settings.ends_within_beam,
             patience=settings.patience,
             num_best=plain.num_best or settings.beam_size,
         )

@@ -20,6 +20,7 @@ class Limits(NamedTuple):
         max_lengths: int32 [batch], most tokens of an output; 0 skips a sentence.
         min_lengths: int32 [batch], tokens required before the end symbol.
         penalties: float32 [longest + 1], the length penalty for each length.
+        ends_within_beam: whether only the beam best candidates may end.
         patience: if positive, a sentence is also done once patience * beam hypotheses have finished.
         num_best: number of hypotheses to return.
     """
@@ -27,6 +28,7 @@ class Limits(NamedTuple):
     max_lengths: np.ndarray
     min_lengths: np.ndarray
     penalties: np.ndarray
+    ends_within_beam: bool
     patience: float
     num_best: int
 
@@ -110,7 +112,7 @@ class BeamSearch:
             candidates = self._candidates()
             ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > _DEAD)
             self._length += 1
-            self._finish(candidates, ends)
+            self._finish(candidates, self._allowed(ends))
             self._live_on(candidates, ends)
             self._settle(self._done())
         scores, log_probs, lengths, _ = self._results
@@ -124,6 +126,12 @@ class BeamSearch:
         may_end = self._length >= now.min_lengths
         session = self._session
         return best_candidates(session.logits_in_place(), session.log_totals(), now.log_probs, may_end)
+
+    def _allowed(self, ends: np.ndarray) -> np.ndarray:
+        """Those of the candidates that end which may do so."""
+        if not self._limits.ends_within_beam:
+            return ends
+        return ends & (np.arange(ends.shape[1]) < self._session.beam_size)
 
     def _finish(self, candidates: Candidates, ends: np.ndarray) -> None:
         """Lets the candidates that end compete with the finished hypotheses."""

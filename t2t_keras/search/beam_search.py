@@ -41,8 +41,9 @@ def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult
     """Searches for the hypotheses with the best length-normalised log-probability (section 6.1).
 
     Each step extends every living hypothesis by every token and considers the 2 * beam_size best candidates: those that
-    end compete by score for the beam_size places among the finished; the beam_size best of the others live on. With a
-    beam of one only the best candidate counts, which is greedy search. The beam may exceed the vocabulary.
+    end compete by score for the beam_size places among the finished; the beam_size best of the others live on. With
+    `ends_within_beam`, those that end without being among the beam_size best are dropped. With a beam of one only the
+    best candidate counts, which is greedy search. The beam may exceed the vocabulary.
 
     A sentence is done when it has num_best finished hypotheses and no living one can overtake the worst of them within
     the sentence's limit, or when that limit is reached. The result is the finished hypotheses or, if there are none,
@@ -104,6 +105,8 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     # A DEAD candidate is an empty slot, whatever its token.
     ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
     new_ends = ends & ~state.done[:, tf.newaxis]
+    if goal.settings.ends_within_beam:
+        new_ends &= tf.range(ends.shape[1]) < state.living.log_probs.shape[1]
     scores = goal.score(candidates.log_probs, length)
     if coverage:
         scores += search_state.gather_slots(coverage[0], candidates.parents)

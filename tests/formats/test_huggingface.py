@@ -150,9 +150,8 @@ def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape)
         for name, weight in zip(weight_names(network), network.trainable_variables, strict=True)
     }
     data = DataConfig(source_language="fr", target_language="cs")
-    model = PortableModel(
-        Config(network.config, data, decode=DecodeConfig(beam_size=3, length_normalization="none")), weights, tokenizer
-    )
+    decode = DecodeConfig(beam_size=3, length_normalization="none", ends_within_beam=True)
+    model = PortableModel(Config(network.config, data, decode=decode), weights, tokenizer)
     notes = huggingface.write(model, tmp_path)
     assert len(notes) == (network.config.layer_norm_epsilon != 1e-5)
     back = huggingface.read(tmp_path)

@@ -14,17 +14,16 @@ from t2t_keras.search.scoring import length_penalty
 LIMITS = np.array([6, 1, 5, 12, 0, 8, 3, 12, 9], np.int32)
 
 
-def assert_same(model, beam_size, min_length=0, alpha=0.6, normalization="gnmt", patience=0.0, num_best=None):
+def assert_same(model, beam_size, min_length=0, alpha=0.6, normalization="gnmt", num_best=None, **others):
     num_best = num_best or beam_size
     minima = np.full_like(LIMITS, min_length)
     table = np.arange(model.tables.shape[2], dtype=np.float32)[:, None]
     positions = np.zeros([LIMITS.max(), 1], np.float32)
     penalties = length_penalty(np.arange(LIMITS.max() + 1), alpha, normalization).numpy()
-    limits = Limits(LIMITS, minima, penalties, patience, num_best)
+    others = {"ends_within_beam": False, "patience": 0.0, **others}
+    limits = Limits(LIMITS, minima, penalties, num_best=num_best, **others)
     found = BeamSearch(ScriptedSession(model, beam_size), table, positions, limits).run()
-    settings = DecodeConfig(
-        beam_size=beam_size, length_penalty=alpha, length_normalization=normalization, patience=patience
-    )
+    settings = DecodeConfig(beam_size=beam_size, length_penalty=alpha, length_normalization=normalization, **others)
     goal = Goal(settings, LIMITS, minima, num_best=num_best)
     wanted = in_tensorflow(ScriptedModel.step, model.start_cache(beam_size), goal)
     token_ids, scores, log_probs, lengths = found
@@ -55,6 +54,8 @@ def test_equals_the_search_in_tensorflow(seed, end_bias, min_length):
         {"alpha": 2.0, "num_best": 1},
         {"normalization": "average"},
         {"normalization": "none", "num_best": 2},
+        {"ends_within_beam": True},
+        {"ends_within_beam": True, "patience": 1.0, "normalization": "average"},
         {"patience": 0.5},
         {"patience": 2.0, "num_best": 3},
         {"min_length": 20},  # nothing ends

@@ -23,6 +23,7 @@ class Options:
     normalization: str = "gnmt"
     min_length: int = 0
     patience: float = 0.0
+    ends_within_beam: bool = False
     no_repeat: int = 0
     excluded: Phrases = ()
     prefix: tuple[int, ...] = ()
@@ -145,7 +146,11 @@ class _Group:
 
     def step(self, next_log_probs: LogProbs, length: int, taken: dict[int, int]) -> None:
         candidates = self.candidates(next_log_probs, taken)[: 2 * self.beam if self.beam > 1 else 1]
-        new = [(c, score_of(c, p, length, self.options), p) for c, p in candidates if c[-1] == EOS]
+        new = [
+            (c, score_of(c, p, length, self.options), p)
+            for c, p in candidates[: self.beam if self.options.ends_within_beam else None]
+            if c[-1] == EOS
+        ]
         self.finished = sorted(self.finished + new, key=lambda hypothesis: -hypothesis[1])[: self.beam]
         self.num_finished += len(new)
         self.living = [(c, p) for c, p in candidates if c[-1] != EOS][: self.beam]

@@ -17,12 +17,12 @@ EOS = reference_search.EOS
 
 
 @functools.cache
-def compiled(beam: int, alpha: float, vocab: int, patience: float = 0.0):
+def compiled(beam: int, alpha: float, vocab: int, **others):
     signature = [tf.TensorSpec([None, NUM_CODES, vocab]), *[tf.TensorSpec([None], tf.int32)] * 2]
 
     @tf.function(input_signature=signature)
     def run(tables: tf.Tensor, limits: tf.Tensor, min_lengths: tf.Tensor) -> SearchResult:
-        settings = DecodeConfig(beam_size=beam, length_penalty=alpha, patience=patience)
+        settings = DecodeConfig(beam_size=beam, length_penalty=alpha, **others)
         cache = ScriptedModel.cache_of(tables, beam)
         return beam_search(ScriptedModel.step, cache, Goal(settings, limits, min_lengths))
 
@@ -35,9 +35,9 @@ def search(
     beam: int,
     alpha: float = 0.6,
     min_lengths: list[int] | None = None,
-    patience: float = 0.0,
+    **others: float,
 ) -> SearchResult:
-    run = compiled(beam, alpha, model.tables.shape[-1], patience)
+    run = compiled(beam, alpha, model.tables.shape[-1], **others)
     result = run(model.tables, limits, np.zeros(len(limits), np.int32) if min_lengths is None else min_lengths)
     return SearchResult(*(part.numpy() for part in result))
 
@@ -67,19 +67,24 @@ def test_minimum_length_equals_reference(beam):
             assert all(len(tokens) - (tokens[-1] == EOS) >= min(minimum, limit) for tokens, *_ in found)
 
 
-@pytest.mark.parametrize("patience", [0.3, 1.0, 2.0])
-def test_patience_equals_reference(patience):
+@pytest.mark.parametrize(
+    "settings",
+    [{"patience": 0.3}, {"patience": 1.0}, {"patience": 2.0}, {"ends_within_beam": True}],
+    ids=lambda settings: "-".join(map(str, *settings.items())),
+)
+def test_what_ends_a_search_equals_reference(settings):
     beam, limit, changed = 4, 30, 0
+    options = reference_search.Options(**settings)
     for seed in range(6):
         model = ScriptedModel.random(seed, batch=3, vocab=7)
-        result = search(model, [limit] * 3, beam, patience=patience)
-        unlimited = search(model, [limit] * 3, beam)
+        result = search(model, [limit] * 3, beam, **settings)
+        usual = search(model, [limit] * 3, beam)
         for sentence in range(3):
             next_log_probs = model.next_log_probs(sentence)
-            expected = reference_search.beam_search(next_log_probs, limit, beam, 0.6, patience=patience)
+            expected = reference_search.beam_search(next_log_probs, limit, beam, options=options)
             assert_same(hypotheses(result, sentence), expected)
-            changed += hypotheses(result, sentence) != hypotheses(unlimited, sentence)
-    assert changed > 0 or patience > 1
+            changed += hypotheses(result, sentence) != hypotheses(usual, sentence)
+    assert changed > 0 or settings == {"patience": 2.0}
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.4])
