@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from t2t_keras.formats import fairseq, huggingface, marian
+from t2t_keras.formats import fairseq, huggingface, marian, tensor2tensor
 from t2t_keras.formats.portable_model import PortableModel
 
 Reader = Callable[[Path], PortableModel]
@@ -14,6 +14,7 @@ READERS: Mapping[str, Reader] = {
     "huggingface": huggingface.read,
     "marian": marian.read,
     "fairseq": fairseq.read,
+    "tensor2tensor": tensor2tensor.read,
 }
 WRITERS: Mapping[str, Writer] = {
     "huggingface": huggingface.write,

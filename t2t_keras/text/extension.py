@@ -7,6 +7,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from t2t_keras.errors import InputError
 from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer, VocabType, trained_tokenizer
 
 # Any, because the package gives no types.
@@ -80,6 +81,8 @@ def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
 
 
 def _model_of(tokenizer: Tokenizer) -> Any:
+    if tokenizer.serialized.startswith(MAGIC):
+        raise InputError("the vocabulary is of tensor2tensor's subwords, which cannot get more entries")
     return _Model.FromString(tokenizer.serialized)
 
 

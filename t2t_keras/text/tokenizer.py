@@ -17,6 +17,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.files import replacing
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.subwords import MAGIC, Subwords
 
 # No piece is longer than this many characters, so a text of n characters has
 # at least n / 16 tokens: much too long text is recognised without encoding it.
@@ -37,6 +38,8 @@ _TOO_FEW_ENTRIES = re.compile(r"required_chars\. \d+ vs (\d+)")
 class Tokenizer:
     """Converts text to token ids and back with the SentencePiece model `serialized` (section 5.1 of the paper).
 
+    Instead of such a model, `serialized` may be the file of `text.subwords`, which imported models can have.
+
     Attributes:
         source: the tokenizer of sources: this one, if both sides share a vocabulary, or another one, given as `source`.
 
@@ -45,10 +48,7 @@ class Tokenizer:
     """
 
     def __init__(self, serialized: bytes, source: "Tokenizer | None" = None) -> None:
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=serialized)
-        except RuntimeError as error:
-            raise ValueError(f"serialized is no SentencePiece model ({len(serialized)} bytes)") from error
+        self._processor = _processor(serialized)
         ids = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
         if ids != (PAD_ID, EOS_ID, UNK_ID):
             raise ValueError(f"serialized must have pad, eos, unk at {(PAD_ID, EOS_ID, UNK_ID)}, got {ids}")
@@ -117,6 +117,8 @@ class Tokenizer:
     @functools.cached_property
     def symbols(self) -> dict[str, int]:
         """The symbols that the vocabulary was given beside its text, as a text has them, and their ids."""
+        if isinstance(self._processor, Subwords):
+            return {}
         model = sentencepiece_model_pb2.ModelProto.FromString(self._serialized)
         kind = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
         return {entry.piece.removeprefix(BLANK): id for id, entry in enumerate(model.pieces) if entry.type == kind}
@@ -146,7 +148,7 @@ class Tokenizer:
         return [self.entries[token] for token in self._checked(ids)]
 
     def graph_tokenizer(self, name: str | None = None) -> Any:
-        """The model as a `tensorflow_text.SentencepieceTokenizer`, without end symbols.
+        """The model as a `tensorflow_text.SentencepieceTokenizer`, or what subwords have in its place; no end symbols.
 
         Of several in one SavedModel each needs a `name` of its own: a loader takes those of one name for the same.
 
@@ -155,6 +157,8 @@ class Tokenizer:
 
         Reference: https://www.tensorflow.org/text/api_docs/python/text/SentencepieceTokenizer
         """
+        if isinstance(self._processor, Subwords):
+            return self._processor.in_graph(name)
         import tensorflow_text  # heavy, and only exporting needs it
 
         return tensorflow_text.SentencepieceTokenizer(model=self._serialized, name=name)
@@ -171,6 +175,16 @@ class Tokenizer:
             if not 0 <= token < self.vocab_size:
                 raise ValueError(f"ids must be in [0, {self.vocab_size}), got {token}")
         return plain
+
+
+def _processor(serialized: bytes) -> Any:
+    """What cuts and joins texts."""
+    if serialized.startswith(MAGIC):
+        return Subwords(serialized)
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=serialized)
+    except RuntimeError as error:
+        raise ValueError(f"serialized is no SentencePiece model ({len(serialized)} bytes)") from error
 
 
 def source_vocabulary(path: str | Path) -> Path:

@@ -70,12 +70,14 @@ static void write_batch(const TF_Tensor *translations, const TF_Tensor *scores) 
 }
 
 int main(int argc, char **argv) {
-  if (argc != 7) fail(argv[0], "OP_LIBRARY VERSION_DIR INPUT TRANSLATION SCORE BATCH_SIZE");
+  if (argc != 7) fail(argv[0], "OP_LIBRARY[:OP_LIBRARY...] VERSION_DIR INPUT TRANSLATION SCORE BATCH_SIZE");
   int64_t batch_size = atoll(argv[6]);
   if (batch_size < 1 || batch_size > MAX_BATCH) fail(argv[6], "no size of a batch");
   TF_Status *status = TF_NewStatus();
-  TF_LoadLibrary(argv[1], status);
-  check(status, argv[1]);
+  for (char *library = strtok(argv[1], ":"); library; library = strtok(NULL, ":")) {
+    TF_LoadLibrary(library, status);
+    check(status, library);
+  }
 
   const char *tags[] = {"serve"};
   TF_SessionOptions *options = TF_NewSessionOptions();

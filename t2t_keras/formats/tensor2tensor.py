@@ -1,0 +1,214 @@
+"""Transformers that tensor2tensor trained: a checkpoint of TensorFlow 1, its settings and its subwords; read only.
+
+A folder has one checkpoint (FILE.index and FILE.data-...), hparams.json or flags.txt, and vocab.*: the subwords.
+
+Reference: https://github.com/tensorflow/tensor2tensor
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.config import Config, DataConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats.arrangement import Tables
+from t2t_keras.formats.portable_model import PortableModel, assembled
+from t2t_keras.formats.setting_files import check_settings, only_file, read_bytes, read_json
+from t2t_keras.formats.vocabularies import BARRED
+from t2t_keras.formats.weight_table import Arrays, LayerTable
+from t2t_keras.text.subwords import serialized_subwords
+from t2t_keras.text.tokenizer import Tokenizer
+
+_PARTS = {f"{part}_attention": theirs for part, theirs in (("self", "self_attention"), ("cross", "encdec_attention"))}
+_NORM = "layer_prepostprocess/layer_norm/layer_norm_{}"
+LAYERS = LayerTable(
+    parts={
+        **{
+            f"{ours}/{name}": f"{theirs}/multihead_attention/{short}/{{}}"
+            for ours, theirs in _PARTS.items()
+            for name, short in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "output_transform"))
+        },
+        **{f"{ours}_residual/norm": f"{theirs}/{_NORM}" for ours, theirs in _PARTS.items()},
+        "feed_forward/inner": "ffn/conv1/{}",
+        "feed_forward/outer": "ffn/conv2/{}",
+        "feed_forward_residual/norm": f"ffn/{_NORM}",
+    },
+    layer="{stack}/layer_{number}/{part}",
+    final_norm=f"{{stack}}/{_NORM}",
+    kinds={"kernel": "kernel", "bias": "bias", "scale": "scale", "offset": "bias"},
+    transposed=False,
+)
+_EPSILON = 1e-6
+_FIRST_SUBWORD = 2  # their id; <pad> is 0 and <EOS> is 1
+# The rows of their table of target languages.
+_TARGET_SPACES = {"en": 3, "fr": 6, "de": 8}
+_ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}
+_EXPECTED = {
+    "pos": "timing",
+    "norm_type": "layer",
+    "ffn_layer": "dense_relu_dense",
+    "self_attention_type": "dot_product",
+    "multiply_embedding_mode": "sqrt_depth",
+    "proximity_bias": False,
+    "causal_decoder_self_attention": True,
+}
+_MATRICES = re.compile(r"symbol_modality_\d+_\d+/(shared|input_emb|target_emb|softmax)/weights_(\d+)$")
+_PROBLEM = re.compile(r"translate_([a-z]{2})([a-z]{2})_")
+_SPACE = "target_space_embedding/kernel"
+
+
+def read(folder: Path) -> PortableModel:
+    """Reads a Transformer of tensor2tensor.
+
+    Raises:
+        InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
+    """
+    path = only_file(folder, "*.index")
+    tensors = _read_checkpoint(path)
+    settings = _settings(folder)
+    vocabulary = only_file(folder, "vocab.*")
+    source, target = _languages(folder, vocabulary, settings)
+    tables, tokenizer = _tables(path, tensors, target, _read_subwords(vocabulary))
+    usual = {"preprocess": "n", "postprocess": "da"}
+    order = tuple(settings.get(f"layer_{name}_sequence", letters) for name, letters in usual.items())
+    if order not in _ORDERS:
+        raise InputError(f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {order}")
+    model = TransformerConfig(
+        **tables.settings(one_id_space=True),
+        num_encoder_layers=settings.get("num_encoder_layers") or settings["num_hidden_layers"],
+        num_decoder_layers=settings.get("num_decoder_layers") or settings["num_hidden_layers"],
+        d_model=settings["hidden_size"],
+        d_ff=settings["filter_size"],
+        num_heads=settings["num_heads"],
+        d_key=_head_width(settings, "key"),
+        d_value=_head_width(settings, "value"),
+        norm_position="pre" if _ORDERS[order] == "pre" else "post",
+        position_encoding="sinusoidal_halves",
+        use_attention_bias=any(name.endswith("/q/bias") for name in tensors),
+        layer_norm_epsilon=_EPSILON,
+        dropout_rate=settings.get("layer_prepostprocess_dropout", 0.1),
+        attention_dropout_rate=settings.get("attention_dropout", 0.0),
+        relu_dropout_rate=settings.get("relu_dropout", 0.0),
+    )
+    weights = assembled(path, tensors, model, tables, LAYERS, ("symbol_modality_", _SPACE))
+    data = DataConfig(source_language=source, target_language=target, vocab_size=tokenizer.vocab_size, max_length=512)
+    return PortableModel(Config(model=model, data=data), weights, tokenizer)
+
+
+def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a model, without those of its training, under today's names."""
+    import tensorflow as tf  # heavy, and only this format needs it
+
+    try:
+        reader = tf.train.load_checkpoint(str(path.with_suffix("")))
+        names = [name for name in reader.get_variable_to_shape_map() if "training/" not in name and "/" in name]
+        tensors: dict[str, np.ndarray] = {}
+        for name in names:
+            tensors |= _renamed(name, reader.get_tensor(name))
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path} cannot be read as a checkpoint: {' '.join(str(error).split())}") from error
+    return tensors
+
+
+def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """A tensor under today's names; until version 1.2 projections were convolutions, several of them in one."""
+    name = re.sub(r"^.*?(?=(encoder|decoder)/|symbol_modality_|target_space_embedding/)", "", name)
+    name = name.replace("_single/", "/")
+    if array.ndim == 4:  # [1, 1, in, out]
+        array = array[0, 0]
+    for fused, parts in (("qkv_transform", "qkv"), ("kv_transform", "kv"), ("q_transform", "q")):
+        if f"/{fused}/" in name:
+            pieces = np.split(array, len(parts), axis=-1)
+            return {name.replace(f"/{fused}/", f"/{part}/"): piece for part, piece in zip(parts, pieces, strict=True)}
+    return {name: array}
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """The settings of training: hparams.json, or --hparams in flags.txt."""
+    path = folder / "hparams.json"
+    if path.exists():
+        settings = read_json(path)
+    else:
+        path = folder / "flags.txt"
+        lines = read_bytes(path).decode("utf-8", "replace").splitlines()
+        flags = dict(line.removeprefix("--").split("=", 1) for line in lines if line.startswith("--") and "=" in line)
+        pairs = (pair.split("=", 1) for pair in flags.get("hparams", "").split(",") if "=" in pair)
+        settings = {**flags, **{name: _value(value) for name, value in pairs}}
+    check_settings(path, settings, _EXPECTED)
+    for name in ("hidden_size", "filter_size", "num_heads", "num_hidden_layers"):
+        if not isinstance(settings.get(name), int):
+            raise InputError(f"{path} must say what {name} is, a whole number; got {settings.get(name)!r}")
+    return settings
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _head_width(settings: Mapping[str, Any], kind: str) -> int | None:
+    """The width of a head's keys or values, if it is not d_model / num_heads."""
+    channels = settings.get(f"attention_{kind}_channels") or settings["hidden_size"]
+    return None if channels == settings["hidden_size"] else channels // settings["num_heads"]
+
+
+def _languages(folder: Path, vocabulary: Path, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Of sources and of targets, of the problem's name."""
+    names = [str(settings.get("problem", "")), str(settings.get("problems", "")), vocabulary.name, folder.name]
+    for name in names:
+        if match := _PROBLEM.search(name):
+            return match[1], match[2]
+    raise InputError(f"{folder} does not say which languages these are: no name is like translate_ende_wmt32k")
+
+
+def _read_subwords(path: Path) -> list[str]:
+    """The subwords, whose first one has the id 2."""
+    lines = read_bytes(path).decode("utf-8").split("\n")
+    subwords = [_unquoted(line.rstrip("\r")) for line in lines if line]
+    if len(subwords) < _FIRST_SUBWORD or not subwords[0].startswith("<pad>") or not subwords[1].startswith("<EOS>"):
+        raise InputError(f"{path}: the first lines must be <pad> and <EOS>")
+    return subwords[_FIRST_SUBWORD:]
+
+
+def _unquoted(line: str) -> str:
+    is_quoted = len(line) > 1 and line[0] == line[-1] and line[0] in "'\""
+    return line[1:-1] if is_quoted else line
+
+
+def _tables(path: Path, tensors: Arrays, target: str, subwords: Sequence[str]) -> tuple[Tables, Tokenizer]:
+    """The matrices of tokens, of our ids, and the vocabulary."""
+    shards: dict[str, dict[int, np.ndarray]] = {}
+    for name, array in tensors.items():
+        if match := _MATRICES.search(name):
+            shards.setdefault(match[1], {})[int(match[2])] = np.asarray(array, np.float32)
+    matrices = {name: np.concatenate([parts[n] for n in sorted(parts)]) for name, parts in shards.items()}
+    if "shared" in matrices:
+        matrices = dict.fromkeys(("input_emb", "target_emb", "softmax"), matrices["shared"]) | matrices
+    if missing := [name for name in ("input_emb", "target_emb", "softmax") if name not in matrices]:
+        raise InputError(f"{path} has no symbol_modality_.../shared/weights_0 and no {missing[0]}/weights_0")
+    found = [matrices[name] for name in ("input_emb", "target_emb", "softmax")]
+    rows = len(found[1])
+    if rows < _FIRST_SUBWORD + len(subwords):
+        raise InputError(f"{path}: {rows} rows are too few for {len(subwords)} subwords")
+    # Rows that only fill up a matrix are in its softmax too. No token has more after an underscore, so that these names
+    # never occur.
+    unnamed = [f"_;{number}" for number in range(_FIRST_SUBWORD + len(subwords), rows)]
+    # Ours are padding, the end, and an unknown token that they do not have.
+    source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in found)
+    if (spaces := tensors.get(_SPACE)) is not None:
+        vector = np.asarray(spaces, np.float32)[_TARGET_SPACES.get(target, 0)]
+        source = source + vector / np.float32(source.shape[1] ** 0.5)
+    bias = np.zeros(rows + 1, np.float32)
+    bias[_FIRST_SUBWORD] = BARRED
+    try:
+        tokenizer = Tokenizer(serialized_subwords([*subwords, *unnamed]))
+    except ValueError as error:
+        raise InputError(f"{path.parent}: the vocabulary cannot be used: {error}") from error
+    return Tables(source, targets, output, bias), tokenizer

@@ -1,0 +1,102 @@
+"""The subwords of tensor2tensor in a TensorFlow graph."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_text
+
+from t2t_keras.text.subwords import FIRST_ID
+
+# Runs of letters and digits, or of other characters; those of the first kind; and the parts of an escaped token.
+_PARTS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
+_ALPHANUMERIC = r"(?s)[\p{L}\p{N}].*"
+_ESCAPES = r"\\u|\\\\|\\[0-9]+;|[^\\]+|\\"
+_NUMBER = r"\\[0-9]+;"
+_LAST_CHARACTER = 0x10FFFF
+_UNKNOWN = "\u3013"
+_ANYTHING = "(?s).*"
+_LONGEST_PART = 1 << 20  # bytes
+
+
+class GraphSubwords(tf.Module):
+    """`Subwords.encode` and `decode` as operations, some of them TensorFlow Text's.
+
+    Args:
+        subwords: from the first id on.
+        alphabet: the characters that need no escaping.
+        name: of the module; of several in one SavedModel each needs its own.
+    """
+
+    def __init__(self, subwords: Sequence[str], alphabet: Sequence[str], name: str | None = None) -> None:
+        super().__init__(name=name)
+        unique = list(dict.fromkeys(subwords))
+        places = {subword: FIRST_ID + place for place, subword in reversed(list(enumerate(subwords)))}
+        self._ids = _table(unique, [places[subword] for subword in unique], -1)
+        self._alphabet = _table([c for c in alphabet if c != "\n"], [1] * (len(alphabet) - ("\n" in alphabet)), 0)
+        self._subwords = [*[""] * FIRST_ID, *subwords]
+        self._cutter = tensorflow_text.WordpieceTokenizer(
+            self._ids,
+            suffix_indicator="",
+            max_bytes_per_word=_LONGEST_PART,
+            unknown_token=None,
+            token_out_type=tf.int64,
+        )
+
+    def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Strings [batch] --> int32 [batch, (tokens)]."""
+        parts = tensorflow_text.regex_split(texts, _PARTS, keep_delim_regex_pattern=_ANYTHING)  # --> [batch, (parts)]
+        lengths = parts.row_lengths()
+        places = tf.ragged.range(lengths)
+        is_at_an_end = (places == 0) | (places == tf.expand_dims(lengths, 1) - 1)
+        parts = tf.ragged.boolean_mask(parts, (parts != " ") | is_at_an_end)
+        tokens = self._cutter.tokenize(self._escaped(parts.values))  # --> [all parts, (tokens)]
+        nested = tf.RaggedTensor.from_row_splits(tokens, parts.row_splits)
+        return tf.cast(nested.merge_dims(1, 2), tf.int32)  # --> [batch, (tokens)]
+
+    def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Int32 [batch, (tokens)] --> strings [batch]."""
+        subwords = tf.ragged.map_flat_values(lambda values: tf.gather(tf.constant(self._subwords), values), ids)
+        joined = tf.strings.reduce_join(subwords, axis=-1)  # --> [batch]
+        parts = tf.strings.split(joined, "_")  # --> [batch, (parts)]
+        parts = tf.ragged.boolean_mask(parts, parts != "")
+        plain = parts.with_values(_unescaped(parts.values))
+        is_alphanumeric = tf.ragged.map_flat_values(tf.strings.regex_full_match, plain, _ALPHANUMERIC)
+        before = tf.concat([tf.zeros_like(is_alphanumeric[:, :1]), is_alphanumeric[:, :-1]], axis=1)
+        blanks = tf.ragged.map_flat_values(
+            lambda both: tf.where(both, " ", ""), is_alphanumeric.with_values(is_alphanumeric.values & before.values)
+        )
+        return tf.strings.reduce_join(plain.with_values(blanks.values + plain.values), axis=-1)
+
+    def _escaped(self, parts: tf.Tensor) -> tf.Tensor:
+        """Strings [parts] --> the same, escaped."""
+        parts = tf.strings.regex_replace(parts, r"\\", r"\\\\")
+        parts = tf.strings.regex_replace(parts, "_", r"\\u")
+        characters = tf.strings.unicode_split(parts, "UTF-8")  # --> [parts, (characters)]
+        numbers = tf.strings.unicode_decode(parts, "UTF-8")
+        spelled = tf.where(
+            self._alphabet.lookup(characters.values) > 0,
+            characters.values,
+            tf.strings.join(["\\", tf.strings.as_string(numbers.values), ";"]),
+        )
+        return tf.strings.reduce_join(characters.with_values(spelled), axis=-1) + "_"
+
+
+def _table(keys: Sequence[str], values: Sequence[int], default: int) -> tf.lookup.StaticHashTable:
+    initializer = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int64))
+    return tf.lookup.StaticHashTable(initializer, default)
+
+
+def _unescaped(parts: tf.Tensor) -> tf.Tensor:
+    """Strings [parts] --> the same, each escape replaced by what it stands for."""
+    pieces = tensorflow_text.regex_split(parts, _ESCAPES, keep_delim_regex_pattern=_ANYTHING)  # --> [parts, (pieces)]
+    values = pieces.values
+    is_number = tf.strings.regex_full_match(values, _NUMBER)
+    digits = tf.where(is_number, tf.strings.regex_replace(values, r"[\\;]", ""), "0")
+    # Numbers that are too long for an integer are no characters either.
+    is_short = tf.strings.length(digits) <= 7
+    numbers = tf.strings.to_number(tf.where(is_short, digits, "0"), tf.int32)
+    is_character = is_short & (numbers <= _LAST_CHARACTER)
+    characters = tf.strings.unicode_encode(tf.where(is_character, numbers, 0)[:, tf.newaxis], "UTF-8")
+    plain = tf.where(is_number, tf.where(is_character, characters, _UNKNOWN), values)
+    plain = tf.where(values == "\\u", "_", tf.where(values == "\\\\", "\\", plain))
+    return tf.strings.reduce_join(pieces.with_values(plain), axis=-1)

@@ -1,0 +1,132 @@
+"""The subwords of tensor2tensor: greedy, reversible, of an alphabet of their own.
+
+A text is cut where letters and digits meet other characters. Each part, with its rare characters spelled as numbers and
+an underscore at its end, is cut into the longest subwords that fit, one after the other.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+
+MAGIC = b"t2t_keras subwords 1\n"
+FIRST_ID = UNK_ID + 1  # of the subwords; before them are padding, the end and the unknown token, which never occurs
+SPECIAL = ("<pad>", "</s>", "<unk>")
+
+_ESCAPING = "\\_u;0123456789"  # characters that spell others
+_ESCAPED = re.compile(r"\\u|\\\\|\\([0-9]+);")
+_UNKNOWN = "\u3013"  # what a number that is no character becomes
+_LAST_CHARACTER = 0x10FFFF
+
+
+class Subwords:
+    """Cuts and joins texts; the methods of SentencePiece's processor that `Tokenizer` uses.
+
+    Args:
+        serialized: `MAGIC`, then each subword on a line, whose first id is `FIRST_ID`.
+
+    Raises:
+        ValueError: `serialized` begins otherwise, or lacks a character that spells others.
+    """
+
+    def __init__(self, serialized: bytes) -> None:
+        if not serialized.startswith(MAGIC):
+            raise ValueError("serialized must begin with the line of a file of subwords")
+        self.subwords = serialized[len(MAGIC) :].decode("utf-8").split("\n")[:-1]
+        self._ids = {subword: FIRST_ID + place for place, subword in reversed(list(enumerate(self.subwords)))}
+        self._longest = max(map(len, self.subwords), default=0)
+        self._alphabet = set("".join(self.subwords)) | set(_ESCAPING)
+        if missing := [character for character in sorted(self._alphabet) if character not in self._ids]:
+            raise ValueError(f"there must be a subword {missing[0]!r}, as of every character in use and of {_ESCAPING}")
+
+    def __len__(self) -> int:
+        return FIRST_ID + len(self.subwords)
+
+    def pad_id(self) -> int:
+        return PAD_ID
+
+    def eos_id(self) -> int:
+        return EOS_ID
+
+    def unk_id(self) -> int:
+        return UNK_ID
+
+    def id_to_piece(self, token: int) -> str:
+        return [*SPECIAL, *self.subwords][token]
+
+    def encode(self, text: str | Sequence[str], **_: Any) -> Any:
+        """Token ids of a text, or of each of several."""
+        if not isinstance(text, str):
+            return [self.encode(each) for each in text]
+        return [token for part in parts_of(text) for token in self._cut(self._escaped(part))]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids; special ids are nothing."""
+        joined = "".join(self.subwords[token - FIRST_ID] for token in ids if token >= FIRST_ID)
+        return joined_parts([_unescaped(part) for part in joined.split("_") if part])
+
+    def _escaped(self, part: str) -> str:
+        part = part.replace("\\", "\\\\").replace("_", "\\u")
+        spelled = (c if c in self._alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
+        return "".join(spelled) + "_"
+
+    def _cut(self, escaped: str) -> Iterable[int]:
+        start = 0
+        while start < len(escaped):
+            end = min(len(escaped), start + self._longest)
+            while escaped[start:end] not in self._ids:
+                end -= 1
+            yield self._ids[escaped[start:end]]
+            start = end
+
+    def in_graph(self, name: str | None = None) -> Any:
+        """The same in a TensorFlow graph; see `Tokenizer.graph_tokenizer`."""
+        from t2t_keras.text.graph_subwords import GraphSubwords
+
+        return GraphSubwords(self.subwords, sorted(self._alphabet), name)
+
+
+def serialized_subwords(subwords: Iterable[str]) -> bytes:
+    """The file of `Subwords`; a ValueError if one has a line break."""
+    lines = list(subwords)
+    if broken := [line for line in lines if "\n" in line or not line]:
+        raise ValueError(f"a subword cannot be {broken[0]!r}")
+    return MAGIC + "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def parts_of(text: str) -> list[str]:
+    """Runs of letters and digits, and runs of other characters; single blanks between them are left out."""
+    parts: list[str] = []
+    start = 0
+    for place in range(1, len(text)):
+        if _is_alphanumeric(text[place]) != _is_alphanumeric(text[place - 1]):
+            if text[start:place] != " " or start == 0:
+                parts.append(text[start:place])
+            start = place
+    return [*parts, text[start:]] if text else []
+
+
+def joined_parts(parts: Sequence[str]) -> str:
+    """The inverse of `parts_of`: a blank between two that are letters and digits."""
+    text, was_alphanumeric = "", False
+    for place, part in enumerate(parts):
+        is_alphanumeric = _is_alphanumeric(part[:1])
+        text += " " * (place > 0 and was_alphanumeric and is_alphanumeric) + part
+        was_alphanumeric = is_alphanumeric
+    return text
+
+
+def _is_alphanumeric(character: str) -> bool:
+    return bool(character) and unicodedata.category(character)[0] in "LN"
+
+
+def _unescaped(part: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "_" if match[0] == "\\u" else "\\"
+        number = int(match[1])
+        return chr(number) if number <= _LAST_CHARACTER else _UNKNOWN
+
+    return _ESCAPED.sub(plain, part)

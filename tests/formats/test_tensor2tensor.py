@@ -1,0 +1,240 @@
+"""Models that tensor2tensor trained: made up, written by TensorFlow 1's own saver, and compared with NumPy."""
+
+import json
+
+import foreign
+import numpy as np
+import pytest
+import tensorflow as tf
+from foreign import D_FF, D_MODEL, HEADS, LAYERS
+from numpy_transformer import Network, relu, sines_then_cosines
+
+from t2t_keras.errors import InputError
+from t2t_keras.formats import tensor2tensor
+
+SETTINGS = {
+    "hidden_size": D_MODEL,
+    "filter_size": D_FF,
+    "num_heads": HEADS,
+    "num_hidden_layers": LAYERS,
+    "num_encoder_layers": 0,
+    "num_decoder_layers": 0,
+    "layer_preprocess_sequence": "n",
+    "layer_postprocess_sequence": "da",
+    "layer_prepostprocess_dropout": 0.2,
+    "pos": "timing",
+}
+SUBWORDS = ["the_", "dog", "s_", "_", ", _", "Ein_", "Mann_"]
+SUBWORDS += sorted(set("thedogs, EinMa.") - {"_"}) + list("\\u;0123456789")
+SUBWORDS = list(dict.fromkeys(SUBWORDS))
+PROBLEM = "translate_ende_wmt32k"
+ROWS = -(-(2 + len(SUBWORDS)) // 16) * 16 + 2  # some of them fill up
+TEXT, TRANSLATION = "the dogs, the 漢 dog.", "Ein Mann"
+
+
+def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=False, **settings):
+    """Writes a model; returns its tensors and what it computes."""
+    folder.mkdir()
+    post_norm = {"layer_preprocess_sequence": "", "layer_postprocess_sequence": "dan"}
+    settings = {**SETTINGS, **(post_norm if is_first_version else {}), **settings}
+    body = "body/model/parallel_0/body" if is_first_version else "transformer/body"
+    tensors = {}
+    for stack, attentions in (("encoder", ["self"]), ("decoder", ["self", "encdec"])):
+        norms = [] if is_first_version else [stack]
+        for layer in (f"{stack}/layer_{number}" for number in range(LAYERS)):
+            linear = {
+                f"{layer}/{name}_attention/multihead_attention/{part}": (D_MODEL, D_MODEL)
+                for name in attentions
+                for part in ("q", "k", "v", "output_transform")
+            }
+            for name, shape in linear.items():
+                tensors[f"{name}/kernel"] = foreign.random_array(rng, *shape)
+                if is_first_version:
+                    tensors[f"{name}/bias"] = foreign.random_array(rng, shape[1])
+            for name, shape in ((f"{layer}/ffn/conv1", (D_MODEL, D_FF)), (f"{layer}/ffn/conv2", (D_FF, D_MODEL))):
+                tensors[f"{name}/kernel"] = foreign.random_array(rng, *shape)
+                tensors[f"{name}/bias"] = foreign.random_array(rng, shape[1])
+            norms += [*(f"{layer}/{name}_attention" for name in attentions), f"{layer}/ffn"]
+        for name in norms:
+            place = f"{name}/layer_prepostprocess/layer_norm/layer_norm"
+            tensors[f"{place}_scale"] = 1 + foreign.random_array(rng, D_MODEL)
+            tensors[f"{place}_bias"] = foreign.random_array(rng, D_MODEL)
+    matrices = {name: foreign.random_array(rng, ROWS, D_MODEL) for name in ("input_emb", "target_emb", "softmax")}
+    if is_tied:
+        matrices = {"shared": matrices["softmax"]}
+    spaces = None if is_first_version else foreign.random_array(rng, 32, D_MODEL)
+    stored = of_the_first_version(tensors) if is_first_version else dict(tensors)
+    stored = {f"{body}/{name}": array for name, array in stored.items()}
+    for name, matrix in matrices.items():
+        for number, shard in enumerate(np.array_split(matrix, 16)):
+            stored[f"transformer/symbol_modality_{ROWS}_{D_MODEL}/{name}/weights_{number}"] = shard
+    if spaces is not None:
+        stored["transformer/body/target_space_embedding/kernel"] = spaces
+    stored["training/transformer/body/Adam"] = np.zeros(3, np.float32)
+    stored["global_step"] = np.int64(250000)
+    save(stored, folder / "model.ckpt-250000")
+    vocabulary = "".join(f"'{subword}'\n" for subword in ("<pad>_", "<EOS>_", *SUBWORDS))
+    (folder / f"vocab.{PROBLEM}.32768.subwords").write_text(vocabulary)
+    if as_flags:
+        hparams = ",".join(f"{name}={value}" for name, value in settings.items())
+        (folder / "flags.txt").write_text(f"--problem={PROBLEM}\n--hparams={hparams}\n--t2t_usr_dir=\n")
+    else:
+        (folder / "hparams.json").write_text(json.dumps(settings))
+    return network_of(tensors, matrices, spaces, is_first_version)
+
+
+def of_the_first_version(tensors):
+    """The names of that time: convolutions, and several projections in one."""
+    old = {}
+    for name, array in tensors.items():
+        place, _, kind = name.rpartition("/")
+        stem, _, part = place.rpartition("/")
+        if part in ("k", "v") or (part == "q" and "encdec" in name):
+            continue
+        stored = {name: array}
+        if part == "q":
+            fused = np.concatenate([tensors[f"{stem}/{each}/{kind}"] for each in "qkv"], axis=-1)
+            stored = {f"{stem}/qkv_transform_single/{kind}": fused}
+        elif part in ("output_transform", "conv1", "conv2"):
+            stored = {f"{place}_single/{kind}": array}
+        for new_name, new in stored.items():
+            old[new_name] = new[None, None] if kind == "kernel" else new
+    for name in tensors:
+        if "encdec" in name and "/q/" in name:
+            old[name.replace("/q/", "/q_transform_single/")] = four_dimensional(tensors[name])
+            both = [tensors[name.replace("/q/", f"/{part}/")] for part in "kv"]
+            old[name.replace("/q/", "/kv_transform_single/")] = four_dimensional(np.concatenate(both, axis=-1))
+    return old
+
+
+def four_dimensional(array):
+    return array[None, None] if array.ndim == 2 else array
+
+
+def save(tensors, path) -> None:
+    """As a program of TensorFlow 1 saves its variables."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = {
+            name: tf.compat.v1.get_variable(name.replace("/", "_"), initializer=tensors[name]) for name in tensors
+        }
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.train.Saver(variables).save(session, str(path), write_meta_graph=False, write_state=False)
+
+
+def network_of(tensors, matrices, spaces, is_first_version) -> Network:
+    """What tensor2tensor computes."""
+    parts = {"inner": "ffn/conv1", "outer": "ffn/conv2"}
+    for kind, name in (("self", "self"), ("cross", "encdec")):
+        parts |= {f"{kind}_{part}": f"{name}_attention/multihead_attention/{part}" for part in "qkv"}
+        parts[f"{kind}_o"] = f"{name}_attention/multihead_attention/output_transform"
+    norms = {"self": "/self_attention", "cross": "/encdec_attention", "feed_forward": "/ffn", "final": ""}
+
+    def linear(stack, number, part):
+        name = f"{stack}/layer_{number}/{parts[part]}"
+        return tensors[f"{name}/kernel"], tensors.get(f"{name}/bias", 0)
+
+    def norm(stack, number, kind):
+        layer = "" if number is None else f"/layer_{number}"
+        place = f"{stack}{layer}{norms[kind]}/layer_prepostprocess/layer_norm/layer_norm"
+        return tensors[f"{place}_scale"], tensors[f"{place}_bias"]
+
+    shared = matrices.get("shared")
+    source, target, output = (matrices.get(name, shared) for name in ("input_emb", "target_emb", "softmax"))
+    return Network(
+        linear=linear,
+        norm=norm,
+        source=source * D_MODEL**0.5 + (0 if spaces is None else spaces[8]),  # German
+        target=target * D_MODEL**0.5,
+        output=output,
+        bias=np.zeros(ROWS),
+        positions=lambda positions: sines_then_cosines(positions, D_MODEL, D_MODEL / 2 - 1),
+        start=np.zeros(D_MODEL),
+        layers=LAYERS,
+        heads=HEADS,
+        epsilon=1e-6,
+        activation=relu,
+        is_pre_norm=not is_first_version,
+    )
+
+
+def theirs(ids: list[int]) -> list[int]:
+    """Our ids there: they have no unknown token."""
+    return [number - (number > 2) for number in ids]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"is_tied": False, "as_flags": True}, {"is_first_version": True}],
+    ids=["tied", "untied", "first_version"],
+)
+def test_logits_are_those_of_the_formulas(tmp_path, choices):
+    network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
+    model = tensor2tensor.read(tmp_path / "model")
+    source, target = [*model.tokenizer.encode(TEXT), 1], [*model.tokenizer.encode(TRANSLATION), 1]
+    found = foreign.logits(model, source, target)
+    expected = network.logits(theirs(source), theirs(target))
+    np.testing.assert_allclose(np.delete(found, 2, axis=1), expected, atol=2e-5)
+    assert np.all(found[:, 2] < -9e3)
+    data = model.config.data
+    assert (data.source_language, data.target_language, model.config.model.dropout_rate) == ("en", "de", 0.2)
+    assert [model.tokenizer.decode(ids) for ids in (source, target)] == [TEXT, TRANSLATION]
+
+
+def change(folder, **settings):
+    (folder / "hparams.json").write_text(json.dumps({**SETTINGS, **settings}))
+
+
+DAMAGES = {
+    "none": (
+        lambda folder: [path.unlink() for path in folder.glob("*.index")],
+        r"must have one file \*.index, but has 0",
+    ),
+    "cut": (
+        lambda folder: [path.write_bytes(path.read_bytes()[:99]) for path in folder.glob("*.data*")],
+        "model.ckpt-250000.index cannot be read as a checkpoint",
+    ),
+    "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "flags.txt: cannot read it"),
+    "size": (
+        lambda folder: change(folder, num_heads="two"),
+        "hparams.json must say what num_heads is, a whole number; got 'two'",
+    ),
+    "layers": (
+        lambda folder: change(folder, num_encoder_layers=3),
+        "there is no tensor encoder/layer_2/self_attention/multihead_attention/q/kernel",
+    ),
+    "order": (
+        lambda folder: (folder / "hparams.json").write_text(
+            json.dumps({**SETTINGS, "layer_preprocess_sequence": "nd"})
+        ),
+        "layer_preprocess_sequence and layer_postprocess_sequence are",
+    ),
+    "kind": (
+        lambda folder: change(folder, pos="emb"),
+        "pos='emb' is not supported, only 'timing'",
+    ),
+    "no_vocabulary": (
+        lambda folder: [path.unlink() for path in folder.glob("vocab.*")],
+        r"must have one file vocab.\*, but has 0",
+    ),
+    "vocabulary": (
+        lambda folder: [path.write_text("'the_'\n'a_'\n") for path in folder.glob("vocab.*")],
+        "the first lines must be <pad> and <EOS>",
+    ),
+    "larger": (
+        lambda folder: [path.write_text(path.read_text() + "'x'\n" * 30) for path in folder.glob("vocab.*")],
+        f"{ROWS} rows are too few for",
+    ),
+    "no_problem": (
+        lambda folder: [path.rename(folder / "vocab.x") for path in folder.glob("vocab.*")],
+        "does not say which languages these are",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_bad_input_is_named(tmp_path, damage):
+    make_folder(tmp_path / "model", np.random.default_rng(1))
+    do, message = DAMAGES[damage]
+    do(tmp_path / "model")
+    with pytest.raises(InputError, match=message):
+        tensor2tensor.read(tmp_path / "model")
