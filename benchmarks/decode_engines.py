@@ -140,7 +140,7 @@ def _ctranslate2(task: dict[str, Any], compute_type: str, workers: int, threads:
 
     def translate(sources: Ids) -> Ids:
         results = translator.translate_batch(
-            named(sources),
+            named([without_end(source) for source in sources]),
             beam_size=task["beam_size"],
             length_penalty=0.0,
             max_batch_size=task["batch_sentences"],
@@ -150,8 +150,8 @@ def _ctranslate2(task: dict[str, Any], compute_type: str, workers: int, threads:
         return [[ids_of[name] for name in result.hypotheses[0]] for result in results]
 
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
-        # It puts the end symbol behind a target itself.
-        results = translator.score_batch(named(sources), named([without_end(target) for target in targets]))
+        pairs = ([without_end(ids) for ids in side] for side in (sources, targets))
+        results = translator.score_batch(*map(named, pairs))
         return [list(result.log_probs) for result in results]
 
     return Engine(translate, score, f"ctranslate2 {ctranslate2.__version__}")

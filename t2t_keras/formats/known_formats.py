@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from t2t_keras.formats import fairseq, huggingface, marian, tensor2tensor
+from t2t_keras.formats import ctranslate2, fairseq, huggingface, marian, tensor2tensor
 from t2t_keras.formats.portable_model import PortableModel
 
 Reader = Callable[[Path], PortableModel]
@@ -18,4 +18,5 @@ READERS: Mapping[str, Reader] = {
 }
 WRITERS: Mapping[str, Writer] = {
     "huggingface": huggingface.write,
+    "ctranslate2": ctranslate2.write,
 }

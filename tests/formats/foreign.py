@@ -3,13 +3,20 @@
 import functools
 import io
 
+import keras
 import numpy as np
 import sentencepiece
 import tiny
 
+from t2t_keras.config import Config, DecodeConfig, TransformerConfig
 from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.inference.translator import Translator
+from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.families import make_model
-from t2t_keras.models.weights import assign_weights
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.weights import assign_weights, weight_names
+from t2t_keras.schedules import PaperSchedule
+from t2t_keras.symbols import EOS_ID, UNK_ID
 
 LAYERS, HEADS, D_MODEL, D_FF = 2, 2, 8, 12
 ENGLISH, GERMAN = tiny.SENTENCES[:3], tiny.SENTENCES[3:]
@@ -39,6 +46,38 @@ def pieces(language: str) -> list[str]:
 
 def random_array(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.normal(0.0, 0.5, shape).astype(np.float32)
+
+
+_WINDOWS = [" ".join(text.split()[a:b]) for text in tiny.SENTENCES for a in range(8) for b in range(a + 1, a + 5)]
+TEXTS_TO_COPY = [text for text in dict.fromkeys(_WINDOWS) if 0 < len(tiny.tokenizer().encode(text)) < 12]
+
+
+@functools.cache
+def trained(**changes) -> PortableModel:
+    """A Transformer that has learned to copy a little, so that its searches end, most of them by themselves."""
+    keras.utils.set_random_seed(1)
+    rng, tokenizer = np.random.default_rng(1), tiny.tokenizer()
+    usual = [n for n, entry in enumerate(tokenizer.entries) if n > UNK_ID and not entry.startswith("<0x")]
+    lengths = rng.integers(1, 12, 4096)
+    tokens = np.where(np.arange(12) < lengths[:, None], rng.choice(usual, (4096, 12)), 0).astype("int32")
+    tokens[np.arange(4096), lengths] = EOS_ID
+    sizes = {**tiny.MODEL, "d_model": 64, "d_ff": 128, "num_decoder_layers": 1, "dropout_rate": 0.0, **changes}
+    config = TransformerConfig(vocab_size=tokenizer.vocab_size, **{"layer_norm_epsilon": 1e-5, **sizes})
+    network = Transformer(config)
+    network.compile(keras.optimizers.Adam(PaperSchedule(64, 150, 0.4), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
+    network.fit({"source": tokens, "target": tokens}, tokens, batch_size=64, epochs=14, verbose=0)
+    weights = {
+        name: np.array(weight) for name, weight in zip(weight_names(network), network.trainable_variables, strict=True)
+    }
+    decode = DecodeConfig(length_normalization="none", ends_within_beam=True)
+    return PortableModel(Config(config, decode=decode), weights, tokenizer)
+
+
+def translator_of(model: PortableModel) -> Translator:
+    """What translates with a model."""
+    network = make_model(model.config.model)
+    assign_weights(network, dict(model.weights))
+    return Translator(model.tokenizer, network, model.config.decode, model.config.data)
 
 
 def logits(model: PortableModel, source: list[int], target: list[int]) -> np.ndarray:

@@ -1,12 +1,18 @@
-"""The conversion is right if a plain reading of its result, in CTranslate2's layout, is our network."""
+"""Models for CTranslate2: a plain reading of them is our network, and so is CTranslate2's where it is installed."""
 
-import dataclasses
+import pathlib
+import re
 
+import foreign
 import numpy as np
 import pytest
+import tiny
 
-from benchmarks.ctranslate2_model import variables, vocabulary
-from t2t_keras.config import TransformerConfig
+from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats import ctranslate2 as converter
+from t2t_keras.formats.ctranslate2 import variables
+from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
@@ -24,7 +30,7 @@ def converted(config):
     weights = {n: v.numpy() for n, v in zip(weight_names(model), model.trainable_variables, strict=True)}
     for side in ("source", "target"):
         weights.setdefault(f"{side}_positions/table", np.asarray(sinusoids(np.arange(9), config.d_model)))
-    return model, variables(weights, dataclasses.asdict(config))
+    return model, variables(weights, config)
 
 
 class Reader:
@@ -63,7 +69,9 @@ class Reader:
         return self.linear(np.concatenate(heads, -1), f"{place}/linear_{1 if memory is None else 2}")
 
     def feed_forward(self, x, place):
-        return self.linear(np.maximum(self.linear(x, f"{place}/linear_0"), 0), f"{place}/linear_1")
+        inner = self.linear(x, f"{place}/linear_0")
+        inner = np.maximum(inner, 0) if self.config.activation == "relu" else inner / (1 + np.exp(-inner))
+        return self.linear(inner, f"{place}/linear_1")
 
     def stack(self, name, embeddings, ids, memory=None):
         x = self.get(f"{name}/{embeddings}/weight")[ids] * np.sqrt(self.config.d_model)
@@ -85,9 +93,10 @@ class Reader:
         {},
         {"norm_position": "pre"},
         {"tie_embeddings": False, "use_attention_bias": False},
+        {"activation": "swish", "use_output_bias": True},
         {"position_encoding": "learned", "max_positions": 6},
     ],
-    ids=["post-norm", "pre-norm", "apart", "learned"],
+    ids=["post-norm", "pre-norm", "apart", "swish", "learned"],
 )
 def test_what_is_written_is_our_network(changes):
     config = TransformerConfig(**SIZES, **changes)
@@ -97,16 +106,53 @@ def test_what_is_written_is_our_network(changes):
     states = reader.stack("decoder", "embeddings", [0, *TARGET[:-1]], memory)
     logits = reader.linear(states, "decoder/projection")
     expected = model({"source": np.array([SOURCE]), "target": np.array([TARGET])}, training=False)[0]
-    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(logits[:, 1:], expected[:, 1:], rtol=1e-4, atol=1e-4)
+    assert np.all(logits[:, 0] < -9e8)  # its search must not write padding either
     assert reader.read == set(arrays)
 
 
-def test_heads_of_another_width_are_refused():
-    with pytest.raises(ValueError, match="d_model / num_heads = 4"):
-        converted(TransformerConfig(**SIZES, d_key=3))
+@pytest.mark.parametrize("numbers", ["float32", "int8"])
+@pytest.mark.parametrize("changes", [{}, {"norm_position": "pre", "activation": "swish"}], ids=["post", "pre"])
+def test_ctranslate2_itself_translates_as_we_do(tmp_path, changes, numbers):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    model, texts = foreign.trained(**changes), foreign.TEXTS_TO_COPY
+    assert converter.write(model, tmp_path, numbers) == ()
+    theirs = ctranslate2.Translator(str(tmp_path), device="cpu", compute_type=numbers, intra_threads=1)
+    ours = foreign.translator_of(model)
+    pieces = [model.tokenizer.pieces(model.tokenizer.encode(text)) for text in texts]
+    results = theirs.translate_batch(pieces, beam_size=4, length_penalty=0, min_decoding_length=0)
+    ids = {piece: number for number, piece in enumerate(model.tokenizer.entries)}
+    found = [model.tokenizer.decode([ids[piece] for piece in result.hypotheses[0]]) for result in results]
+    expected = [translation.text for translation in ours.translate(texts)]
+    # A translation here has no two blanks in a row, and none at its end.
+    same = sum(" ".join(a.split()) == b for a, b in zip(found, expected, strict=True))
+    assert same == len(texts) if numbers == "float32" else same > 0.7 * len(texts)
+    assert len(set(expected)) > 40
+    scores = [sum(score.log_probs) for score in theirs.score_batch(pieces, pieces)]
+    log_probs = [score.log_prob for score in ours.score(texts, texts)]
+    np.testing.assert_allclose(scores, log_probs, rtol=1e-2 if numbers == "float32" else 0.2)
 
 
-def test_every_id_has_a_name_of_its_own():
-    names = vocabulary(500)
-    assert len(set(names)) == len(names) == 500
-    assert names[:4] == ["<pad>", "</s>", "<unk>", "3"]
+def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "multi30k_ct2").mkdir()
+    converter.write(foreign.trained(), tmp_path / "multi30k_ct2")
+    page = pathlib.Path(__file__).parents[2] / "docs" / "convert.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace("A dog runs.", "A fox"), {})
+    assert capsys.readouterr().out == "A fox\n"
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"d_key": 3}, "CTranslate2 cannot have model.d_key=3"),
+        ({"attention_score": "additive", "num_experts": 2}, "num_experts=2, model.attention_score=additive"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, changes, message):
+    config = Config(TransformerConfig(**{**SIZES, "experts_per_token": 1, **changes}))
+    with pytest.raises(InputError, match=message):
+        converter.write(PortableModel(config, {}, tiny.tokenizer()), tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,141 @@
+"""Models for CTranslate2: written, by its own package.
+
+    pieces = sentencepiece.SentencePieceProcessor("FOLDER/source.model").encode(text, out_type=str)
+    ctranslate2.Translator("FOLDER").translate_batch([pieces])
+
+Reference: https://opennmt.net/CTranslate2
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t2t_keras.config import TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
+
+if TYPE_CHECKING:
+    from t2t_keras.formats.portable_model import PortableModel
+
+# Projections of one sequence are one: queries, keys and values of self-attention, keys and values of the memory.
+LAYERS = LayerTable(
+    parts={
+        "self_attention/query+key+value": "self_attention/linear_0/{}",
+        "self_attention/output": "self_attention/linear_1/{}",
+        "self_attention_residual/norm": "self_attention/layer_norm/{}",
+        "cross_attention/query": "attention/linear_0/{}",
+        "cross_attention/key+value": "attention/linear_1/{}",
+        "cross_attention/output": "attention/linear_2/{}",
+        "cross_attention_residual/norm": "attention/layer_norm/{}",
+        "feed_forward/inner": "ffn/linear_0/{}",
+        "feed_forward/outer": "ffn/linear_1/{}",
+        "feed_forward_residual/norm": "ffn/layer_norm/{}",
+    },
+    layer="{stack}/layer_{number}/{part}",
+    final_norm="{stack}/layer_norm/{}",
+    kinds={"kernel": "weight", "bias": "bias", "scale": "gamma", "offset": "beta"},
+    transposed=True,
+)
+SPECIAL = ("<pad>", "</s>", "<unk>")
+_MAX_POSITIONS = 2048
+_NEVER = -1e9  # a logit
+_NUMBERS = {"float32": None, "float16": "float16", "bfloat16": "bfloat16", "int8": "int8"}
+
+
+def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarray]:
+    """The weights under CTranslate2's names and in its layout.
+
+    Args:
+        weights: by the names of `models.weights.weight_names`, and the tables "source_positions/table" and
+            "target_positions/table", whether learned or not.
+        config: the network's settings.
+    """
+    table = weights["target_embedding/table"]
+    head = "output_embedding" if "output_embedding/table" in weights else "target_embedding"
+    found = {
+        **tensors_of(weights, list(LAYERS.entries(config))),
+        "encoder/embeddings_0/weight": weights.get("source_embedding/table", table),
+        "decoder/embeddings/weight": table,
+        "decoder/projection/weight": weights[f"{head}/table"],
+        "encoder/position_encodings/encodings": weights["source_positions/table"],
+        "decoder/position_encodings/encodings": weights["target_positions/table"],
+    }
+    # Its search would write padding, which the one here never does.
+    bias = np.array(weights.get(f"{head}/bias", np.zeros(len(table))), np.float32)
+    bias[0] = _NEVER
+    return {**found, "decoder/projection/bias": bias}
+
+
+def write_spec(
+    weights: Arrays,
+    config: TransformerConfig,
+    entries: tuple[Sequence[str], Sequence[str]],
+    folder: Path,
+    numbers: str = "float32",
+) -> None:
+    """Writes what CTranslate2 loads.
+
+    Args:
+        weights: as `variables` takes them.
+        config: the network's settings.
+        entries: the vocabularies of sources and of targets, which begin with `SPECIAL`.
+        folder: where to write; it exists.
+        numbers: "float32", "float16", "bfloat16" or "int8".
+
+    Raises:
+        InputError: the package is missing.
+    """
+    try:
+        from ctranslate2.specs import common_spec, model_spec, transformer_spec
+    except ModuleNotFoundError as error:
+        raise InputError("the package ctranslate2 is missing: pip install ctranslate2") from error
+    activations = common_spec.Activation
+    spec = transformer_spec.TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm_position == "pre",
+        activation={"relu": activations.RELU, "swish": activations.SWISH, "gelu": activations.GELU}[config.activation],
+    )
+    for name, array in variables(weights, config).items():
+        scope, _, attribute = name.rpartition("/")
+        # A copy, because its rounding to 8 bits changes arrays in place.
+        setattr(model_spec.index_spec(spec, scope), attribute, np.array(array, np.float32))
+    spec.decoder.start_from_zero_embedding = True  # the start symbol is padding, which embeds to zero
+    spec.config.decoder_start_token, spec.config.eos_token, spec.config.unk_token = SPECIAL
+    spec.config.layer_norm_epsilon = config.layer_norm_epsilon
+    spec.config.add_source_eos = True
+    for register, names in zip(
+        (spec.register_source_vocabulary, spec.register_target_vocabulary), entries, strict=True
+    ):
+        register(list(names))
+    spec.validate()
+    spec.optimize(_NUMBERS[numbers])  # and one copy of what is shared
+    spec.save(str(folder))
+
+
+def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tuple[str, ...]:
+    """Writes a Transformer for CTranslate2, and its vocabularies; returns notes on what differs there.
+
+    Raises:
+        InputError: the model has settings that CTranslate2 cannot have, or the package is missing.
+    """
+    from t2t_keras.formats.portable_model import check_expressible
+
+    config, tokenizer = model.sizes, model.tokenizer
+    check_expressible(config, "CTranslate2")
+    weights = {**_positions(config), **model.weights}
+    write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, numbers)
+    for name, side in (("source.model", tokenizer.source), ("target.model", tokenizer)):
+        (folder / name).write_bytes(side.serialized)
+    return ()
+
+
+def _positions(config: TransformerConfig) -> Mapping[str, Any]:
+    """The tables of positions that are not learned."""
+    from t2t_keras.layers.position import sinusoids
+
+    layout = "interleaved" if config.position_encoding == "sinusoidal" else "halves"
+    table = np.asarray(sinusoids(np.arange(_MAX_POSITIONS), config.d_model, layout))
+    return {"source_positions/table": table, "target_positions/table": table}
