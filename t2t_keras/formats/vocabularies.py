@@ -40,7 +40,7 @@ class NamedIds(NamedTuple):
         return [number for number in range(len(self.names)) if number not in (self.pad, self.eos, self.unk)]
 
 
-class Mapping(NamedTuple):
+class IdMap(NamedTuple):
     """A vocabulary of this project in place of another project's.
 
     Attributes:
@@ -71,7 +71,7 @@ class Mapping(NamedTuple):
         return Tables(source, target, _rows(old.output, self.target_rows), bias)
 
 
-def mapped(target: NamedIds, source: NamedIds) -> Mapping:
+def mapped(target: NamedIds, source: NamedIds) -> IdMap:
     """Makes our vocabularies of another project's; both sides have one id space if their ids have the same names.
 
     Raises:
@@ -83,15 +83,15 @@ def mapped(target: NamedIds, source: NamedIds) -> Mapping:
         cut = [tokenizer_of(entries, side.model, _languages(entries)) for side in (target, source)]
         is_same = cut[0].serialized == cut[1].serialized
         tokenizer = cut[0] if is_same else Tokenizer(cut[0].serialized, cut[1])
-        return Mapping(tokenizer, rows, rows, sizes, unnamed)
+        return IdMap(tokenizer, rows, rows, sizes, unnamed)
     entries, rows, unnamed = _entries(target, pieces_of(target.model))
     source_entries, source_rows, _ = _entries(source, pieces_of(source.model))
     of_sources = tokenizer_of(source_entries, source.model, _languages(source_entries))
     tokenizer = tokenizer_of(entries, target.model, _languages(entries))
-    return Mapping(Tokenizer(tokenizer.serialized, of_sources), rows, source_rows, sizes, unnamed)
+    return IdMap(Tokenizer(tokenizer.serialized, of_sources), rows, source_rows, sizes, unnamed)
 
 
-def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> Mapping:
+def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap:
     """As `mapped`; raises an InputError that names the folder."""
     try:
         return mapped(target, source)

@@ -18,7 +18,11 @@ def search(model: ScriptedModel, limits: np.ndarray, minima: np.ndarray, scored:
     table, positions = np.arange(vocab, dtype=np.float32)[:, None], np.zeros([steps, 1], np.float32)
     penalties = np.arange(1, steps + 2, dtype=np.float32)
     found = greedy_search(
-        ScriptedSession(model, 1), table, positions, Limits(limits, minima, penalties, 0.0, 1), scored
+        ScriptedSession(model, 1),
+        table,
+        positions,
+        Limits(limits, minima, penalties, ends_within_beam=False, patience=0.0, num_best=1),
+        scored,
     )
     assert all(values.shape[1] == 1 for values in found)
     return [values[:, 0] for values in found]

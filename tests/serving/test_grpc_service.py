@@ -253,7 +253,7 @@ def test_metadata(prediction, rest):
 @pytest.mark.parametrize("how", ["deadline", "cancelled"])
 def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, how):
     def metric(name):
-        text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics").text
+        text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics", timeout=30).text
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name} "))
 
     def wait_until(true):
