@@ -27,7 +27,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param("huggingface", marks=pytest.mark.slow), "tensor2tensor"])
 def test_the_graph_translates_as_python_does(tmp_path, name):
     if not (program := c_program.compiled(tmp_path)):
         pytest.skip("there is no C compiler here")
