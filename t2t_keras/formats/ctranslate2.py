@@ -15,6 +15,7 @@ import numpy as np
 from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
+from t2t_keras.symbols import SPECIAL
 
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
@@ -38,7 +39,6 @@ LAYERS = LayerTable(
     kinds={"kernel": "weight", "bias": "bias", "scale": "gamma", "offset": "beta"},
     transposed=True,
 )
-SPECIAL = ("<pad>", "</s>", "<unk>")
 _MAX_POSITIONS = 2048
 _NEVER = -1e9  # a logit
 _NUMBERS = {"float32": None, "float16": "float16", "bfloat16": "bfloat16", "int8": "int8"}

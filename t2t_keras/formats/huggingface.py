@@ -21,8 +21,8 @@ from t2t_keras.formats.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, is_language, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.layers.position import sinusoids
-from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
-from t2t_keras.text.given_entries import SPECIAL, without_symbols
+from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
+from t2t_keras.text.given_entries import without_symbols
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.tokenizer import Tokenizer
 

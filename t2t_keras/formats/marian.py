@@ -89,7 +89,7 @@ def read(folder: Path) -> PortableModel:
     norm_position = _checked(path, settings)
     tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
     decoder = folder / "decoder.yml"
-    search = parsed_yaml(decoder.read_bytes(), str(decoder)) if decoder.exists() else {}
+    search = parsed_yaml(read_bytes(decoder), str(decoder)) if decoder.exists() else {}
     vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
     tables = vocabulary.tables(_tables(path, tensors))
     activation, factor = _ACTIVATIONS[settings["transformer-ffn-activation"]]

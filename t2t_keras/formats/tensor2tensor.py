@@ -192,7 +192,7 @@ def _tables(path: Path, tensors: Arrays, target: str, subwords: Sequence[str]) -
     if "shared" in matrices:
         matrices = dict.fromkeys(("input_emb", "target_emb", "softmax"), matrices["shared"]) | matrices
     if missing := [name for name in ("input_emb", "target_emb", "softmax") if name not in matrices]:
-        raise InputError(f"{path} has no symbol_modality_.../shared/weights_0 and no {missing[0]}/weights_0")
+        raise InputError(f"{path} has no matrix of tokens: neither shared nor {missing[0]} of a symbol_modality")
     found = [matrices[name] for name in ("input_emb", "target_emb", "softmax")]
     rows = len(found[1])
     if rows < _FIRST_SUBWORD + len(subwords):

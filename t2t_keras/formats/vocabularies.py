@@ -9,7 +9,8 @@ import numpy as np
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.text.given_entries import SPECIAL, pieces_of, tokenizer_of
+from t2t_keras.symbols import SPECIAL
+from t2t_keras.text.given_entries import pieces_of, tokenizer_of
 from t2t_keras.text.tokenizer import Tokenizer
 
 # A logit that makes a probability 0 in float32, and that label smoothing hardly notices.

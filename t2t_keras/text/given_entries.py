@@ -6,14 +6,13 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.tokenizer import Tokenizer
 
 _Model: Any = sentencepiece_model_pb2.ModelProto
 _Entry: Any = _Model.SentencePiece
 
-SPECIAL = ("<pad>", "</s>", "<unk>")
 # How much less an unknown character scores than the rarest piece.
 _COST_OF_UNKNOWN = 10.0
 _KINDS = (_Entry.CONTROL, _Entry.CONTROL, _Entry.UNKNOWN)
@@ -32,11 +31,12 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
     """
     if tuple(entries[:3]) != SPECIAL:
         raise ValueError(f"entries must begin with {', '.join(SPECIAL)}; got {', '.join(entries[:3])}")
-    if len(set(entries)) < len(entries):
+    every_entry = set(entries)
+    if len(every_entry) < len(entries):
         raise ValueError("an entry is there twice")
     model = parsed(serialized)
     known = {entry.piece: entry for entry in model.pieces if entry.type not in (*_KINDS, _Entry.UNUSED)}
-    if missing := [piece for piece in known if piece not in set(entries)]:
+    if missing := [piece for piece in known if piece not in every_entry]:
         raise ValueError(f"entries must have all pieces of the model; missing: {missing[0]!r}")
     del model.pieces[:]
     model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))

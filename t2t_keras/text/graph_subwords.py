@@ -5,15 +5,13 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_text
 
-from t2t_keras.text.subwords import FIRST_ID
+from t2t_keras.text.subwords import FIRST_ID, LAST_CHARACTER, UNKNOWN
 
 # Runs of letters and digits, or of other characters; those of the first kind; and the parts of an escaped token.
 _PARTS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 _ALPHANUMERIC = r"(?s)[\p{L}\p{N}].*"
 _ESCAPES = r"\\u|\\\\|\\[0-9]+;|[^\\]+|\\"
 _NUMBER = r"\\[0-9]+;"
-_LAST_CHARACTER = 0x10FFFF
-_UNKNOWN = "\u3013"
 _ANYTHING = "(?s).*"
 _LONGEST_PART = 1 << 20  # bytes
 
@@ -95,8 +93,8 @@ def _unescaped(parts: tf.Tensor) -> tf.Tensor:
     # Numbers that are too long for an integer are no characters either.
     is_short = tf.strings.length(digits) <= 7
     numbers = tf.strings.to_number(tf.where(is_short, digits, "0"), tf.int32)
-    is_character = is_short & (numbers <= _LAST_CHARACTER)
+    is_character = is_short & (numbers <= LAST_CHARACTER)
     characters = tf.strings.unicode_encode(tf.where(is_character, numbers, 0)[:, tf.newaxis], "UTF-8")
-    plain = tf.where(is_number, tf.where(is_character, characters, _UNKNOWN), values)
+    plain = tf.where(is_number, tf.where(is_character, characters, UNKNOWN), values)
     plain = tf.where(values == "\\u", "_", tf.where(values == "\\\\", "\\", plain))
     return tf.strings.reduce_join(pieces.with_values(plain), axis=-1)

@@ -9,16 +9,15 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
 
 MAGIC = b"t2t_keras subwords 1\n"
 FIRST_ID = UNK_ID + 1  # of the subwords; before them are padding, the end and the unknown token, which never occurs
-SPECIAL = ("<pad>", "</s>", "<unk>")
 
 _ESCAPING = "\\_u;0123456789"  # characters that spell others
 _ESCAPED = re.compile(r"\\u|\\\\|\\([0-9]+);")
-_UNKNOWN = "\u3013"  # what a number that is no character becomes
-_LAST_CHARACTER = 0x10FFFF
+UNKNOWN = "\u3013"  # what a number that is no character becomes
+LAST_CHARACTER = 0x10FFFF
 
 
 class Subwords:
@@ -35,6 +34,7 @@ class Subwords:
         if not serialized.startswith(MAGIC):
             raise ValueError("serialized must begin with the line of a file of subwords")
         self.subwords = serialized[len(MAGIC) :].decode("utf-8").split("\n")[:-1]
+        self._entries = [*SPECIAL, *self.subwords]
         self._ids = {subword: FIRST_ID + place for place, subword in reversed(list(enumerate(self.subwords)))}
         self._longest = max(map(len, self.subwords), default=0)
         self._alphabet = set("".join(self.subwords)) | set(_ESCAPING)
@@ -54,7 +54,7 @@ class Subwords:
         return UNK_ID
 
     def id_to_piece(self, token: int) -> str:
-        return [*SPECIAL, *self.subwords][token]
+        return self._entries[token]
 
     def encode(self, text: str | Sequence[str], **_: Any) -> Any:
         """Token ids of a text, or of each of several."""
@@ -127,6 +127,6 @@ def _unescaped(part: str) -> str:
         if match[1] is None:
             return "_" if match[0] == "\\u" else "\\"
         number = int(match[1])
-        return chr(number) if number <= _LAST_CHARACTER else _UNKNOWN
+        return chr(number) if number <= LAST_CHARACTER else UNKNOWN
 
     return _ESCAPED.sub(plain, part)
