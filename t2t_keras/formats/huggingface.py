@@ -15,7 +15,14 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
-from t2t_keras.formats.portable_model import PortableModel, assembled, check_expressible, weight_shapes
+from t2t_keras.formats.portable_model import (
+    NORMALIZATIONS,
+    PortableModel,
+    assembled,
+    check_expressible,
+    normalization,
+    weight_shapes,
+)
 from t2t_keras.formats.setting_files import check_settings, read_bytes, read_json, write_json
 from t2t_keras.formats.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, is_language, mapped_vocabulary
@@ -61,8 +68,6 @@ _HEAD = "lm_head.weight"
 _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 _MAX_POSITIONS = 512
-# The exponents of a hypothesis's length that have a name here.
-_NORMALIZATIONS = {0.0: "none", 1.0: "average"}
 
 
 def read(folder: Path) -> PortableModel:
@@ -194,16 +199,11 @@ def _data_config(folder: Path, tokenizer: Tokenizer) -> tuple[DataConfig, tuple[
 def _decode_config(folder: Path, settings: Mapping[str, Any]) -> DecodeConfig:
     path = folder / "generation_config.json"
     generation = {**settings, **(read_json(path) if path.exists() else {})}
-    exponent = float(generation.get("length_penalty", 1.0))
-    if exponent in _NORMALIZATIONS:
-        normalization: dict[str, Any] = {"length_normalization": _NORMALIZATIONS[exponent]}
-    else:
-        normalization = {"length_penalty": exponent}
     return DecodeConfig(
         beam_size=generation.get("num_beams") or 1,
         no_repeat_ngram_size=generation.get("no_repeat_ngram_size") or 0,
         ends_within_beam=True,
-        **normalization,
+        **normalization(float(generation.get("length_penalty", 1.0))),
     )
 
 
@@ -272,7 +272,7 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
     order = _order(config, config.vocab_size)
     pad, eos = order.index(PAD_ID), order.index(EOS_ID)
     special = {"pad_token_id": pad, "eos_token_id": eos, "decoder_start_token_id": pad, "forced_eos_token_id": eos}
-    exponents = {name: exponent for exponent, name in _NORMALIZATIONS.items()}
+    exponents = {name: exponent for exponent, name in NORMALIZATIONS.items()}
     search = {
         "num_beams": decode.beam_size,
         "length_penalty": exponents.get(decode.length_normalization, decode.length_penalty),

@@ -16,7 +16,7 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.portable_model import PortableModel, assembled
+from t2t_keras.formats.portable_model import PortableModel, assembled, normalization
 from t2t_keras.formats.setting_files import check_settings, only_file, parsed_yaml, read_bytes
 from t2t_keras.formats.tensor_files import read_npz
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
@@ -112,8 +112,8 @@ def read(folder: Path) -> PortableModel:
         weights |= {f"{side}_positions/table": learned for side in ("source", "target")}
     sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
     data = DataConfig(vocab_type="unigram", **sizes)
-    normalization = _normalization(search.get("normalize", 0.0))
-    decode = DecodeConfig(beam_size=search.get("beam-size", 12), ends_within_beam=True, **normalization)
+    divisor = normalization(float(search.get("normalize", 0.0)))
+    decode = DecodeConfig(beam_size=search.get("beam-size", 12), ends_within_beam=True, **divisor)
     return PortableModel(Config(model=model, data=data, decode=decode), _scaled(weights, factor), vocabulary.tokenizer)
 
 
@@ -148,12 +148,6 @@ def _tables(path: Path, tensors: Arrays) -> Tables:
 
 def _learned(count: int) -> dict[str, Any]:
     return {"position_encoding": "learned", "max_positions": count}
-
-
-def _normalization(exponent: float) -> dict[str, Any]:
-    """The settings that divide a score by a power of the length."""
-    named = {0.0: "none", 1.0: "average"}
-    return {"length_normalization": named[exponent]} if exponent in named else {"length_penalty": exponent}
 
 
 def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:

@@ -41,6 +41,17 @@ class PortableModel:
         return model
 
 
+# The exponents of a hypothesis's length by which a score is divided that have a name here.
+NORMALIZATIONS = {0.0: "none", 1.0: "average"}
+
+
+def normalization(exponent: float) -> dict[str, Any]:
+    """The settings of a search that divides a score by a power of the length, or those that come nearest."""
+    if exponent in NORMALIZATIONS:
+        return {"length_normalization": NORMALIZATIONS[exponent]}
+    return {"length_penalty": exponent}
+
+
 def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
     """The shapes of a model's weights by name."""
     model = make_model(config)
