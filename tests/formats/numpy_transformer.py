@@ -100,3 +100,21 @@ def sines_then_cosines(positions: np.ndarray, d_model: int, steps: float) -> np.
     """Sinusoids of frequencies 10000^-(i / steps), float [length, d_model]."""
     angles = positions[:, None] / 10000 ** (np.arange(d_model // 2) / steps)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def torch_names(tensors: dict[str, np.ndarray], prefix: str = "") -> dict[str, Callable]:
+    """`linear` and `norm` of tensors under the names that fairseq gave them, and transformers after it."""
+    parts = {"inner": "fc1", "outer": "fc2"}
+    for kind, name in (("self", "self_attn"), ("cross", "encoder_attn")):
+        parts |= {f"{kind}_{part}": f"{name}.{part}_proj" for part in "qkv"} | {f"{kind}_o": f"{name}.out_proj"}
+    norms = {"self": "self_attn", "cross": "encoder_attn", "feed_forward": "final"}
+
+    def linear(stack: str, number: int, part: str) -> tuple[np.ndarray, np.ndarray]:
+        name = f"{prefix}{stack}.layers.{number}.{parts[part]}"
+        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
+
+    def norm(stack: str, number: int | None, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        layer = "layer_norm" if number is None else f"layers.{number}.{norms[kind]}_layer_norm"
+        return tensors[f"{prefix}{stack}.{layer}.weight"], tensors[f"{prefix}{stack}.{layer}.bias"]
+
+    return {"linear": linear, "norm": norm}

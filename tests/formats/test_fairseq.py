@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch_writer
 from foreign import D_FF, D_MODEL, HEADS, LAYERS
-from numpy_transformer import Network, relu, sines_then_cosines
+from numpy_transformer import Network, relu, sines_then_cosines, torch_names
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import fairseq
@@ -94,23 +94,9 @@ def of_2018(tensors):
 
 def network_of(tensors, is_pre_norm) -> Network:
     """What fairseq computes."""
-    parts = {"inner": "fc1", "outer": "fc2"}
-    for kind, name in (("self", "self_attn"), ("cross", "encoder_attn")):
-        parts |= {f"{kind}_{part}": f"{name}.{part}_proj" for part in "qkv"} | {f"{kind}_o": f"{name}.out_proj"}
-    norms = {"self": "self_attn", "cross": "encoder_attn", "feed_forward": "final"}
-
-    def linear(stack, number, part):
-        name = f"{stack}.layers.{number}.{parts[part]}"
-        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
-
-    def norm(stack, number, kind):
-        name = f"{stack}.layer_norm" if kind == "final" else f"{stack}.layers.{number}.{norms[kind]}_layer_norm"
-        return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
-
     source, target = (tensors[f"{stack}.embed_tokens.weight"] * D_MODEL**0.5 for stack in ("encoder", "decoder"))
     return Network(
-        linear=linear,
-        norm=norm,
+        **torch_names(tensors),
         source=source,
         target=target,
         output=tensors["decoder.embed_tokens.weight"],

@@ -9,7 +9,7 @@ import sentencepiece
 import tiny
 from foreign import D_MODEL, HEADS, LAYERS
 from huggingface_folder import make_folder, names, theirs
-from numpy_transformer import Network, sines_then_cosines, swish
+from numpy_transformer import Network, sines_then_cosines, swish, torch_names
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
@@ -23,23 +23,9 @@ from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 
 def network_of(tensors, scale=D_MODEL**0.5) -> Network:
     """What transformers computes."""
-    parts = {"inner": "fc1", "outer": "fc2"}
-    for kind, name in (("self", "self_attn"), ("cross", "encoder_attn")):
-        parts |= {f"{kind}_{part}": f"{name}.{part}_proj" for part in "qkv"} | {f"{kind}_o": f"{name}.out_proj"}
-    norms = {"self": "self_attn", "cross": "encoder_attn", "feed_forward": "final"}
-
-    def linear(stack, number, part):
-        name = f"model.{stack}.layers.{number}.{parts[part]}"
-        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
-
-    def norm(stack, number, kind):
-        name = f"model.{stack}.layers.{number}.{norms[kind]}_layer_norm"
-        return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
-
     shared = tensors["model.shared.weight"].astype(np.float64)
     return Network(
-        linear=linear,
-        norm=norm,
+        **torch_names(tensors, "model."),
         source=shared * scale,
         target=shared * scale,
         output=shared,
