@@ -72,7 +72,7 @@ setup(
         # Scores of summaries and of labels of words.
         "tasks": ["rouge-score>=0.1.2", "seqeval>=1.2"],
         # Files of other projects' models.
-        "convert": ["safetensors>=0.5", "pyyaml>=6"],
+        "convert": ["safetensors>=0.5", "pyyaml>=6", "tf2onnx>=1.17"],
         # setuptools for the test that builds a wheel with what is here.
         "dev": [
             "pytest>=8",
@@ -92,8 +92,16 @@ setup(
             "sacrebleu[ja,ko]>=2.4",
         ],
         # What tests leave out where it is missing: the layers on another backend, another Transformer with the same
-        # weights, the schemas of Kubernetes. 0.8 GB. Torch, several GB more, is of bench; tests use it where it is.
-        "ci": ["jax>=0.7", "keras-hub>=0.25", "kubernetes-validate>=1.31"],
+        # weights, the schemas of Kubernetes, what runs models that were converted. 1 GB. Torch, several GB more, is of
+        # bench; tests use it where it is.
+        "ci": [
+            "jax>=0.7",
+            "keras-hub>=0.25",
+            "kubernetes-validate>=1.31",
+            "tf2onnx>=1.17",
+            "onnxruntime>=1.22",
+            "ai-edge-litert>=2.1",
+        ],
         # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],
     },

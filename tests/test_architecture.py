@@ -33,7 +33,7 @@ BELOW_THE_SEAM = {
     "data": GROUND | {"config", "machine", "tasks", "text"},
     "runs": GROUND | {"config", "machine", "models", "text"},
     "search": GROUND | {"config", "models"},
-    "formats": GROUND | {"config", "layers", "machine", "models", "text"},
+    "formats": GROUND | {"config", "layers", "lite", "machine", "models", "text"},
     "tasks": GROUND | {"search", "text"},
     "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},
     "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "tasks", "text"},

@@ -121,15 +121,14 @@ def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tup
     Raises:
         InputError: the model has settings that CTranslate2 cannot have, or the package is missing.
     """
+    from t2t_keras.formats.graphs.standalone_folder import write_vocabularies
     from t2t_keras.formats.portable_model import check_expressible
 
     config, tokenizer = model.sizes, model.tokenizer
     check_expressible(config, "CTranslate2")
     weights = {**_positions(config), **model.weights}
     write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, numbers)
-    for name, side in (("source.model", tokenizer.source), ("target.model", tokenizer)):
-        (folder / name).write_bytes(side.serialized)
-    return ()
+    return write_vocabularies(model, folder)
 
 
 def _positions(config: TransformerConfig) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from t2t_keras.formats import ctranslate2, fairseq, huggingface, marian, tensor2tensor
+from t2t_keras.formats.graphs import litert, onnx
 from t2t_keras.formats.portable_model import PortableModel
 
 Reader = Callable[[Path], PortableModel]
@@ -19,4 +20,6 @@ READERS: Mapping[str, Reader] = {
 WRITERS: Mapping[str, Writer] = {
     "huggingface": huggingface.write,
     "ctranslate2": ctranslate2.write,
+    "onnx": onnx.write,
+    "litert": litert.write,
 }

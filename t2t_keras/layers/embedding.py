@@ -68,7 +68,7 @@ class TiedEmbedding(keras.layers.Layer):
         vectors = ops.cast(kernels.embedding_lookup(self.table, token_ids), self.compute_dtype)  # --> [..., d_model]
         scale = self.d_model**0.5 if self.scale is None else self.scale
         scale = ops.where(ops.equal(token_ids, 0), 0.0, scale)
-        return vectors * ops.cast(scale, vectors.dtype)[..., None]
+        return vectors * ops.expand_dims(ops.cast(scale, vectors.dtype), -1)
 
     def logits(self, states: Tensor) -> Tensor:
         """Logits of hidden states: float [..., d_model] --> float32 [..., vocab]."""

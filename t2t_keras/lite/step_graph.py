@@ -32,14 +32,15 @@ class StepGraph:
 
     def function(self) -> tf.types.experimental.PolymorphicFunction:
         """The graph, to be converted."""
-        signature = self._signature()
+        signature = self.signature()
 
         def step(*tensors: Tensor) -> dict[str, Tensor]:
-            return self._step(dict(zip(signature, tensors, strict=True)))
+            return self.outputs(dict(zip(signature, tensors, strict=True)))
 
         return tf.function(step, input_signature=list(signature.values()), autograph=False)
 
-    def _signature(self) -> dict[str, tf.TensorSpec]:
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """The inputs by name."""
         shapes: dict[str, list[int | None]] = {
             "inputs": [None, self._model.config.d_model],
             "bias": [None, 1, self._beam_size, None],
@@ -51,7 +52,8 @@ class StepGraph:
                 shapes.update({f"{name}{index}": [None, attention.num_heads, None, d_head] for name in names})
         return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
 
-    def _step(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def outputs(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs by name, of the inputs by name."""
         head = self._model.output_head
         step, x = DecoderStep(self._model.decoder, "float32", self._beam_size), tensors["inputs"]
         outputs: dict[str, Tensor] = {}

@@ -14,7 +14,7 @@ _NOTICES = (
     b"Could not find cuda drivers",
     b"failed call to cuInit",
     b"precompiled_charsmap is empty",
-    b"oneDNN supports DT_INT",
+    b"oneDNN supports DT_",
     b"Created TensorFlow Lite XNNPACK delegate",
     # At each conversion to TensorFlow Lite by TensorFlow 2.20:
     b"Number of eligible GPUs",

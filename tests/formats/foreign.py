@@ -1,5 +1,6 @@
 """Small models of other projects, made up: vocabularies, tensors, folders; and what they compute."""
 
+import dataclasses
 import functools
 import io
 
@@ -9,7 +10,7 @@ import sentencepiece
 import tiny
 
 from t2t_keras.config import Config, DecodeConfig, TransformerConfig
-from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.formats.portable_model import PortableModel, weight_shapes
 from t2t_keras.inference.translator import Translator
 from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.families import make_model
@@ -73,11 +74,18 @@ def trained(**changes) -> PortableModel:
     return PortableModel(Config(config, decode=decode), weights, tokenizer)
 
 
-def translator_of(model: PortableModel) -> Translator:
-    """What translates with a model."""
+def random_weights(config: TransformerConfig) -> dict[str, np.ndarray]:
+    """Weights of a Transformer by name."""
+    rng = np.random.default_rng(1)
+    return {name: random_array(rng, *shape) for name, shape in weight_shapes(config).items()}
+
+
+def translator_of(model: PortableModel, **changes) -> Translator:
+    """What translates with a model, with changes to the settings of its search."""
     network = make_model(model.config.model)
     assign_weights(network, dict(model.weights))
-    return Translator(model.tokenizer, network, model.config.decode, model.config.data)
+    decode = dataclasses.replace(model.config.decode, **changes)
+    return Translator(model.tokenizer, network, decode, model.config.data)
 
 
 def logits(model: PortableModel, source: list[int], target: list[int]) -> np.ndarray:

@@ -39,6 +39,8 @@ def results(folder) -> dict[str, tuple[int, str, str]]:
         "out": ["--to=huggingface", run, output],
         "out again": ["--to=huggingface", run, output],
         "pre": ["--to=huggingface", ours, f"--output={folder / 'never'}", "--quantization=int8"],
+        "litert": ["--to=litert", ours, f"--output={folder / 'litert'}"],
+        "numbers": ["--to=litert", ours, f"--output={folder / 'never'}", "--quantization=bfloat16"],
         "both": ["--from=huggingface", "--to=huggingface", run],
         "neither": [run],
         "no input": ["--from=huggingface", run],
@@ -71,12 +73,19 @@ def test_it_goes_back(folder, results):
         np.testing.assert_array_equal(weights[name], array)
 
 
+def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
+    assert results["litert"][::2] == (0, "")
+    names = {"model.tflite", "search.json", "source.model", "target.model", "translate.py"}
+    assert {path.name for path in (folder / "litert").iterdir()} == names
+
+
 @pytest.mark.parametrize(
     "case, message",
     [
         ("again", "{folder}/run exists already; give a folder that is new"),
         ("out again", "{folder}/output exists already; give a folder that is new"),
         ("pre", "--quantization=int8: transformers takes float32, and casts when it loads"),
+        ("numbers", "--quantization=bfloat16: LiteRT takes float32, float16, int8"),
         ("both", "either --from or --to must be given"),
         ("neither", "either --from or --to must be given"),
         ("no input", "--from needs --input"),

@@ -1,0 +1,1 @@
+"""Models as graphs that run without TensorFlow, and a program that translates with them."""

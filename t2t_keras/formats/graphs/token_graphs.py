@@ -1,0 +1,104 @@
+"""A Transformer as two functions of token ids: the encoder, and one step of the decoder beside a cache.
+
+They are the graphs of searches outside TensorFlow (`t2t_keras.lite`), with the embeddings and the masks in the graph.
+`formats/graphs/standalone.py` searches with them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.layers.attention.scores import mask_bias
+from t2t_keras.lite.encoder_graph import encoder_graph
+from t2t_keras.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
+from t2t_keras.lite.step_graph import StepGraph
+from t2t_keras.models.contract import LITE
+from t2t_keras.models.families import make_model
+from t2t_keras.models.weights import assign_weights
+from t2t_keras.symbols import PAD_ID
+
+Tensor = Any
+
+
+class TokenGraphs:
+    """The two functions of a model.
+
+    Attributes:
+        encode: takes "source_ids", int32 [batch, source_len], each ended by the end symbol and padded with 0. Its dict
+            has "memory_bias", float32 [batch, 1, 1, source_len], and of every decoder layer I "memory_keys_I" and
+            "memory_values_I", float32 [batch, heads, source_len, d_head].
+        step: takes "token_ids", int32 [batch], the newest of each hypothesis, at first 0; "position", int32 scalar,
+            which is 0 for the first; all that `encode` gives; and of every layer "keys_I" and "values_I", float32
+            [batch, heads, room, d_head], of which the first `position` entries count. Its dict has "log_probs",
+            float32 [batch, vocab], and "new_keys_I" and "new_values_I", [batch, heads, 1, d_head], the entries of this
+            position.
+
+    Raises:
+        InputError: the model has settings that these graphs have no place for.
+    """
+
+    def __init__(self, model: PortableModel, format: str) -> None:
+        config = model.sizes
+        network: Any = make_model(config)
+        if LITE not in network.offers:
+            raise InputError(f"{format} takes no model with experts, windows or additive scores")
+        assign_weights(network, dict(model.weights))
+        self.encode = _encoder(network)
+        self.step = _step(network)
+
+
+def _with_constants(function: Callable[..., dict[str, Tensor]], network: Any) -> Callable[..., dict[str, Tensor]]:
+    """The same function with the values of the network's weights in the graph, as converters need them."""
+    values = [(variable, variable.numpy()) for variable in network.variables]
+
+    def call(*tensors: Tensor) -> dict[str, Tensor]:
+        constants = [(variable, tf.constant(value)) for variable, value in values]
+        with keras.StatelessScope(state_mapping=constants):
+            return function(*tensors)
+
+    return call
+
+
+def _encoder(model: Any) -> tf.types.experimental.PolymorphicFunction:
+    encode_embedded = encoder_graph(model)
+
+    def encode(source_ids: Tensor) -> dict[str, Tensor]:
+        inputs = model.source_positions(model.source_embedding(source_ids))  # --> [batch, source_len, d_model]
+        bias = mask_bias(tf.not_equal(source_ids, PAD_ID), "float32")  # --> [batch, source_len]
+        memory = encode_embedded(inputs, tf.expand_dims(bias, 1))
+        outputs = {"memory_bias": tf.expand_dims(tf.expand_dims(bias, 1), 1)}  # --> [batch, 1, 1, source_len]
+        for index, layer in enumerate(model.decoder.layers):
+            for name in (f"{MEMORY_KEYS}{index}", f"{MEMORY_VALUES}{index}"):
+                heads = tf.split(memory[name], layer.cross_attention.num_heads, axis=2)
+                outputs[name] = tf.stack(heads, axis=1)  # --> [batch, heads, source_len, d_head]
+        return outputs
+
+    signature = [tf.TensorSpec([None, None], tf.int32, "source_ids")]
+    return tf.function(_with_constants(encode, model), input_signature=signature, autograph=False)
+
+
+def _step(model: Any) -> tf.types.experimental.PolymorphicFunction:
+    graph = StepGraph(model, beam_size=1, log_totals=True)
+    signature = graph.signature()
+    del signature["inputs"], signature["bias"]
+    signature["token_ids"] = tf.TensorSpec([None], tf.int32, "token_ids")
+    signature["position"] = tf.TensorSpec([], tf.int32, "position")
+
+    def step(*tensors: Tensor) -> dict[str, Tensor]:
+        given = dict(zip(signature, tensors, strict=True))
+        token_ids, position = given.pop("token_ids"), given.pop("position")
+        x = model.target_embedding(tf.expand_dims(token_ids, 1))  # --> [batch, 1, d_model]
+        given["inputs"] = tf.squeeze(model.target_positions(x, start=position), 1)  # --> [batch, d_model]
+        room = tf.shape(given[f"{KEYS}0"])[2]
+        bias = mask_bias(tf.range(room) < position, "float32")  # --> [room]
+        given["bias"] = tf.reshape(bias, [1, 1, 1, -1])
+        outputs = graph.outputs(given)
+        log_probs = outputs["logits"] - tf.expand_dims(outputs["log_totals"], 1)  # --> [batch, vocab]
+        written = {f"new_{name}": outputs[name] for name in outputs if name.startswith((KEYS, VALUES))}
+        return {"log_probs": log_probs, **written}
+
+    return tf.function(_with_constants(step, model), input_signature=list(signature.values()), autograph=False)

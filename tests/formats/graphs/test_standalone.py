@@ -1,0 +1,160 @@
+"""Graphs for ONNX and LiteRT, and the program that lies beside them, which knows nothing of TensorFlow."""
+
+import functools
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+
+import foreign
+import numpy as np
+import pytest
+import tiny
+
+from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.formats.graphs import litert, onnx, standalone
+from t2t_keras.formats.graphs.token_graphs import TokenGraphs
+from t2t_keras.formats.known_formats import WRITERS
+from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.symbols import EOS_ID
+
+PACKAGES = {"onnx": ["tf2onnx", "onnxruntime"], "litert": ["ai_edge_litert"]}
+FORMATS = pytest.mark.parametrize("format", PACKAGES)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Callable[..., pathlib.Path]:
+    """Gives the folder of a small trained model in a format."""
+
+    @functools.cache
+    def write(format: str, numbers: str = "float32") -> pathlib.Path:
+        for package in PACKAGES[format]:
+            pytest.importorskip(package)
+        folder = tmp_path_factory.mktemp(format)
+        assert WRITERS[format](foreign.trained(), folder, numbers) == ()
+        return folder
+
+    return write
+
+
+class OurGraphs:
+    """The functions before they are converted."""
+
+    def __init__(self, model: PortableModel) -> None:
+        graphs = TokenGraphs(model, "no format")
+        self._encode, self._step = graphs.encode, graphs.step
+        self._names = [spec.name for spec in graphs.step.input_signature]
+        specs = {spec.name: spec.shape for spec in graphs.step.input_signature}
+        self.past = {name: (shape[1], shape[3]) for name, shape in specs.items() if name.startswith(("keys", "values"))}
+
+    def encode(self, source_ids):
+        return {name: tensor.numpy() for name, tensor in self._encode(source_ids).items()}
+
+    def step(self, **inputs):
+        outputs = self._step(*(inputs[name] for name in self._names))
+        return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+
+def searched(graphs: standalone.Graphs, model: PortableModel, **changes) -> list[str]:
+    settings = {name: getattr(model.config.decode, name) for name in standalone.SETTINGS} | changes
+    ids = [[*model.tokenizer.source.encode(text), EOS_ID] for text in foreign.TEXTS_TO_COPY]
+    return [" ".join(model.tokenizer.decode(standalone.search(graphs, each, settings)[0]).split()) for each in ids]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm_position": "pre"},
+        {"position_encoding": "learned", "max_positions": 40},
+        {"tie_embeddings": False, "use_output_bias": True, "activation": "swish"},
+        {"d_key": 8, "d_value": 12},
+    ],
+    ids=["pre-norm", "learned", "apart", "widths"],
+)
+def test_a_step_after_the_other_is_the_network(changes):
+    config = TransformerConfig(**{**tiny.MODEL, "vocab_size": 23, **changes})
+    model = PortableModel(Config(config), foreign.random_weights(config), tiny.tokenizer())
+    graphs, source, target = OurGraphs(model), [5, 3, 9, 1], [7, 2, 4, 1]
+    padded = np.array([[*source, 0, 0], [8, 8, 8, 8, 8, 1]], np.int32)
+    memory = graphs.encode(source_ids=padded)
+    past = {name: np.full((2, heads, 9, width), 7.0, np.float32) for name, (heads, width) in graphs.past.items()}
+    expected = foreign.logits(model, source, target)
+    expected = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
+    for position, token in enumerate([0, *target[:-1]]):
+        outputs = graphs.step(token_ids=np.array([token] * 2, np.int32), position=np.int32(position), **memory, **past)
+        np.testing.assert_allclose(outputs["log_probs"][0], expected[position], rtol=1e-4, atol=1e-4)
+        for name, array in past.items():
+            assert outputs[f"new_{name}"].shape == (2, array.shape[1], 1, array.shape[3])
+            array[:, :, position] = outputs[f"new_{name}"][:, :, 0]
+
+
+@FORMATS
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_search_finds_what_ours_finds(written, format, beam_size):
+    model = foreign.trained()
+    graphs = standalone.load_graphs(written(format))
+    settings = {"beam_size": beam_size}
+    ours = [one.text for one in foreign.translator_of(model, **settings).translate(foreign.TEXTS_TO_COPY)]
+    assert searched(graphs, model, **settings) == ours
+    assert len(set(ours)) > 40
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"length_normalization": "gnmt", "length_penalty": 2.0, "ends_within_beam": False},
+        {"length_normalization": "average", "min_length": 9},
+        {"max_length_offset": 1, "max_length_factor": 0.3},
+    ],
+    ids=["gnmt", "average", "short"],
+)
+def test_its_search_follows_the_settings(changes):
+    model = foreign.trained()
+    ours = [one.text for one in foreign.translator_of(model, **changes).translate(foreign.TEXTS_TO_COPY)]
+    assert searched(OurGraphs(model), model, **changes) == ours
+
+
+@pytest.mark.parametrize("format, numbers", [("onnx", "int8"), ("litert", "int8"), ("litert", "float16")])
+def test_smaller_numbers_find_nearly_the_same(written, format, numbers):
+    folders = [written(format), written(format, numbers)]
+    full, found = (searched(standalone.load_graphs(folder), foreign.trained()) for folder in folders)
+    assert np.mean([a == b for a, b in zip(full, found, strict=True)]) > 0.7
+    sizes = [sum(path.stat().st_size for path in folder.iterdir()) for folder in folders]
+    assert sizes[1] < 0.8 * sizes[0]
+
+
+@FORMATS
+def test_the_program_needs_no_tensorflow(written, tmp_path, format):
+    folder = written(format)
+    # Whatever is imported that is not there fails: a folder before all others has packages that only raise.
+    for package in ("tensorflow", "keras", "t2t_keras"):
+        (tmp_path / "barred" / package).mkdir(parents=True)
+        (tmp_path / "barred" / package / "__init__.py").write_text("raise ImportError('barred')")
+    texts = [foreign.TEXTS_TO_COPY[0], "", foreign.TEXTS_TO_COPY[1]]
+    done = subprocess.run(
+        [sys.executable, folder / "translate.py", "--beam_size=2"],
+        input="".join(f"{text}\n" for text in texts),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "barred")},
+    )
+    assert done.returncode == 0, done.stderr
+    expected = searched(standalone.load_graphs(folder), foreign.trained(), beam_size=2)
+    assert [line.strip() for line in done.stdout.splitlines()] == [expected[0], "", expected[1]]
+
+
+@pytest.mark.parametrize(
+    "write, changes, numbers, message",
+    [
+        (onnx.write, {}, "float16", "--quantization=float16: ONNX takes float32, int8"),
+        (litert.write, {}, "bfloat16", "--quantization=bfloat16: LiteRT takes float32, float16, int8"),
+        (litert.write, {"attention_score": "additive"}, "float32", "LiteRT takes no model with experts, windows or"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, write, changes, numbers, message):
+    config = TransformerConfig(**{**tiny.MODEL, "vocab_size": 23, **changes})
+    with pytest.raises(InputError, match=message):
+        write(PortableModel(Config(config), {}, tiny.tokenizer()), tmp_path, numbers)
+    assert not list(tmp_path.iterdir())
