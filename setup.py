@@ -101,6 +101,7 @@ setup(
             "tf2onnx>=1.17",
             "onnxruntime>=1.22",
             "ai-edge-litert>=2.1",
+            "ctranslate2>=4.7",
         ],
         # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],

@@ -81,10 +81,16 @@ def read(folder: Path) -> PortableModel:
     target, source = _sides(folder, settings)
     vocabulary = mapped_vocabulary(folder, target, source)
     tables = vocabulary.tables(_tables(path, settings, tensors, target))
-    model = _model_config(settings, tables.settings(vocabulary.tokenizer.has_one_id_space))
+    start = tables.target[PAD_ID] * np.float32(settings["d_model"] ** 0.5)
+    fields = tables.settings(vocabulary.tokenizer.has_one_id_space)
+    if np.any(start):
+        fields |= {"position_encoding": "learned", "max_positions": _MAX_POSITIONS}
+    model = _model_config(settings, fields)
     _check_positions(path, tensors)
     known = (_SHARED, _SOURCE, _TARGET, _HEAD, _BIAS, *_POSITIONS)
     weights = assembled(path, tensors, model, tables, LAYERS, known)
+    if np.any(start):
+        weights |= _positions(start)
     data, notes = _data_config(folder, vocabulary.tokenizer)
     config = Config(model=model, data=data, decode=_decode_config(folder, settings))
     return PortableModel(config, with_states_at(weights, from_halves(model.d_model)), vocabulary.tokenizer, notes)
@@ -149,8 +155,6 @@ def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays, target: Na
         if array.shape != (len(target.names), settings["d_model"]):
             wanted = [len(target.names), settings["d_model"]]
             raise InputError(f"{path}: the tensor {name} must have shape {wanted}, got {list(array.shape)}")
-    if np.any(found[1][settings["pad_token_id"]]):
-        raise InputError(f"{path}: the tensor {_TARGET} must have zeros for padding, with which the decoder begins")
     if not settings.get("scale_embedding", False):
         found[:2] = [array / np.float32(settings["d_model"] ** 0.5) for array in found[:2]]
     has_bias = bias is not None and np.any(bias)
@@ -158,9 +162,21 @@ def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays, target: Na
     return Tables(source, decoder, output, np.asarray(bias, np.float32).reshape(-1) if has_bias else None)
 
 
-def _model_config(settings: Mapping[str, Any], tables: Mapping[str, Any]) -> TransformerConfig:
+def _positions(start: np.ndarray) -> dict[str, np.ndarray]:
+    """Tables that add to the first target what a decoder begins with, float32 [d_model].
+
+    This is the row of padding. It is zero unless the model was trained on with tied matrices, as an output's row.
+    """
+    interleaved = np.asarray(sinusoids(np.arange(_MAX_POSITIONS), len(start)))
+    source = interleaved[:, np.argsort(from_halves(len(start)))]  # --> [max_positions, d_model]
+    target = source.copy()
+    target[0] += start
+    return {"source_positions/table": source, "target_positions/table": target}
+
+
+def _model_config(settings: Mapping[str, Any], fields: Mapping[str, Any]) -> TransformerConfig:
     return TransformerConfig(
-        **tables,
+        **fields,
         num_encoder_layers=settings["encoder_layers"],
         num_decoder_layers=settings["decoder_layers"],
         d_model=settings["d_model"],

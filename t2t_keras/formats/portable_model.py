@@ -82,6 +82,9 @@ def assembled(
         InputError: a tensor is missing, superfluous, or has another shape; names it.
     """
     entries = list(layers.entries(config))
+    for table in tables.weights(config).values():
+        if table.shape[-1] not in (config.d_model, config.vocab_size):
+            raise InputError(f"{path}: a matrix of tokens is {table.shape[-1]} wide, but states are {config.d_model}")
     try:
         check_all_known(tensors, entries, others)
         return {**weights_of(tensors, entries, weight_shapes(config)), **tables.weights(config)}

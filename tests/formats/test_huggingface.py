@@ -44,8 +44,11 @@ def folder(tmp_path):
     return tmp_path / "opus"
 
 
-def test_logits_are_those_of_the_formulas(folder):
+@pytest.mark.parametrize("padding", [0.0, 0.3], ids=["untouched", "trained on"])
+def test_logits_are_those_of_the_formulas(folder, padding):
     tensors = make_folder(folder, np.random.default_rng(1))
+    tensors["model.shared.weight"][-1] = padding * np.arange(D_MODEL)  # the decoder begins with it
+    write_safetensors(folder / "model.safetensors", tensors)
     model = huggingface.read(folder)
     network, size = network_of(tensors), len(names())
     order = [*range(1, size), 0]  # our id of each of theirs
@@ -209,9 +212,9 @@ DAMAGES = {
         lambda folder: change_tensors(folder, "model.encoder.embed_positions.weight", np.ones([9, D_MODEL])),
         "embed_positions.weight has other positions",
     ),
-    "start": (
-        lambda folder: change_tensors(folder, "model.shared.weight", np.ones([len(names()), D_MODEL])),
-        "must have zeros for padding, with which the decoder begins",
+    "width": (
+        lambda folder: change_tensors(folder, "model.encoder.embed_tokens.weight", np.ones([len(names()), 5])),
+        "a matrix of tokens is 5 wide, but states are 8",
     ),
     "vocabulary": (
         lambda folder: change_json(folder / "vocab.json", more=len(names())),

@@ -179,7 +179,7 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
         ({"type": "s2s"}, "type='s2s' is not supported"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation='tanh' is not supported"),
         ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
-        ({"dim-emb": 10}, r"the tensor encoder_l1_self_Wq must have shape \[10, 10\], got \[8, 8\]"),
+        ({"dim-emb": 10}, r"a matrix of tokens is 8 wide, but states are 10"),
         ({"dec-depth": 3}, "there is no tensor decoder_l3_self_Wq"),
         ({"enc-depth": 1}, "there are tensors that have no place in a Transformer: encoder_l2_self_Wq"),
     ],
@@ -216,3 +216,28 @@ def test_bad_input_is_named(tmp_path, damage):
     change(tmp_path)
     with pytest.raises(InputError, match=message):
         marian.read(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{}, PRE, {"transformer-ffn-activation": "relu"}], ids=["post", "pre", "relu"])
+def test_the_converter_of_ctranslate2_agrees_but_for_the_positions(tmp_path, monkeypatch, changes):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    converter = pytest.importorskip("ctranslate2.converters.marian")
+
+    def positions(dim, num_positions=2048):
+        return sines_then_cosines(np.arange(num_positions), dim, dim / 2 - 1)  # it has transformers' denominator
+
+    monkeypatch.setattr(converter, "_make_sinusoidal_position_encodings", positions)
+    wanted = {"transformer-postprocess-emb": "d", "transformer-guided-alignment-layer": "last"}
+    make_folder(tmp_path / "marian", np.random.default_rng(1), **wanted, **changes)
+    vocabularies = [str(tmp_path / "marian" / "vocab.yml")] * 2
+    converter.MarianConverter(str(tmp_path / "marian" / "model.npz"), vocabularies).convert(str(tmp_path / "ct2"))
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", compute_type="float32", intra_threads=1)
+    model = marian.read(tmp_path / "marian")
+    source, target = model.tokenizer.source, model.tokenizer
+    for text in foreign.ENGLISH:
+        source_ids, target_ids = source.encode(text), target.encode(foreign.GERMAN[0])
+        (scored,) = theirs.score_batch([source.pieces(source_ids)], [target.pieces(target_ids)])
+        logits = foreign.logits(model, [*source_ids, 1], [*target_ids, 1])
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        expected = log_probs[np.arange(len(target_ids) + 1), [*target_ids, 1]]
+        np.testing.assert_allclose(scored.log_probs, expected, atol=2e-4)
