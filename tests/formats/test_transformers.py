@@ -6,9 +6,10 @@ import json
 import foreign
 import numpy as np
 import pytest
+import test_fairseq
 import tiny
 
-from t2t_keras.formats import huggingface
+from t2t_keras.formats import fairseq, huggingface
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -110,3 +111,67 @@ def test_a_model_of_ours_computes_the_same_there(tmp_path):
     expected = translations(theirs, tokenizer, texts, length_penalty=0.0, no_repeat_ngram_size=0)
     assert [translation.text for translation in found] == expected
     assert len(set(expected)) > 40
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["two vocabularies", "one"])
+def test_a_model_of_fairseq_is_transformers_fsmt(tmp_path, shared):
+    """FSMT is fairseq's network under fairseq's names."""
+    words = {"en": test_fairseq.WORDS["en"], "de": test_fairseq.WORDS["de"]}
+    if shared:
+        words = dict.fromkeys(words, [*words["en"], *words["de"]])
+    sizes = {
+        f"{stack}_{name}": value
+        for stack in ("encoder", "decoder")
+        for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))
+    }
+    rows = [test_fairseq.rows(4 + len(entries)) for entries in words.values()]
+    config = transformers.FSMTConfig(
+        langs=["en", "de"],
+        src_vocab_size=rows[0],
+        tgt_vocab_size=rows[1],
+        d_model=32,
+        **sizes,
+        init_std=0.2,
+        scale_embedding=True,
+        tie_word_embeddings=True,  # of the decoder and the output
+    )
+    torch.manual_seed(4)
+    theirs = transformers.FSMTForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, weight in theirs.named_parameters():
+            if "bias" in name or "norm" in name:
+                weight.add_(0.1 * torch.randn_like(weight))
+        if shared:
+            theirs.model.encoder.embed_tokens.weight.copy_(theirs.model.decoder.embed_tokens.weight)
+    tensors = {
+        name.removeprefix("model."): tensor
+        for name, tensor in theirs.state_dict().items()
+        if "embed_positions" not in name
+    }
+    settings = {
+        **test_fairseq.SETTINGS,
+        **{
+            f"{stack}_{name}": value
+            for stack in ("encoder", "decoder")
+            for name, value in (("embed_dim", 32), ("ffn_embed_dim", 64), ("attention_heads", 4))
+        },
+    }
+    torch.save({"args": settings, "model": tensors}, tmp_path / "model.pt")
+    for language, entries in words.items():
+        lines = [f"{word} {100 - number}\n" for number, word in enumerate(entries)]
+        (tmp_path / f"dict.{language}.txt").write_text("".join(lines), encoding="utf-8")
+    model = fairseq.read(tmp_path)
+    source = [*model.tokenizer.source.encode(test_fairseq.TEXT), 1]
+    target = [*model.tokenizer.encode(test_fairseq.TRANSLATION), 1]
+    ids, begun = (test_fairseq.theirs(each) for each in (source, [1, *target[:-1]]))
+    with torch.no_grad():
+        outputs = theirs(
+            input_ids=torch.tensor([ids]),
+            decoder_input_ids=torch.tensor([begun]),
+            use_cache=False,  # with a cache it expects one position, and no mask hides later ones
+        )
+    expected = outputs.logits[0].numpy()
+    found = foreign.logits(model, source, target)
+    count = len(words["de"]) + 4
+    columns = test_fairseq.theirs(range(count))
+    np.testing.assert_allclose(found[:, :count], expected[:, columns], atol=1e-5)
