@@ -24,7 +24,7 @@ class RNNAttentionConfig(ModelConfig):
         connections: how a layer is reached from below. "residual": a layer's input is added to its output (GNMT);
             "fast_forward": a layer also reads half of what the layer below added to its gates (Deep-Att).
         first_residual: number of the first layer, counted from 1, with a residual connection; at least 3.
-        dropout_rate: dropout on the input of every layer.
+        dropout_rate: dropout on the input of every layer, the projection to the vocabulary included.
         tie_embeddings: one matrix for source, target and the pre-softmax projection.
     """
 

@@ -84,6 +84,8 @@ _RNN_TINY: dict[str, Any] = {
     "num_decoder_layers": 3,
     "num_units": 256,
     "d_attention": 256,
+    "dropout_rate": 0.3,
+    "tie_embeddings": True,
 }
 # The rate rises to 0.001 in 1,000 updates: 0.506 * (256 * 1000)^-0.5.
 _RNN_TINY_TRAIN = {
@@ -206,11 +208,8 @@ PRESETS: dict[str, Config] = {
         # At d_model 256 the same rate takes half the scale.
         {**_GNMT_TRAIN, "learning_rate_scale": 0.2024},
     ),
-    "rnn_tiny": _other(RNNAttentionConfig(**_RNN_TINY, dropout_rate=0.2), _RNN_TINY_TRAIN),
-    "deep_att_tiny": _other(
-        RNNAttentionConfig(**_RNN_TINY, **_DEEP_ATT, d_memory=256, dropout_rate=0.3, tie_embeddings=True),
-        _RNN_TINY_TRAIN,
-    ),
+    "rnn_tiny": _other(RNNAttentionConfig(**_RNN_TINY), _RNN_TINY_TRAIN),
+    "deep_att_tiny": _other(RNNAttentionConfig(**_RNN_TINY, **_DEEP_ATT, d_memory=256), _RNN_TINY_TRAIN),
     # ConvS2S for English to German, with the blocks of the released code, and a small one: that code's for IWSLT 2014.
     "conv_s2s": _other(ConvS2SConfig(), _CONV_TRAIN, _CONV_DECODE),
     "conv_tiny": _other(

@@ -154,7 +154,7 @@ class RNNAttention(EncoderDecoder):
             inputs_of_layer = self._inputs(x, fold_in(seed, number), training)
             gates = layer.gates(self._with_context(number, inputs_of_layer, context))
             x = self._outputs(number, x, layer.recur(gates), gates)
-        return self._read(x), bottom
+        return self._read(x, fold_in(seed, 0), training), bottom
 
     def _cross_attention(self, inputs: dict[str, Tensor], memory: Tensor, bottom: Tensor) -> Tensor:
         """Attention of the state before each position: [batch, target_len, source_len]."""
@@ -222,9 +222,9 @@ class RNNAttention(EncoderDecoder):
             return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
         return LayerOutputs(below.hidden + hidden if number >= self.config.first_residual else hidden)
 
-    def _read(self, top: LayerOutputs) -> Tensor:
-        """The top layer's outputs in the width of the embeddings."""
-        passed = self._inputs(top)
+    def _read(self, top: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
+        """The top layer's outputs in the width of the embeddings, with dropout."""
+        passed = self._inputs(top, seed, training)
         return passed if self.readout is None else self.readout(passed)
 
     def _bias(self, source: Tensor) -> Tensor:

@@ -1,9 +1,14 @@
 """A model of another project becomes a run that everything else takes, and a run becomes another project's model."""
 
 import json
+import os
 import pathlib
+import re
+import subprocess
+import sys
 
 import foreign
+import httpx
 import huggingface_folder
 import numpy as np
 import pytest
@@ -118,3 +123,45 @@ def test_it_is_fine_tuned_with_more_entries_evaluated_and_exported(folder, resul
     for text in foreign.ENGLISH:
         assert after.tokenizer.source.encode(text) == before.tokenizer.source.encode(text)
     assert after.tokenizer.source.serialized != after.tokenizer.serialized
+
+
+@pytest.mark.slow
+def test_an_imported_model_is_fine_tuned_on_multi30k_and_served(tmp_path):
+    """Wants Multi30k's files in the folder that T2T_KERAS_DOWNLOADS names, or a way to download them."""
+    downloads = os.environ.get("T2T_KERAS_DOWNLOADS", "downloads")
+    (tmp_path / "theirs").mkdir()
+    huggingface.write(foreign.trained(norm_position="post"), tmp_path / "theirs")
+    imported, data, tuned = f"{tmp_path}/imported", f"--data_dir={tmp_path}/data", f"--model_dir={tmp_path}/tuned"
+
+    def done(program: str, *arguments: str) -> str:
+        ((status, output, errors),) = run_cases(f"launch.{program}", [(list(arguments), b"")])
+        if "cannot be downloaded" in errors:
+            pytest.skip(errors)
+        assert status == 0, errors
+        return output
+
+    done("convert", "--from=huggingface", f"--input={tmp_path}/theirs", f"--model_dir={imported}")
+    corpus = ["--corpus=multi30k", f"--download_dir={downloads}", f"--vocab_from={imported}"]
+    done("prepare_data", *corpus, data)
+    updates = [
+        "max_steps=200",
+        "warmup_steps=50",
+        "validation_steps=50",
+        "checkpoint_steps=50",
+        "tokens_per_batch=2048",
+    ]
+    done("train", data, tuned, f"--init_from={imported}", *(f"--set=train.{each}" for each in updates))
+    records = [json.loads(line) for line in (tmp_path / "tuned" / "metrics.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in records if record["kind"] == "valid"]
+    assert len(losses) == 4 and losses == sorted(losses, reverse=True)
+    done("export", tuned, f"--export_dir={tmp_path}/export/mine")
+    texts = ["A man in a blue shirt is standing on a ladder.", "Two dogs play in the snow."]
+    command = [sys.executable, "-m", "launch.serve", f"--export_dir={tmp_path}/export/mine", "--rest_port=0"]
+    with subprocess.Popen([*command, "--grpc_port=0"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
+            answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": texts}, timeout=60).json()
+        finally:
+            server.terminate()
+    expected = [translation.text for translation in Translator.load(tmp_path / "tuned").translate(texts)]
+    assert answer["outputs"]["translation"] == expected and all(expected)
