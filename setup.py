@@ -103,8 +103,8 @@ setup(
             "ai-edge-litert>=2.1",
             "ctranslate2>=4.7",
         ],
-        # The peers of benchmarks/train_step.py and decode.py. Any of them may be missing: it is left out then.
-        "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7"],
+        # The peers of benchmarks/train_step.py and decode.py, any of which may be missing, and of text_classifier.py.
+        "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7", "scikit-learn>=1.5"],
     },
     entry_points={"console_scripts": [f"{name} = t2t_keras.launch.{file}:run" for name, file in COMMANDS.items()]},
     classifiers=[
