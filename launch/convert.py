@@ -32,6 +32,7 @@ _QUANTIZATION = flags.DEFINE_enum(
 )
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from, where the files do not say it.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from, where the files do not say it.")
+_ONLY_IN, _ONLY_OUT = (_INPUT, _SOURCE_LANGUAGE, _TARGET_LANGUAGE), (_OUTPUT, _CHECKPOINT, _QUANTIZATION)
 
 
 def main(argv: list[str]) -> None:
@@ -42,6 +43,10 @@ def main(argv: list[str]) -> None:
     for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
         if flags.FLAGS[flag].value and not value.value:
             raise InputError(f"--{flag} needs --{value.name}")
+    strange = _ONLY_OUT if _FROM.value else _ONLY_IN
+    for holder in strange:
+        if holder.present:
+            raise InputError(f"--{holder.name} does not go together with --{'from' if _FROM.value else 'to'}")
     if _FROM.value:
         _import()
     else:
@@ -55,7 +60,11 @@ def _import() -> None:
     config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **given))
     origin = {"format": _FROM.value, "input": _INPUT.value}
     save_imported(_MODEL_DIR.value, config, model.tokenizer, model.weights, origin)
-    _report(model, [note for note in model.notes if len(given) < 2], _MODEL_DIR.value)
+    notes = list(model.notes)
+    if not model.knows_languages and len(given) < 2:
+        taken = f"{config.data.source_language}, {config.data.target_language}"
+        notes.append(f"{_INPUT.value} does not say which languages these are; taken as {taken}")
+    _report(model, notes, _MODEL_DIR.value)
 
 
 def _export() -> None:

@@ -68,6 +68,7 @@ _HEAD = "lm_head.weight"
 _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 _MAX_POSITIONS = 512
+_ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of tables of positions
 
 
 def read(folder: Path) -> PortableModel:
@@ -84,16 +85,17 @@ def read(folder: Path) -> PortableModel:
     start = tables.target[PAD_ID] * np.float32(settings["d_model"] ** 0.5)
     fields = tables.settings(vocabulary.tokenizer.has_one_id_space)
     if np.any(start):
-        fields |= {"position_encoding": "learned", "max_positions": _MAX_POSITIONS}
+        fields |= {"position_encoding": "learned", "max_positions": _ROWS}
     model = _model_config(settings, fields)
     _check_positions(path, tensors)
     known = (_SHARED, _SOURCE, _TARGET, _HEAD, _BIAS, *_POSITIONS)
     weights = assembled(path, tensors, model, tables, LAYERS, known)
     if np.any(start):
         weights |= _positions(start)
-    data, notes = _data_config(folder, vocabulary.tokenizer)
+    data, knows_languages = _data_config(folder, vocabulary.tokenizer)
     config = Config(model=model, data=data, decode=_decode_config(folder, settings))
-    return PortableModel(config, with_states_at(weights, from_halves(model.d_model)), vocabulary.tokenizer, notes)
+    weights = with_states_at(weights, from_halves(model.d_model))
+    return PortableModel(config, weights, vocabulary.tokenizer, knows_languages=knows_languages)
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -163,12 +165,12 @@ def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays, target: Na
 
 
 def _positions(start: np.ndarray) -> dict[str, np.ndarray]:
-    """Tables that add to the first target what a decoder begins with, float32 [d_model].
+    """Tables that add to the first target what a decoder begins with, float32 [d_model]: float32 [rows, d_model].
 
-    This is the row of padding. It is zero unless the model was trained on with tied matrices, as an output's row.
+    It begins with the row of padding, which is zero unless training has moved it, as a row of the output's matrix.
     """
-    interleaved = np.asarray(sinusoids(np.arange(_MAX_POSITIONS), len(start)))
-    source = interleaved[:, np.argsort(from_halves(len(start)))]  # --> [max_positions, d_model]
+    interleaved = np.asarray(sinusoids(np.arange(_ROWS), len(start)))
+    source = interleaved[:, np.argsort(from_halves(len(start)))]  # --> [rows, d_model]
     target = source.copy()
     target[0] += start
     return {"source_positions/table": source, "target_positions/table": target}
@@ -200,16 +202,14 @@ def _check_positions(path: Path, tensors: Arrays) -> None:
                 raise InputError(f"{path}: the tensor {name} has other positions than transformers computes")
 
 
-def _data_config(folder: Path, tokenizer: Tokenizer) -> tuple[DataConfig, tuple[str, ...]]:
-    """What is known of the text, and a note if its languages are not."""
+def _data_config(folder: Path, tokenizer: Tokenizer) -> tuple[DataConfig, bool]:
+    """What is known of the text, and whether its languages are."""
     path = folder / "tokenizer_config.json"
     settings = read_json(path) if path.exists() else {}
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
     known = {name: language for name, language in languages.items() if language}
     sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
-    data = DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **known, **sizes)
-    missing = f"{path} does not say which languages these are; taken as {data.source_language}, {data.target_language}"
-    return data, () if len(known) == 2 else (missing,)
+    return DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **known, **sizes), len(known) == 2
 
 
 def _decode_config(folder: Path, settings: Mapping[str, Any]) -> DecodeConfig:

@@ -114,7 +114,8 @@ def read(folder: Path) -> PortableModel:
     data = DataConfig(vocab_type="unigram", **sizes)
     divisor = normalization(float(search.get("normalize", 0.0)))
     decode = DecodeConfig(beam_size=search.get("beam-size", 12), ends_within_beam=True, **divisor)
-    return PortableModel(Config(model=model, data=data, decode=decode), _scaled(weights, factor), vocabulary.tokenizer)
+    config = Config(model=model, data=data, decode=decode)
+    return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, knows_languages=False)
 
 
 def _checked(path: Path, settings: Mapping[str, Any]) -> Literal["post", "pre"]:

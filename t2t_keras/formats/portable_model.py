@@ -25,12 +25,14 @@ class PortableModel:
         weights: float32 arrays, by the names of `models.weights.weight_names`.
         tokenizer: its vocabulary.
         notes: what somebody should know about the conversion, a line each.
+        knows_languages: whether the languages in `config.data` are those of the model, and not just the usual ones.
     """
 
     config: Config
     weights: Mapping[str, np.ndarray]
     tokenizer: Tokenizer
     notes: tuple[str, ...] = ()
+    knows_languages: bool = True
 
     @property
     def sizes(self) -> TransformerConfig:

@@ -12,6 +12,7 @@ import httpx
 import huggingface_folder
 import numpy as np
 import pytest
+import test_marian
 import tiny
 from drive import run_cases
 
@@ -27,6 +28,7 @@ TRAIN = ["max_steps=20", "checkpoint_steps=20", "tokens_per_batch=200", "warmup_
 def folder(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("convert")
     huggingface_folder.make_folder(folder / "opus", np.random.default_rng(1))
+    test_marian.make_folder(folder / "marian", np.random.default_rng(1))
     for split, pairs in (("train", PAIRS[6:]), ("valid", PAIRS[:3]), ("test", PAIRS[3:6])):
         for side, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
             (folder / f"{split}.{side}").write_text("\n".join(lines), encoding="utf-8")
@@ -46,6 +48,9 @@ def results(folder) -> dict[str, tuple[int, str, str]]:
         "pre": ["--to=huggingface", ours, f"--output={folder / 'never'}", "--quantization=int8"],
         "litert": ["--to=litert", ours, f"--output={folder / 'litert'}"],
         "numbers": ["--to=litert", ours, f"--output={folder / 'never'}", "--quantization=bfloat16"],
+        "checkpoint": ["--from=huggingface", opus, f"--model_dir={folder / 'new'}", "--checkpoint=10"],
+        "language": ["--to=litert", ours, f"--output={folder / 'never'}", "--source_language=en"],
+        "unknown": ["--from=marian", f"--input={folder / 'marian'}", f"--model_dir={folder / 'marian_run'}"],
         "both": ["--from=huggingface", "--to=huggingface", run],
         "neither": [run],
         "no input": ["--from=huggingface", run],
@@ -71,11 +76,25 @@ def test_a_run_comes_out(folder, results):
     assert len(translator.translate(foreign.TEXTS)) == len(foreign.TEXTS)
 
 
+def test_languages_that_no_file_names_are_noted(folder, results):
+    note = f"note: {folder / 'marian'} does not say which languages these are; taken as en, de\n"
+    assert results["unknown"][0] == 0 and results["unknown"][1].startswith(note)
+
+
 def test_it_goes_back(folder, results):
     assert results["out"][:2] == (0, results["in"][1].replace(str(folder / "run"), str(folder / "output")))
     weights = huggingface.read(folder / "output").weights
     for name, array in huggingface.read(folder / "opus").weights.items():
         np.testing.assert_array_equal(weights[name], array)
+
+
+def test_nothing_but_the_result_is_said_of_an_onnx_model(folder, results):
+    for package in ("tf2onnx", "onnxruntime"):
+        pytest.importorskip(package)
+    arguments = ["--to=onnx", f"--model_dir={folder / 'ours'}", f"--output={folder / 'onnx'}", "--quantization=int8"]
+    ((status, output, errors),) = run_cases("launch.convert", [(arguments, b"")])
+    assert (status, errors) == (0, "") and output.startswith(f"{folder / 'onnx'}: ")
+    assert {path.suffix for path in (folder / "onnx").iterdir()} == {".onnx", ".json", ".model", ".py"}
 
 
 def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
@@ -91,6 +110,8 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
         ("out again", "{folder}/output exists already; give a folder that is new"),
         ("pre", "--quantization=int8: transformers takes float32, and casts when it loads"),
         ("numbers", "--quantization=bfloat16: LiteRT takes float32, float16, int8"),
+        ("checkpoint", "--checkpoint does not go together with --from"),
+        ("language", "--source_language does not go together with --to"),
         ("both", "either --from or --to must be given"),
         ("neither", "either --from or --to must be given"),
         ("no input", "--from needs --input"),

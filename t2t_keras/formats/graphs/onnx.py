@@ -3,8 +3,7 @@
 Reference: https://onnx.ai
 """
 
-import contextlib
-import io
+import importlib
 import logging
 import tempfile
 from pathlib import Path
@@ -29,33 +28,37 @@ def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple
     """
     if numbers not in NUMBERS:
         raise InputError(f"--quantization={numbers}: ONNX takes {', '.join(NUMBERS)}")
+    tf2onnx, onnx = (_package(name) for name in ("tf2onnx", "onnx"))
+    quantization = _package("onnxruntime.quantization") if numbers == "int8" else None
+    logging.getLogger("tf2onnx").setLevel(logging.ERROR)
     graphs = TokenGraphs(model, "ONNX")
     for name, function in (("encoder", graphs.encode), ("step", graphs.step)):
         path = folder / f"{name}.onnx"
-        with tempfile.TemporaryDirectory() as temporary:
-            plain = path if numbers == "float32" else Path(temporary) / path.name
-            _convert(function, plain)
-            if numbers == "int8":
-                _round(plain, path)
+        with tempfile.TemporaryDirectory() as temporary, without_notices():
+            plain = path if quantization is None else Path(temporary) / path.name
+            tf2onnx.convert.from_function(function, function.input_signature, opset=_OPSET, output_path=str(plain))
+            if quantization is not None:
+                _round(quantization, plain, path)
+        onnx.checker.check_model(str(path))
     return write_beside(model, folder)
 
 
-def _convert(function: Any, path: Path) -> None:
+def _package(name: str) -> Any:
     try:
-        import tf2onnx
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise InputError("the package tf2onnx is missing: pip install tf2onnx") from error
-    logging.getLogger("tf2onnx").setLevel(logging.ERROR)
-    with without_notices(), contextlib.redirect_stderr(io.StringIO()):
-        tf2onnx.convert.from_function(function, function.input_signature, opset=_OPSET, output_path=str(path))
+        package = name.partition(".")[0]
+        raise InputError(f"the package {package} is missing: pip install {package}") from error
 
 
-def _round(plain: Path, path: Path) -> None:
+def _round(quantization: Any, plain: Path, path: Path) -> None:
     """Rounds the matrices that are multiplied with to 8 bits, and what they multiply at run time."""
+    logger = logging.getLogger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it advises to optimise the graph first, which changes nothing here
     try:
-        from onnxruntime import quantization
-    except ModuleNotFoundError as error:
-        raise InputError("--quantization=int8: onnxruntime is missing: pip install onnxruntime") from error
-    quantization.quantize_dynamic(
-        plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=quantization.QuantType.QInt8
-    )
+        quantization.quantize_dynamic(
+            plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=quantization.QuantType.QInt8
+        )
+    finally:
+        logger.setLevel(level)

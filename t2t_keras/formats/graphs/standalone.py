@@ -8,6 +8,7 @@ It needs numpy, sentencepiece, and what runs the model: onnxruntime, or ai-edge-
 import argparse
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,20 +21,36 @@ PAD_ID, EOS_ID = 0, 1
 SETTINGS_FILE = "search.json"
 SETTINGS = (
     *("beam_size", "length_penalty", "length_normalization", "min_length"),
-    *("max_length_offset", "max_length_factor", "ends_within_beam"),
+    *("max_length_offset", "max_length_factor", "ends_within_beam", "patience"),
 )
 Arrays = Mapping[str, np.ndarray]
+# As `t2t_keras.text.repair` has them.
+_BREAKS = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
+_INVISIBLE = re.compile(
+    "[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]"
+)
 
 
 class Graphs(Protocol):
-    """The model: an encoder, one step of the decoder, and the heads and the width of each part of its cache."""
+    """The model: an encoder, and one step of the decoder beside a cache of all positions so far.
+
+    A hypothesis is a row of a batch. Ids are int32, all else is float32. The cache has room for the longest output, and
+    begins with zeros: what is not written yet has no weight, but must be a number.
+    """
 
     @property
-    def past(self) -> Mapping[str, tuple[int, int]]: ...
+    def past(self) -> Mapping[str, tuple[int, int]]:
+        """Heads and width of each part of the cache by name: an array [batch, heads, room, width]."""
 
-    def encode(self, **inputs: np.ndarray) -> Arrays: ...
+    def encode(self, *, source_ids: np.ndarray) -> Arrays:
+        """What `step` has to know of sources, [batch, source_len], padded with 0: arrays of as many rows."""
 
-    def step(self, **inputs: np.ndarray) -> Arrays: ...
+    def step(self, **inputs: np.ndarray) -> Arrays:
+        """The next token, of `token_ids` [batch] at `position`, a scalar, what `encode` gave and the cache.
+
+        Returns "log_probs" [batch, vocab], and of each part of the cache "new_NAME" [batch, heads, 1, width], to be
+        written at `position`.
+        """
 
 
 class OnnxGraphs:
@@ -51,8 +68,8 @@ class OnnxGraphs:
         inputs = self._sessions[1].get_inputs()
         self.past = {one.name: (one.shape[1], one.shape[3]) for one in inputs if _is_past(one.name)}
 
-    def encode(self, **inputs: np.ndarray) -> Arrays:
-        return self._run(0, inputs)
+    def encode(self, *, source_ids: np.ndarray) -> Arrays:
+        return self._run(0, {"source_ids": source_ids})
 
     def step(self, **inputs: np.ndarray) -> Arrays:
         return self._run(1, inputs)
@@ -75,8 +92,8 @@ class LiteGraphs:
         shapes = {name: one["shape"] for name, one in self._step.get_input_details().items() if _is_past(name)}
         self.past = {name: (int(shape[1]), int(shape[3])) for name, shape in shapes.items()}
 
-    def encode(self, **inputs: np.ndarray) -> Arrays:
-        return self._encode(**inputs)
+    def encode(self, *, source_ids: np.ndarray) -> Arrays:
+        return self._encode(source_ids=source_ids)
 
     def step(self, **inputs: np.ndarray) -> Arrays:
         return self._step(**inputs)
@@ -87,8 +104,12 @@ def _is_past(name: str) -> bool:
 
 
 def load_graphs(folder: Path, threads: int = 1) -> Graphs:
-    """The model in a folder, whichever it has."""
-    return OnnxGraphs(folder, threads) if (folder / "step.onnx").exists() else LiteGraphs(folder, threads)
+    """The model in a folder, of whichever kind; raises a FileNotFoundError if there is none."""
+    if (folder / "step.onnx").exists():
+        return OnnxGraphs(folder, threads)
+    if (folder / "model.tflite").exists():
+        return LiteGraphs(folder, threads)
+    raise FileNotFoundError(f"{folder} has neither encoder.onnx and step.onnx nor model.tflite")
 
 
 def length_penalty(length: int, settings: Mapping[str, Any]) -> float:
@@ -105,9 +126,14 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
         graphs: the model.
         source_ids: of one sentence, end symbol included.
         settings: those of `SETTINGS`.
+
+    Returns:
+        Ids and a score; no ids and -inf if the model gives no numbers.
     """
     beam = settings["beam_size"]
-    longest = math.ceil(settings["max_length_factor"] * len(source_ids)) + settings["max_length_offset"]
+    count = 2 * beam if beam > 1 else 1  # candidates; a beam of one is greedy search
+    factor = np.float32(settings["max_length_factor"])
+    longest = math.ceil(factor * np.float32(len(source_ids))) + settings["max_length_offset"]
     memory = graphs.encode(source_ids=np.array([source_ids], np.int32))
     memory = {name: np.repeat(array, beam, axis=0) for name, array in memory.items()}
     past = {name: np.zeros((beam, heads, longest, width), np.float32) for name, (heads, width) in graphs.past.items()}
@@ -117,6 +143,7 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
     )  # log-probabilities; -inf: no hypothesis
     texts: list[list[int]] = [[] for _ in range(beam)]
     finished: list[tuple[float, list[int]]] = []
+    num_finished = 0
     for position in range(longest):
         outputs = graphs.step(token_ids=tokens, position=np.array(position, np.int32), **memory, **past)
         candidates = totals[:, np.newaxis] + outputs["log_probs"]  # [beam, vocab]
@@ -124,15 +151,20 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
         if position < settings["min_length"]:
             candidates[:, EOS_ID] = -np.inf
         living: list[tuple[float, int, int]] = []
-        for rank, (total, parent, token) in enumerate(_best(candidates, 2 * beam)):
+        for rank, (total, parent, token) in enumerate(_best(candidates, count)):
             if token != EOS_ID:
                 living.append((total, parent, token))
             elif rank < beam or not settings["ends_within_beam"]:
                 finished.append((total / length_penalty(position + 1, settings), texts[parent]))
+                num_finished += 1
         living = living[:beam]
         finished = sorted(finished, key=lambda one: one[0], reverse=True)[:beam]
+        if not living and not finished:
+            return [], -math.inf
         # What lives cannot do better than end now with the penalty of the longest output.
         if not living or (finished and finished[0][0] >= living[0][0] / length_penalty(longest, settings)):
+            break
+        if settings["patience"] and num_finished >= settings["patience"] * beam:
             break
         parents = [parent for _, parent, _ in living] + [0] * (beam - len(living))
         for name, array in past.items():
@@ -147,20 +179,25 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
 
 
 def _best(candidates: np.ndarray, count: int) -> list[tuple[float, int, int]]:
-    """The best so many of [beam, vocab] that can be at all: log-probability, hypothesis and token of each."""
+    """The best so many of float32 [beam, vocab] that can be at all: log-probability, hypothesis and token of each."""
     flat = candidates.reshape(-1)
-    best = np.argpartition(-flat, count - 1)[:count]
-    best = best[np.lexsort((best, -flat[best]))]
+    best = np.flatnonzero(flat >= np.partition(flat, -count)[-count])
+    best = best[np.lexsort((best, -flat[best]))][:count]
     parents, tokens = np.divmod(best, candidates.shape[1])
     found = zip(flat[best].tolist(), parents.tolist(), tokens.tolist(), strict=True)
     return [one for one in found if one[0] > -math.inf]
 
 
+def cleaned(line: str) -> str:
+    """A line as training saw its lines: breaks and runs of blanks are one blank, and nothing is invisible."""
+    return _BREAKS.sub(" ", _INVISIBLE.sub("", line)).strip(" ")
+
+
 def main() -> None:
     """Reads and writes lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--beam_size", type=int)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--beam_size", type=_at_least_one)
+    parser.add_argument("--threads", type=_at_least_one, default=1)
     arguments = parser.parse_args()
     folder = Path(__file__).parent
     settings = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
@@ -169,10 +206,20 @@ def main() -> None:
     source, target = (
         sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.model")) for side in ("source", "target")
     )
-    for line in sys.stdin:
-        pieces = source.encode(line.strip())
-        output_ids = search(graphs, [*pieces, EOS_ID], settings)[0] if pieces else []
-        print(target.decode(output_ids), flush=True)
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        ids = source.encode(cleaned(line.decode("utf-8", "replace")))
+        if len(ids) >= settings["max_length"]:
+            warning = f"line {number} has {len(ids)} tokens; the model has seen fewer than {settings['max_length']}"
+            print(warning, file=sys.stderr)
+        output_ids = search(graphs, [*ids, EOS_ID], settings)[0] if ids else []
+        sys.stdout.buffer.write(f"{cleaned(target.decode(output_ids))}\n".encode())
+        sys.stdout.buffer.flush()
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 on, got {text!r}")
+    return int(text)
 
 
 if __name__ == "__main__":

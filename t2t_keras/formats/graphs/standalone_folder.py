@@ -1,13 +1,16 @@
 """What lies beside graphs that are to be used without this package."""
 
+import dataclasses
 import json
 from pathlib import Path
 
+from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.formats.graphs import standalone
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.text.subwords import MAGIC
 
 PROGRAM = "translate.py"
+_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16")  # on what is found
 
 
 def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
@@ -21,9 +24,25 @@ def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
 
 
 def write_beside(model: PortableModel, folder: Path) -> tuple[str, ...]:
-    """Writes the vocabularies, the settings of the search and the program that has it; returns notes on them."""
-    decode = model.config.decode
-    settings = {name: getattr(decode, name) for name in standalone.SETTINGS}
+    """Writes the vocabularies, the settings of the search and the program that has it, if it can; returns notes."""
+    decode, data = model.config.decode, model.config.data
+    settings = {name: getattr(decode, name) for name in standalone.SETTINGS} | {"max_length": data.max_length}
     (folder / standalone.SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    if notes := write_vocabularies(model, folder):
+        return (*notes, f"there is no {PROGRAM}: it could not cut texts")
     (folder / PROGRAM).write_bytes(Path(standalone.__file__).read_bytes())
-    return write_vocabularies(model, folder)
+    return _differences(decode, data.task)
+
+
+def _differences(decode: DecodeConfig, task: str) -> tuple[str, ...]:
+    """Notes on what the program leaves out."""
+    kept = {*standalone.SETTINGS, *_WITHOUT_EFFECT}
+    left_out = [
+        f"decode.{field.name}={getattr(decode, field.name)}"
+        for field in dataclasses.fields(decode)
+        if field.name not in kept and getattr(decode, field.name) != field.default
+    ]
+    notes = [f"the search of {PROGRAM} does without {', '.join(left_out)}"] if left_out else []
+    if task != DataConfig.task:
+        notes.append(f"{PROGRAM} writes what the model does; it knows nothing of {task}")
+    return tuple(notes)

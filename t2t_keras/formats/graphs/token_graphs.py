@@ -4,10 +4,10 @@ They are the graphs of searches outside TensorFlow (`t2t_keras.lite`), with the 
 `formats/graphs/standalone.py` searches with them.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
@@ -21,7 +21,10 @@ from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.symbols import PAD_ID
 
+Function: TypeAlias = tf.types.experimental.PolymorphicFunction
 Tensor = Any
+_Values = list[tuple[Any, np.ndarray]]
+_MOST_BYTES = 2**31 - 2**24  # of a protocol buffer, with some room for all but the weights
 
 
 class TokenGraphs:
@@ -30,15 +33,19 @@ class TokenGraphs:
     Attributes:
         encode: takes "source_ids", int32 [batch, source_len], each ended by the end symbol and padded with 0. Its dict
             has "memory_bias", float32 [batch, 1, 1, source_len], and of every decoder layer I "memory_keys_I" and
-            "memory_values_I", float32 [batch, heads, source_len, d_head].
+            "memory_values_I", float32 [batch, heads, source_len, d_key or d_value].
         step: takes "token_ids", int32 [batch], the newest of each hypothesis, at first 0; "position", int32 scalar,
             which is 0 for the first; all that `encode` gives; and of every layer "keys_I" and "values_I", float32
-            [batch, heads, room, d_head], of which the first `position` entries count. Its dict has "log_probs",
-            float32 [batch, vocab], and "new_keys_I" and "new_values_I", [batch, heads, 1, d_head], the entries of this
-            position.
+            [batch, heads, room, d_key or d_value], of which the first `position` entries count. Its dict has
+            "log_probs", float32 [batch, vocab], and "new_keys_I" and "new_values_I", with a room of 1, the entries of
+            this position.
+
+    Args:
+        model: the model.
+        format: what they are made for, in messages.
 
     Raises:
-        InputError: the model has settings that these graphs have no place for.
+        InputError: the model has settings that these graphs have no place for, or they would take 2 GB.
     """
 
     def __init__(self, model: PortableModel, format: str) -> None:
@@ -47,24 +54,33 @@ class TokenGraphs:
         if LITE not in network.offers:
             raise InputError(f"{format} takes no model with experts, windows or additive scores")
         assign_weights(network, dict(model.weights))
-        self.encode = _encoder(network)
-        self.step = _step(network)
+        functions = _encoder(network), _step(network)
+        values = [_values_read(function, network) for function in functions]
+        size = sum(array.nbytes for arrays in values for _, array in arrays)
+        if size >= _MOST_BYTES:
+            raise InputError(f"{format} files end at 2 GB, but the weights of both graphs take {size / 1e9:.1f} GB")
+        self.encode, self.step = map(_with_constants, functions, values)
 
 
-def _with_constants(function: Callable[..., dict[str, Tensor]], network: Any) -> Callable[..., dict[str, Tensor]]:
-    """The same function with the values of the network's weights in the graph, as converters need them."""
-    values = [(variable, variable.numpy()) for variable in network.variables]
+def _values_read(function: Function, network: Any) -> _Values:
+    """The weights that a function reads, and their values."""
+    read = {id(variable) for variable in function.get_concrete_function().variables}
+    return [(variable, variable.numpy()) for variable in network.variables if id(variable.value) in read]
+
+
+def _with_constants(function: Function, values: _Values) -> Function:
+    """The same function with the values of the weights in its graph, as converters need them."""
 
     def call(*tensors: Tensor) -> dict[str, Tensor]:
         constants = [(variable, tf.constant(value)) for variable, value in values]
         with keras.StatelessScope(state_mapping=constants):
-            return function(*tensors)
+            return function.python_function(*tensors)
 
-    return call
+    return tf.function(call, input_signature=function.input_signature, autograph=False)
 
 
-def _encoder(model: Any) -> tf.types.experimental.PolymorphicFunction:
-    encode_embedded = encoder_graph(model)
+def _encoder(model: Any) -> Function:
+    encode_embedded = encoder_graph(model).python_function
 
     def encode(source_ids: Tensor) -> dict[str, Tensor]:
         inputs = model.source_positions(model.source_embedding(source_ids))  # --> [batch, source_len, d_model]
@@ -78,10 +94,10 @@ def _encoder(model: Any) -> tf.types.experimental.PolymorphicFunction:
         return outputs
 
     signature = [tf.TensorSpec([None, None], tf.int32, "source_ids")]
-    return tf.function(_with_constants(encode, model), input_signature=signature, autograph=False)
+    return tf.function(encode, input_signature=signature, autograph=False)
 
 
-def _step(model: Any) -> tf.types.experimental.PolymorphicFunction:
+def _step(model: Any) -> Function:
     graph = StepGraph(model, beam_size=1, log_totals=True)
     signature = graph.signature()
     del signature["inputs"], signature["bias"]
@@ -101,4 +117,4 @@ def _step(model: Any) -> tf.types.experimental.PolymorphicFunction:
         written = {f"new_{name}": outputs[name] for name in outputs if name.startswith((KEYS, VALUES))}
         return {"log_probs": log_probs, **written}
 
-    return tf.function(_with_constants(step, model), input_signature=list(signature.values()), autograph=False)
+    return tf.function(step, input_signature=list(signature.values()), autograph=False)

@@ -1,7 +1,9 @@
 """Graphs for ONNX and LiteRT, and the program that lies beside them, which knows nothing of TensorFlow."""
 
+import dataclasses
 import functools
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,13 +13,17 @@ import numpy as np
 import pytest
 import tiny
 
-from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.graphs import litert, onnx, standalone
+from t2t_keras.formats.graphs.standalone_folder import write_beside
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.known_formats import WRITERS
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.text.repair import repair
+from t2t_keras.text.subwords import serialized_subwords
+from t2t_keras.text.tokenizer import Tokenizer
 
 PACKAGES = {"onnx": ["tf2onnx", "onnxruntime"], "litert": ["ai_edge_litert"]}
 FORMATS = pytest.mark.parametrize("format", PACKAGES)
@@ -106,8 +112,11 @@ def test_a_search_finds_what_ours_finds(written, format, beam_size):
         {"length_normalization": "gnmt", "length_penalty": 2.0, "ends_within_beam": False},
         {"length_normalization": "average", "min_length": 9},
         {"max_length_offset": 1, "max_length_factor": 0.3},
+        {"length_normalization": "average", "patience": 0.5},
+        {"length_normalization": "gnmt", "beam_size": 1, "ends_within_beam": False},
+        {"length_normalization": "average", "beam_size": 1},
     ],
-    ids=["gnmt", "average", "short"],
+    ids=["gnmt", "average", "short", "patience", "greedy", "greedy average"],
 )
 def test_its_search_follows_the_settings(changes):
     model = foreign.trained()
@@ -124,6 +133,41 @@ def test_smaller_numbers_find_nearly_the_same(written, format, numbers):
     assert sizes[1] < 0.8 * sizes[0]
 
 
+def test_what_the_program_leaves_out_is_noted(tmp_path):
+    model = foreign.trained()
+    decode = dataclasses.replace(model.config.decode, no_repeat_ngram_size=3, seed=5)
+    config = dataclasses.replace(model.config, decode=decode, data=DataConfig(task="tagging"))
+    search, task = write_beside(dataclasses.replace(model, config=config), tmp_path)
+    assert search == "the search of translate.py does without decode.no_repeat_ngram_size=3"
+    assert task == "translate.py writes what the model does; it knows nothing of tagging"
+
+
+def test_subwords_get_no_program_that_could_not_read_them(tmp_path):
+    model = dataclasses.replace(foreign.trained(), tokenizer=Tokenizer(serialized_subwords("\\_u;0123456789")))
+    notes = write_beside(model, tmp_path)
+    assert "SentencePiece cannot read" in notes[0] and "there is no translate.py" in notes[1]
+    assert not (tmp_path / "translate.py").exists()
+
+
+def test_a_model_without_numbers_gives_nothing():
+    model = foreign.trained()
+    weights = {name: np.full_like(array, np.nan) for name, array in model.weights.items()}
+    settings = {name: getattr(model.config.decode, name) for name in standalone.SETTINGS}
+    ids, score = standalone.search(OurGraphs(dataclasses.replace(model, weights=weights)), [5, 1], settings)
+    assert (ids, score) == ([], -np.inf)
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path} has neither"):
+        standalone.load_graphs(tmp_path)
+
+
+def test_it_cleans_lines_as_the_package_does():
+    characters = "".join(map(chr, [*range(0x180), *range(0x2000, 0x2070), 0xFEFF]))
+    for text in (characters, " a\t b\r\n", "a\u200bb", *(f"a{one}b" for one in characters)):
+        assert standalone.cleaned(text) == repair(text)
+
+
 @FORMATS
 def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     folder = written(format)
@@ -131,7 +175,7 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     for package in ("tensorflow", "keras", "t2t_keras"):
         (tmp_path / "barred" / package).mkdir(parents=True)
         (tmp_path / "barred" / package / "__init__.py").write_text("raise ImportError('barred')")
-    texts = [foreign.TEXTS_TO_COPY[0], "", foreign.TEXTS_TO_COPY[1]]
+    texts = [foreign.TEXTS_TO_COPY[0], "", f" {foreign.TEXTS_TO_COPY[1]}\r", "x" * 500]
     done = subprocess.run(
         [sys.executable, folder / "translate.py", "--beam_size=2"],
         input="".join(f"{text}\n" for text in texts),
@@ -142,7 +186,8 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     )
     assert done.returncode == 0, done.stderr
     expected = searched(standalone.load_graphs(folder), foreign.trained(), beam_size=2)
-    assert [line.strip() for line in done.stdout.splitlines()] == [expected[0], "", expected[1]]
+    assert done.stdout.split("\n")[:3] == [expected[0], "", expected[1]] and done.stdout.count("\n") == 4
+    assert re.search(r"^line 4 has \d+ tokens; the model has seen fewer than \d+$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
