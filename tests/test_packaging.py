@@ -217,6 +217,9 @@ def test_documented_benchmarks_take_the_flags_they_are_given() -> None:
             assert f'"{flag.split("=")[0]}"' in source, f"{document}: {program} has no {flag}"
 
 
+BESIDE_A_MODEL = (ROOT / "t2t_keras" / "formats" / "graphs" / "standalone.py").read_text(encoding="utf-8")
+
+
 def test_every_other_documented_command_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for document, words in documented_commands():
@@ -224,7 +227,10 @@ def test_every_other_documented_command_exists() -> None:
             assert words[1] in targets, f"{document}: make {words[1]}"
         elif words[0] == "python":
             is_module = words[1] == "-m" and words[2].split(".")[0] in ("launch", "benchmarks", "venv")
-            assert is_module or (ROOT / words[1]).is_file(), (document, words)
+            is_beside_a_model = Path(words[1]).name == "translate.py"  # formats/graphs/standalone.py in a new folder
+            if is_beside_a_model:
+                assert all(f'"{word.split("=")[0]}"' in BESIDE_A_MODEL for word in words[2:] if word[:2] == "--"), words
+            assert is_module or is_beside_a_model or (ROOT / words[1]).is_file(), (document, words)
         elif words[0].startswith("t2t-"):
             assert words[0] in commands(), f"{document}: {words[0]}"
         else:
