@@ -10,7 +10,7 @@ from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
 
-# What the validation set preferred to the preset's highest rate of 0.001 (docs/tables.md): 0.0025 and 0.005.
+# What the validation set preferred to the preset's highest rate of 0.001: 0.0025 and 0.005.
 _CONV_RATE = ("train.learning_rate_scale=1.265",)
 _GNMT_RATE = ("train.learning_rate_scale=2.53",)
 # GNMT's refinement is without dropout. The rate stays at a tenth of that with which the likelihood's training ended.
