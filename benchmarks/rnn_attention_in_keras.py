@@ -53,7 +53,7 @@ class Network(keras.Model):
         self.bottom = layers.RNN(self.cell, return_sequences=True)
         self.decoder = [layers.LSTM(**lstm) for _ in range(sizes["num_decoder_layers"] - 1)]
         self.readout = layers.Dense(d_model, use_bias=False) if units != d_model else None
-        layers_with_dropout = sizes["num_encoder_layers"] + sizes["num_decoder_layers"]
+        layers_with_dropout = sizes["num_encoder_layers"] + sizes["num_decoder_layers"] + 1  # and the projection
         self.dropouts = [layers.Dropout(sizes["dropout_rate"]) for _ in range(layers_with_dropout)]
         if self.tied:
             self.bias = self.add_weight(shape=(vocab_size,), initializer="zeros", name="bias")
@@ -71,6 +71,7 @@ class Network(keras.Model):
         x, context = ops.split(x, 2, axis=-1)
         for number, layer in enumerate(self.decoder, start=2):
             x = self.added(number, x, layer(ops.concatenate([next(dropouts)(x), context], axis=-1)))
+        x = next(dropouts)(x)
         hidden = x if self.readout is None else self.readout(x)
         if self.tied:
             return ops.matmul(hidden, ops.transpose(self.target.embeddings)) + self.bias

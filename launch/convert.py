@@ -43,8 +43,7 @@ def main(argv: list[str]) -> None:
     for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
         if flags.FLAGS[flag].value and not value.value:
             raise InputError(f"--{flag} needs --{value.name}")
-    strange = _ONLY_OUT if _FROM.value else _ONLY_IN
-    for holder in strange:
+    for holder in _ONLY_OUT if _FROM.value else _ONLY_IN:
         if holder.present:
             raise InputError(f"--{holder.name} does not go together with --{'from' if _FROM.value else 'to'}")
     if _FROM.value:

@@ -15,6 +15,11 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 TEXTS = [" ".join(text.split()[start:end]) for text in tiny.SENTENCES[:3] for start in range(3) for end in range(4, 9)]
+SIZES = {
+    f"{stack}_{name}": value
+    for stack in ("encoder", "decoder")
+    for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))
+}
 # Searched to the end, as it is here.
 SEARCH = {"num_beams": 4, "early_stopping": "never", "no_repeat_ngram_size": 2, "max_new_tokens": 200}
 
@@ -26,16 +31,11 @@ def random_marian(folder):
     (folder / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))
     (folder / "source.spm").write_bytes(foreign.unigram("en"))
     (folder / "target.spm").write_bytes(foreign.unigram("de"))
-    sizes = {
-        f"{stack}_{name}": value
-        for stack in ("encoder", "decoder")
-        for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))
-    }
     pad = len(names) - 1
     config = transformers.MarianConfig(
         vocab_size=len(names),
         d_model=32,
-        **sizes,
+        **SIZES,
         activation_function="swish",
         scale_embedding=True,
         pad_token_id=pad,
@@ -119,18 +119,13 @@ def test_a_model_of_fairseq_is_transformers_fsmt(tmp_path, shared):
     words = {"en": test_fairseq.WORDS["en"], "de": test_fairseq.WORDS["de"]}
     if shared:
         words = dict.fromkeys(words, [*words["en"], *words["de"]])
-    sizes = {
-        f"{stack}_{name}": value
-        for stack in ("encoder", "decoder")
-        for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))
-    }
     rows = [test_fairseq.rows(4 + len(entries)) for entries in words.values()]
     config = transformers.FSMTConfig(
         langs=["en", "de"],
         src_vocab_size=rows[0],
         tgt_vocab_size=rows[1],
         d_model=32,
-        **sizes,
+        **SIZES,
         init_std=0.2,
         scale_embedding=True,
         tie_word_embeddings=True,  # of the decoder and the output

@@ -61,21 +61,21 @@ class OnnxGraphs:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        self._sessions = [
+        self._encoder, self._step = (
             onnxruntime.InferenceSession(folder / f"{name}.onnx", options, providers=["CPUExecutionProvider"])
             for name in ("encoder", "step")
-        ]
-        inputs = self._sessions[1].get_inputs()
+        )
+        inputs = self._step.get_inputs()
         self.past = {one.name: (one.shape[1], one.shape[3]) for one in inputs if _is_past(one.name)}
 
     def encode(self, *, source_ids: np.ndarray) -> Arrays:
-        return self._run(0, {"source_ids": source_ids})
+        return self._run(self._encoder, {"source_ids": source_ids})
 
     def step(self, **inputs: np.ndarray) -> Arrays:
-        return self._run(1, inputs)
+        return self._run(self._step, inputs)
 
-    def _run(self, number: int, inputs: Arrays) -> Arrays:
-        session = self._sessions[number]
+    @staticmethod
+    def _run(session: Any, inputs: Arrays) -> Arrays:
         names = [output.name for output in session.get_outputs()]
         return dict(zip(names, session.run(names, inputs), strict=True))
 
