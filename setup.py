@@ -92,7 +92,7 @@ setup(
             "sacrebleu[ja,ko]>=2.4",
         ],
         # What tests leave out where it is missing: the layers on another backend, another Transformer with the same
-        # weights, the schemas of Kubernetes, what runs models that were converted. 1 GB. Torch, several GB more, is of
+        # weights, the schemas of Kubernetes, what runs models that were converted, what downloads them. 1 GB. Torch, several GB more, is of
         # bench; tests use it where it is.
         "ci": [
             "jax>=0.7",
@@ -102,6 +102,7 @@ setup(
             "onnxruntime>=1.22",
             "ai-edge-litert>=2.1",
             "ctranslate2>=4.7",
+            "huggingface_hub>=1",
         ],
         # The peers of benchmarks/train_step.py and decode.py, any of which may be missing, and of text_classifier.py.
         "bench": ["keras-hub>=0.25", "transformers>=5", "torch>=2.9", "ctranslate2>=4.7", "scikit-learn>=1.5"],

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from t2t_keras.errors import InputError
 from t2t_keras.formats.graphs.standalone_folder import write_beside
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
@@ -36,7 +38,13 @@ def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple
         path = folder / f"{name}.onnx"
         with tempfile.TemporaryDirectory() as temporary, without_notices():
             plain = path if quantization is None else Path(temporary) / path.name
-            tf2onnx.convert.from_function(function, function.input_signature, opset=_OPSET, output_path=str(plain))
+            tf2onnx.convert.from_function(
+                function,
+                function.input_signature,
+                opset=_OPSET,
+                custom_op_handlers={"Erfc": (_erfc, [])},
+                output_path=str(plain),
+            )
             if quantization is not None:
                 _round(quantization, plain, path)
         onnx.checker.check_model(str(path))
@@ -49,6 +57,15 @@ def _package(name: str) -> Any:
     except ModuleNotFoundError as error:
         package = name.partition(".")[0]
         raise InputError(f"the package {package} is missing: pip install {package}") from error
+
+
+def _erfc(graph: Any, node: Any, *_: Any) -> None:
+    """Puts 1 - erf(x) in the place of the complement, of which TensorFlow makes gelu and which ONNX lacks."""
+    one = graph.make_const(f"{node.name}/one", np.float32(1))
+    erf = graph.make_node("Erf", node.input)
+    complement = graph.make_node("Sub", [one.output[0], erf.output[0]])
+    graph.replace_all_inputs(node.output[0], complement.output[0])
+    graph.remove_node(node.name)
 
 
 def _round(quantization: Any, plain: Path, path: Path) -> None:

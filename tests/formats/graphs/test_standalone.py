@@ -96,6 +96,27 @@ def test_a_step_after_the_other_is_the_network(changes):
 
 
 @FORMATS
+def test_a_converted_step_is_the_network(tmp_path, format):
+    for package in PACKAGES[format]:
+        pytest.importorskip(package)
+    changes = {"activation": "gelu", "use_output_bias": True, "source_vocab_size": 19, "tie_embeddings": False}
+    config = TransformerConfig(**{**tiny.MODEL, "vocab_size": 23, **changes})
+    model = PortableModel(Config(config), foreign.random_weights(config), tiny.tokenizer())
+    WRITERS[format](model, tmp_path, "float32")
+    graphs, source, targets = standalone.load_graphs(tmp_path), [5, 3, 18, 1], [7, 22]
+    memory = graphs.encode(source_ids=np.array([source], np.int32))
+    past = {name: np.zeros((1, heads, 5, width), np.float32) for name, (heads, width) in graphs.past.items()}
+    expected = foreign.logits(model, source, targets)
+    expected = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
+    for position, token in enumerate([0, targets[0]]):
+        scalar = np.array(position, np.int32)
+        outputs = graphs.step(token_ids=np.array([token], np.int32), position=scalar, **memory, **past)
+        np.testing.assert_allclose(outputs["log_probs"][0], expected[position], rtol=1e-4, atol=1e-4)
+        for name, array in past.items():
+            array[:, :, position] = outputs[f"new_{name}"][:, :, 0]
+
+
+@FORMATS
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_search_finds_what_ours_finds(written, format, beam_size):
     model = foreign.trained()
