@@ -92,8 +92,8 @@ setup(
             "sacrebleu[ja,ko]>=2.4",
         ],
         # What tests leave out where it is missing: the layers on another backend, another Transformer with the same
-        # weights, the schemas of Kubernetes, what runs models that were converted, what downloads them. 1 GB. Torch, several GB more, is of
-        # bench; tests use it where it is.
+        # weights, the schemas of Kubernetes, what runs models that were converted, what downloads them. 1 GB. Torch,
+        # several GB more, is of bench; tests use it where it is.
         "ci": [
             "jax>=0.7",
             "keras-hub>=0.25",

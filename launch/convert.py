@@ -10,8 +10,8 @@ import pathlib
 from absl import flags
 
 from t2t_keras.errors import InputError
+from t2t_keras.formats.files.model_folders import local_folder
 from t2t_keras.formats.known_formats import READERS, WRITERS
-from t2t_keras.formats.model_folders import local_folder
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.machine.files import new_folder
 from t2t_keras.runs.imported import save_imported

@@ -16,9 +16,9 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.arrangement import Tables
+from t2t_keras.formats.files.setting_files import check_settings, only_file, read_bytes
+from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.formats.portable_model import PortableModel, assembled
-from t2t_keras.formats.setting_files import check_settings, only_file, read_bytes
-from t2t_keras.formats.torch_files import read_torch_file
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays
 from t2t_keras.layers.position import sinusoids

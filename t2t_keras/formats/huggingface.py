@@ -15,6 +15,8 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
+from t2t_keras.formats.files.setting_files import check_settings, read_bytes, read_json, write_json
+from t2t_keras.formats.files.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.portable_model import (
     NORMALIZATIONS,
     PortableModel,
@@ -23,8 +25,6 @@ from t2t_keras.formats.portable_model import (
     normalization,
     weight_shapes,
 )
-from t2t_keras.formats.setting_files import check_settings, read_bytes, read_json, write_json
-from t2t_keras.formats.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, is_language, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.layers.position import sinusoids

@@ -16,9 +16,9 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
+from t2t_keras.formats.files.setting_files import check_settings, only_file, parsed_yaml, read_bytes
+from t2t_keras.formats.files.tensor_files import read_npz
 from t2t_keras.formats.portable_model import PortableModel, assembled, normalization
-from t2t_keras.formats.setting_files import check_settings, only_file, parsed_yaml, read_bytes
-from t2t_keras.formats.tensor_files import read_npz
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable
 from t2t_keras.text.given_entries import parsed

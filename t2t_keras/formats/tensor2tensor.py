@@ -15,8 +15,8 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
+from t2t_keras.formats.files.setting_files import check_settings, only_file, read_bytes, read_json
 from t2t_keras.formats.portable_model import PortableModel, assembled
-from t2t_keras.formats.setting_files import check_settings, only_file, read_bytes, read_json
 from t2t_keras.formats.vocabularies import BARRED
 from t2t_keras.formats.weight_table import Arrays, LayerTable
 from t2t_keras.text.subwords import serialized_subwords

@@ -7,7 +7,7 @@ import foreign
 import numpy as np
 from foreign import D_FF, D_MODEL, HEADS, LAYERS
 
-from t2t_keras.formats.tensor_files import write_safetensors
+from t2t_keras.formats.files.tensor_files import write_safetensors
 
 UNNAMED = 2  # pieces of source.spm that vocab.json does not have
 SETTINGS = {

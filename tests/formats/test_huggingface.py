@@ -14,8 +14,8 @@ from numpy_transformer import Network, sines_then_cosines, swish, torch_names
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
+from t2t_keras.formats.files.tensor_files import read_safetensors, write_safetensors
 from t2t_keras.formats.portable_model import PortableModel
-from t2t_keras.formats.tensor_files import read_safetensors, write_safetensors
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.formats.torch_files import read_torch_file
+from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.machine.files import replacing
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch_writer
 
 from t2t_keras.errors import InputError
-from t2t_keras.formats.torch_files import read_torch_file
+from t2t_keras.formats.files.torch_files import read_torch_file
 
 both_layouts = pytest.mark.parametrize("is_old", [False, True], ids=["today", "old"])
 

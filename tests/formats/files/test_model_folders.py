@@ -14,7 +14,7 @@ import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
-from t2t_keras.formats.model_folders import local_folder
+from t2t_keras.formats.files.model_folders import local_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
