@@ -72,7 +72,16 @@ setup(
         # Scores of summaries and of labels of words.
         "tasks": ["rouge-score>=0.1.2", "seqeval>=1.2"],
         # Files of other projects' models.
-        "convert": ["safetensors>=0.5", "pyyaml>=6", "tf2onnx>=1.17"],
+        "convert": [
+            "safetensors>=0.5",
+            "pyyaml>=6",
+            "tf2onnx>=1.17",
+            "onnxruntime>=1.22",
+            "ctranslate2>=4.7",
+            "huggingface_hub>=1",
+        ],
+        # CTranslate2 rounds to it with torch.
+        "bfloat16": ["torch>=2.9"],
         # setuptools for the test that builds a wheel with what is here.
         "dev": [
             "pytest>=8",

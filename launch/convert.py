@@ -30,8 +30,10 @@ _CHECKPOINT = flags.DEFINE_string("checkpoint", None, "With --to: which weights;
 _QUANTIZATION = flags.DEFINE_enum(
     "quantization", "float32", ["float32", "float16", "bfloat16", "int8"], "With --to: the numbers of the weights."
 )
-_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from, where the files do not say it.")
-_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from, where the files do not say it.")
+_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "With --from: instead of what the files say.")
+_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "With --from: instead of what the files say.")
+# It may be the name of a model to download.
+program.TEXTS.add("input")
 _ONLY_IN, _ONLY_OUT = (_INPUT, _SOURCE_LANGUAGE, _TARGET_LANGUAGE), (_OUTPUT, _CHECKPOINT, _QUANTIZATION)
 
 
@@ -53,14 +55,14 @@ def main(argv: list[str]) -> None:
 
 
 def _import() -> None:
-    model = READERS[_FROM.value](local_folder(_INPUT.value))
     languages = {"source_language": _SOURCE_LANGUAGE.value, "target_language": _TARGET_LANGUAGE.value}
     given = {name: value for name, value in languages.items() if value}
+    model = READERS[_FROM.value](local_folder(_INPUT.value), given)
     config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **given))
     origin = {"format": _FROM.value, "input": _INPUT.value}
     save_imported(_MODEL_DIR.value, config, model.tokenizer, model.weights, origin)
     notes = list(model.notes)
-    if not model.knows_languages and len(given) < 2:
+    if not model.knows_languages:
         taken = f"{config.data.source_language}, {config.data.target_language}"
         notes.append(f"{_INPUT.value} does not say which languages these are; taken as {taken}")
     _report(model, notes, _MODEL_DIR.value)

@@ -6,6 +6,7 @@
 Reference: https://opennmt.net/CTranslate2
 """
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,8 +86,10 @@ def write_spec(
         numbers: "float32", "float16", "bfloat16" or "int8".
 
     Raises:
-        InputError: the package is missing.
+        InputError: the package is missing, or torch, which it needs for bfloat16.
     """
+    if numbers == "bfloat16" and importlib.util.find_spec("torch") is None:
+        raise InputError("--quantization=bfloat16: CTranslate2 needs torch for it: pip install '.[bfloat16]'")
     try:
         from ctranslate2.specs import common_spec, model_spec, transformer_spec
     except ModuleNotFoundError as error:

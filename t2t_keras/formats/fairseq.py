@@ -16,10 +16,10 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.files.setting_files import check_settings, only_file, read_bytes
+from t2t_keras.formats.files.setting_files import check_kinds, check_settings, only_file, read_bytes
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.formats.portable_model import PortableModel, assembled
-from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
+from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.text.given_entries import word_model
@@ -60,8 +60,12 @@ _SEARCH = DecodeConfig(
 )
 
 
-def read(folder: Path) -> PortableModel:
+def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
     """Reads a Transformer of fairseq.
+
+    Args:
+        folder: of the model.
+        languages: "source_language" and "target_language", where its files do not say them.
 
     Raises:
         InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
@@ -69,10 +73,10 @@ def read(folder: Path) -> PortableModel:
     path = only_file(folder, "*.pt")
     settings, tensors = _contents(path)
     tables = _tables(path, tensors)
-    languages = _languages(path, settings)
+    languages = _languages(path, settings, languages or {})
     vocabulary = mapped_vocabulary(folder, *_sides(folder, tensors, languages))
     start = tables.target[_EOS] * np.float32(tables.target.shape[1] ** 0.5)
-    tables = vocabulary.tables(tables)
+    tables = vocabulary.tables(path, tables)
     model = TransformerConfig(
         **tables.settings(vocabulary.tokenizer.has_one_id_space),
         **_sizes(path, settings),
@@ -100,6 +104,10 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise InputError(f"{path} has no settings: neither 'args' nor 'cfg'")
     tensors: dict[str, np.ndarray] = {}
     for name, array in checkpoint["model"].items():
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{path}: {name!r} is no tensor")
+        if ".in_proj_" in name and len(array) % 3:
+            raise InputError(f"{path}: the tensor {name} must have rows for queries, keys and values, got {len(array)}")
         tensors |= _renamed(name.removeprefix("model."), array)
     return settings, tensors
 
@@ -121,6 +129,10 @@ def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
 def _sizes(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of our settings."""
     check_settings(path, settings, _EXPECTED)
+    numbers = ("layers", "attention_heads", "ffn_embed_dim", "embed_dim")
+    stacks = ("encoder", "decoder")
+    check_kinds(path, settings, {f"{stack}_{name}": int for stack in stacks for name in numbers})
+    check_kinds(path, settings, {f"{stack}_normalize_before": bool for stack in stacks})
     for name in ("attention_heads", "ffn_embed_dim", "embed_dim", "normalize_before"):
         if settings[f"encoder_{name}"] != settings[f"decoder_{name}"]:
             raise InputError(f"{path}: encoder_{name} and decoder_{name} must be equal")
@@ -185,16 +197,19 @@ def _dictionary(path: Path, size: int) -> list[str]:
         if not blank or not count.isdecimal():
             raise InputError(f"{path}, line {number}: expected 'symbol count', got {line!r}")
         names.append(symbol)
-    if len(names) > size:
-        raise InputError(f"{path} has {len(names)} symbols, but there are {size} rows")
+    check_covered(path, len(names), size)
     return names + [""] * (size - len(names))
 
 
-def _languages(path: Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    found = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
+def _languages(path: Path, settings: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+    names = {f"{side}_language": f"{side}_lang" for side in ("source", "target")}
+    found = {ours: settings.get(theirs) or given.get(ours) for ours, theirs in names.items()}
     languages = {name: language for name, language in found.items() if language}
     if len(languages) < 2:
-        raise InputError(f"{path} does not say which language is the source: there is no source_lang or target_lang")
+        raise InputError(
+            f"{path} does not say which language is the source: there is no source_lang or target_lang; give "
+            "--source_language and --target_language"
+        )
     return languages
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
-from t2t_keras.formats.files.setting_files import check_settings, read_bytes, read_json, write_json
+from t2t_keras.formats.files.setting_files import check_kinds, check_settings, read_bytes, read_json, write_json
 from t2t_keras.formats.files.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.portable_model import (
     NORMALIZATIONS,
@@ -23,9 +23,10 @@ from t2t_keras.formats.portable_model import (
     assembled,
     check_expressible,
     normalization,
+    penalty_notes,
     weight_shapes,
 )
-from t2t_keras.formats.vocabularies import BARRED, NamedIds, is_language, mapped_vocabulary
+from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
@@ -60,6 +61,10 @@ _ACTIVATIONS: Mapping[str, Literal["relu", "swish", "gelu"]] = {
     "silu": "swish",
     "gelu": "gelu",
 }
+_NUMBERS = (
+    *("d_model", "vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
+    *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")),
+)
 _EPSILON = 1e-5  # torch's own
 _SHARED = "model.shared.weight"
 _SOURCE = "model.encoder.embed_tokens.weight"
@@ -71,8 +76,12 @@ _MAX_POSITIONS = 512
 _ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of tables of positions
 
 
-def read(folder: Path) -> PortableModel:
+def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
     """Reads a Marian model of transformers.
+
+    Args:
+        folder: of the model.
+        languages: "source_language" and "target_language", instead of those that its files say.
 
     Raises:
         InputError: a file is missing or damaged, or it is another model; names the file, setting or tensor.
@@ -81,7 +90,7 @@ def read(folder: Path) -> PortableModel:
     path, tensors = read_tensors(folder, ("model.safetensors", "pytorch_model.bin"))
     target, source = _sides(folder, settings)
     vocabulary = mapped_vocabulary(folder, target, source)
-    tables = vocabulary.tables(_tables(path, settings, tensors, target))
+    tables = vocabulary.tables(path, _tables(path, settings, tensors))
     start = tables.target[PAD_ID] * np.float32(settings["d_model"] ** 0.5)
     fields = tables.settings(vocabulary.tokenizer.has_one_id_space)
     if np.any(start):
@@ -92,21 +101,26 @@ def read(folder: Path) -> PortableModel:
     weights = assembled(path, tensors, model, tables, LAYERS, known)
     if np.any(start):
         weights |= _positions(start)
-    data, knows_languages = _data_config(folder, vocabulary.tokenizer)
-    config = Config(model=model, data=data, decode=_decode_config(folder, settings))
+    data, knows_languages = _data_config(folder, vocabulary.tokenizer, languages or {})
+    decode, exponent = _decode_config(folder, settings)
+    config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
     weights = with_states_at(weights, from_halves(model.d_model))
-    return PortableModel(config, weights, vocabulary.tokenizer, knows_languages=knows_languages)
+    return PortableModel(config, weights, vocabulary.tokenizer, notes, knows_languages)
 
 
 def _settings(path: Path) -> dict[str, Any]:
     settings = read_json(path)
     if settings.get("model_type") != "marian":
         raise InputError(f"{path}: model_type={settings.get('model_type')!r} is not supported, only 'marian'")
+    check_kinds(path, settings, dict.fromkeys(_NUMBERS, int) | {"activation_function": str})
     for name in ("attention_heads", "ffn_dim"):
         if settings[f"encoder_{name}"] != settings[f"decoder_{name}"]:
             raise InputError(f"{path}: encoder_{name} and decoder_{name} must be equal")
     if settings["activation_function"] not in _ACTIVATIONS:
         raise InputError(f"{path}: activation_function={settings['activation_function']!r} is not supported")
+    for name in ("pad_token_id", "eos_token_id"):
+        if not 0 <= settings[name] < settings["vocab_size"]:
+            raise InputError(f"{path}: {name}={settings[name]} is no row of {settings['vocab_size']}")
     if settings["decoder_start_token_id"] != settings["pad_token_id"]:
         raise InputError(f"{path}: decoder_start_token_id must be pad_token_id")
     check_settings(path, settings, {"normalize_before": False, "normalize_embedding": False})
@@ -120,6 +134,7 @@ def _sides(folder: Path, settings: Mapping[str, Any]) -> tuple[NamedIds, NamedId
     target_file = "vocab.json"
     if not shares and (folder / "target_vocab.json").exists():
         target_file = "target_vocab.json"
+        check_kinds(folder / "config.json", settings, {"decoder_vocab_size": int})
         sizes[target_file] = settings["decoder_vocab_size"]
     return (
         _side(folder, target_file, sizes[target_file], "target.spm", settings),
@@ -134,12 +149,13 @@ def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str,
         if not isinstance(number, int) or not 0 <= number < size:
             raise InputError(f"{folder / file}: {piece!r} has the id {number!r}, but there are {size} rows")
         names[number] = piece
+    check_covered(folder / file, len(ids), size)
     if "<unk>" not in ids:
         raise InputError(f"{folder / file}: there is no <unk>")
     return NamedIds(names, settings["pad_token_id"], settings["eos_token_id"], ids["<unk>"], read_bytes(folder / model))
 
 
-def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays, target: NamedIds) -> Tables:
+def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays) -> Tables:
     """The matrices of tokens, of the old ids, as this project uses them."""
     shared = tensors.get(_SHARED)
     source = tensors.get(_SOURCE, shared)
@@ -153,10 +169,11 @@ def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays, target: Na
     output = tensors.get(_HEAD, decoder)
     bias = tensors.get(_BIAS)
     found = [np.asarray(array, np.float32) for array in (source, decoder, output)]
-    for array, name in zip(found[1:], (_TARGET, _HEAD), strict=True):
-        if array.shape != (len(target.names), settings["d_model"]):
-            wanted = [len(target.names), settings["d_model"]]
-            raise InputError(f"{path}: the tensor {name} must have shape {wanted}, got {list(array.shape)}")
+    for array, name in zip(found, (_SOURCE, _TARGET, _HEAD), strict=True):
+        if array.ndim != 2 or array.shape[1] != settings["d_model"]:
+            raise InputError(
+                f"{path}: the tensor {name} must have rows of {settings['d_model']}, got {list(array.shape)}"
+            )
     if not settings.get("scale_embedding", False):
         found[:2] = [array / np.float32(settings["d_model"] ** 0.5) for array in found[:2]]
     has_bias = bias is not None and np.any(bias)
@@ -196,31 +213,37 @@ def _check_positions(path: Path, tensors: Arrays) -> None:
     """Old files hold the positions, which are those of the paper, sines before cosines."""
     for name in _POSITIONS:
         if name in tensors:
-            count, d_model = tensors[name].shape
-            interleaved = np.asarray(sinusoids(np.arange(count), d_model))
-            if not np.allclose(tensors[name], interleaved[:, np.argsort(from_halves(d_model))], atol=1e-4):
+            found = np.asarray(tensors[name], np.float32)
+            if found.ndim != 2 or found.shape[1] % 2:
+                raise InputError(f"{path}: the tensor {name} holds no positions, got {list(found.shape)}")
+            interleaved = np.asarray(sinusoids(np.arange(len(found)), found.shape[1]))
+            rounding = 1e-4 if tensors[name].dtype.itemsize > 2 else 5e-3  # 16 bits: at most 2^-8 near 1
+            if not np.allclose(found, interleaved[:, np.argsort(from_halves(found.shape[1]))], atol=rounding):
                 raise InputError(f"{path}: the tensor {name} has other positions than transformers computes")
 
 
-def _data_config(folder: Path, tokenizer: Tokenizer) -> tuple[DataConfig, bool]:
+def _data_config(folder: Path, tokenizer: Tokenizer, given: Mapping[str, str]) -> tuple[DataConfig, bool]:
     """What is known of the text, and whether its languages are."""
     path = folder / "tokenizer_config.json"
     settings = read_json(path) if path.exists() else {}
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
-    known = {name: language for name, language in languages.items() if language}
+    known = {name: language for name, language in languages.items() if language} | dict(given)
     sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
     return DataConfig(vocab_type="unigram", max_length=_MAX_POSITIONS, **known, **sizes), len(known) == 2
 
 
-def _decode_config(folder: Path, settings: Mapping[str, Any]) -> DecodeConfig:
+def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, float]:
+    """The settings of the search, and the exponent of the length that scores are divided by."""
     path = folder / "generation_config.json"
     generation = {**settings, **(read_json(path) if path.exists() else {})}
-    return DecodeConfig(
+    exponent = float(generation.get("length_penalty") or 0.0) if "length_penalty" in generation else 1.0
+    decode = DecodeConfig(
         beam_size=generation.get("num_beams") or 1,
         no_repeat_ngram_size=generation.get("no_repeat_ngram_size") or 0,
         ends_within_beam=True,
-        **normalization(float(generation.get("length_penalty", 1.0))),
+        **normalization(exponent),
     )
+    return decode, exponent
 
 
 def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple[str, ...]:
@@ -245,7 +268,7 @@ def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple
         # Its tokenizer takes codes of languages off a text before it cuts it.
         (folder / name).write_bytes(without_symbols(side.serialized, list(filter(is_language, side.symbols))))
     write_json(folder / "vocab.json", _ids(tokenizer.source, config))
-    if not tokenizer.has_one_id_space:
+    if config.source_vocab_size is not None:
         write_json(folder / "target_vocab.json", _ids(tokenizer, config))
     for name, values in _settings_of(model).items():
         write_json(folder / name, values)
@@ -267,19 +290,28 @@ def _tensors_of_tables(tables: Tables, config: TransformerConfig) -> dict[str, n
     found = []
     for table in (tables.source, tables.target, tables.output):
         order = _order(config, len(table))
-        found.append(table[order])
-        found[-1][order.index(PAD_ID)] = 0
-    tensors = {_BIAS: bias[_order(config, len(bias))][np.newaxis]}
+        ordered = table[order]
+        ordered[order.index(PAD_ID)] = 0
+        found.append(np.pad(ordered, ((0, _rows(config) - len(ordered)), (0, 0))))
+    missing = _rows(config) - len(bias)
+    bias = np.pad(bias[_order(config, len(bias))], (0, missing), constant_values=BARRED)
+    tensors = {_BIAS: bias[np.newaxis]}
     if config.tie_embeddings and config.source_vocab_size is None:
         return {_SHARED: found[0], **tensors}
     tensors |= {_SOURCE: found[0], _TARGET: found[1]}
     return tensors if config.tie_embeddings else {_HEAD: found[2], **tensors}
 
 
+def _rows(config: TransformerConfig) -> int:
+    """The rows of each matrix: transformers gives those of two vocabularies the same number."""
+    return max(config.vocab_size, config.source_entries)
+
+
 def _ids(tokenizer: Tokenizer, config: TransformerConfig) -> dict[str, int]:
-    """The pieces and their ids there."""
+    """The pieces and their ids there; rows behind them have names that no text has."""
     names = [name.removeprefix(BLANK) if is_language(name.removeprefix(BLANK)) else name for name in tokenizer.entries]
-    return {names[ours]: number for number, ours in enumerate(_order(config, len(names)))}
+    ids = {names[ours]: number for number, ours in enumerate(_order(config, len(names)))}
+    return ids | {f"<no piece {number}>": number for number in range(len(names), _rows(config))}
 
 
 def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
@@ -300,8 +332,8 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
-        "vocab_size": config.source_entries,
-        "decoder_vocab_size": config.vocab_size,
+        "vocab_size": _rows(config),
+        "decoder_vocab_size": _rows(config),
         "d_model": config.d_model,
         "encoder_layers": config.num_encoder_layers,
         "decoder_layers": config.num_decoder_layers,

@@ -7,7 +7,8 @@ from t2t_keras.formats import ctranslate2, fairseq, huggingface, marian, tensor2
 from t2t_keras.formats.graphs import litert, onnx
 from t2t_keras.formats.portable_model import PortableModel
 
-Reader = Callable[[Path], PortableModel]
+# Reads a model from its folder; languages are "source_language" and "target_language" as far as somebody gave them.
+Reader = Callable[[Path, Mapping[str, str]], PortableModel]
 # Writes a model into an empty folder, its numbers as "float32" or, if the format can, otherwise; returns notes.
 Writer = Callable[[PortableModel, Path, str], tuple[str, ...]]
 

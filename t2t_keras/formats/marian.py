@@ -1,6 +1,6 @@
 """Transformers that Marian trained: a file .npz with its settings inside, beside it vocabularies; read only.
 
-A folder has one file .npz, and decoder.yml that names the vocabularies, or else vocab.yml or files *.vocab.yml, with
+A folder has one file .npz, and decoder.yml that names the vocabularies, or else one vocab.yml for both sides, with
 source.spm and target.spm. A vocabulary may also be a SentencePiece model itself, vocab.spm.
 
 Reference: https://marian-nmt.github.io
@@ -16,9 +16,9 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.files.setting_files import check_settings, only_file, parsed_yaml, read_bytes
+from t2t_keras.formats.files.setting_files import check_kinds, check_settings, only_file, parsed_yaml, read_bytes
 from t2t_keras.formats.files.tensor_files import read_npz
-from t2t_keras.formats.portable_model import PortableModel, assembled, normalization
+from t2t_keras.formats.portable_model import PortableModel, assembled, normalization, penalty_notes
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable
 from t2t_keras.text.given_entries import parsed
@@ -47,6 +47,7 @@ _EXPECTED = {
     "transformer-pool": False,
     "lemma-dim-emb": 0,
 }
+_NUMBERS = ("enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transformer-heads")
 _ESCAPE = re.compile(r"\\(?:(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})|(.))")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "e": "\x1b", "N": "\x85", "_": "\xa0"}
 _ORDERS: Mapping[tuple[str, ...], Literal["post", "pre"]] = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
@@ -75,8 +76,12 @@ def layers(norm_position: str) -> LayerTable:
     )
 
 
-def read(folder: Path) -> PortableModel:
+def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
     """Reads a Transformer of Marian.
+
+    Args:
+        folder: of the model.
+        languages: "source_language" and "target_language", which its files do not say.
 
     Raises:
         InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
@@ -86,12 +91,11 @@ def read(folder: Path) -> PortableModel:
     if _SETTINGS not in tensors:
         raise InputError(f"{path} has no {_SETTINGS}: it is no model of Marian, or one of before 2018")
     settings = parsed_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), f"{path}, {_SETTINGS}")
-    norm_position = _checked(path, settings)
+    norm_position = _checked(f"{path}, {_SETTINGS}", settings)
     tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
-    decoder = folder / "decoder.yml"
-    search = parsed_yaml(read_bytes(decoder), str(decoder)) if decoder.exists() else {}
+    search = _search(folder)
     vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
-    tables = vocabulary.tables(_tables(path, tensors))
+    tables = vocabulary.tables(path, _tables(path, tensors, has_bias=not settings.get("output-omit-bias", False)))
     activation, factor = _ACTIVATIONS[settings["transformer-ffn-activation"]]
     learned = tensors.get(_POSITIONS)
     positions = {"position_encoding": "sinusoidal_halves"} if learned is None else _learned(len(learned))
@@ -111,16 +115,33 @@ def read(folder: Path) -> PortableModel:
     if learned is not None:
         weights |= {f"{side}_positions/table": learned for side in ("source", "target")}
     sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
-    data = DataConfig(vocab_type="unigram", **sizes)
-    divisor = normalization(float(search.get("normalize", 0.0)))
-    decode = DecodeConfig(beam_size=search.get("beam-size", 12), ends_within_beam=True, **divisor)
-    config = Config(model=model, data=data, decode=decode)
-    return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, knows_languages=False)
+    known: dict[str, Any] = dict(languages or {})
+    data = DataConfig(vocab_type="unigram", **known, **sizes)
+    exponent = float(search.get("normalize", 0.0))
+    decode = DecodeConfig(beam_size=search.get("beam-size", 12), ends_within_beam=True, **normalization(exponent))
+    config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
+    return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(known) == 2)
 
 
-def _checked(path: Path, settings: Mapping[str, Any]) -> Literal["post", "pre"]:
+def _search(folder: Path) -> dict[str, Any]:
+    """The settings of decoding beside a model: decoder.yml or, as Marian names it, MODEL.npz.decoder.yml."""
+    found = [path for path in (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml"))) if path.exists()]
+    search = parsed_yaml(read_bytes(found[0]), str(found[0])) if found else {}
+    if "vocabs" in search:
+        vocabs = search["vocabs"]
+        if not isinstance(vocabs, list) or not vocabs or not all(isinstance(name, str) for name in vocabs):
+            raise InputError(f"{found[0]}: vocabs must be names of files, got {vocabs!r}")
+    for name, default in (("normalize", 0.0), ("beam-size", 12)):
+        value = search.get(name, default)
+        if not isinstance(value, int | float):
+            raise InputError(f"{found[0]}: {name} must be a number, got {value!r}")
+    return search
+
+
+def _checked(path: str, settings: Mapping[str, Any]) -> Literal["post", "pre"]:
     """The place of the normalisations; refuses other networks than Transformers as this project has them."""
     check_settings(path, settings, _EXPECTED)
+    check_kinds(path, settings, dict.fromkeys(_NUMBERS, int) | {"transformer-ffn-activation": str})
     if settings["transformer-ffn-activation"] not in _ACTIVATIONS:
         activation = settings["transformer-ffn-activation"]
         raise InputError(f"{path}: transformer-ffn-activation={activation!r} is not supported")
@@ -133,7 +154,7 @@ def _checked(path: Path, settings: Mapping[str, Any]) -> Literal["post", "pre"]:
     return _ORDERS[order]
 
 
-def _tables(path: Path, tensors: Arrays) -> Tables:
+def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
     """The matrices of tokens, of the old ids."""
     shared = tensors.get("Wemb")
     source, target = (tensors.get(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder"))
@@ -142,6 +163,8 @@ def _tables(path: Path, tensors: Arrays) -> Tables:
     output = tensors[f"{_HEAD}_W"].T if f"{_HEAD}_W" in tensors else tensors.get(f"{_HEAD}_Wt", target)
     if output.shape != target.shape:
         raise InputError(f"{path}: the tensor {_HEAD}_W does not fit decoder_Wemb")
+    if has_bias and f"{_HEAD}_b" not in tensors:
+        raise InputError(f"{path}: there is no tensor {_HEAD}_b")
     if _POSITIONS in tensors:  # embeddings are scaled only beside sinusoids
         source, target = (table / np.float32(table.shape[1] ** 0.5) for table in (source, target))
     return Tables(source, target, output, tensors.get(f"{_HEAD}_b"))
@@ -162,9 +185,11 @@ def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarr
 
 def _sides(folder: Path, search: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]:
     """The vocabularies of targets and of sources."""
-    names = [Path(name).name for name in search.get("vocabs", [])] or sorted(
-        path.name for path in folder.iterdir() if path.name.endswith(("vocab.yml", "vocab.spm"))
-    )
+    names = [Path(name).name for name in search.get("vocabs", [])]
+    if not names:
+        names = sorted(path.name for path in folder.iterdir() if path.name.endswith(("vocab.yml", "vocab.spm")))
+        if len(names) > 1:
+            raise InputError(f"{folder} has {', '.join(names)}, but no decoder.yml says whose vocabulary each is")
     if not names:
         raise InputError(f"{folder} has no vocabulary: neither decoder.yml names one nor is there a vocab.yml")
     of_sources, of_targets = folder / names[0], folder / names[-1]
@@ -174,7 +199,10 @@ def _sides(folder: Path, search: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]
 def _side(path: Path, model: Path) -> NamedIds:
     if path.suffix == ".spm":
         serialized = read_bytes(path)
-        names = [entry.piece for entry in parsed(serialized).pieces]
+        try:
+            names = [entry.piece for entry in parsed(serialized).pieces]
+        except ValueError as error:
+            raise InputError(f"{path} is no SentencePiece model: {error}") from error
     else:
         names, serialized = read_vocabulary(path), read_bytes(model)
     special = {symbol: names.index(symbol) for symbol in ("</s>", "<unk>") if symbol in names}

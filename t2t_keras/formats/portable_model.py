@@ -54,6 +54,13 @@ def normalization(exponent: float) -> dict[str, Any]:
     return {"length_penalty": exponent}
 
 
+def penalty_notes(exponent: float) -> tuple[str, ...]:
+    """A note on `normalization`, where it has no more than what comes nearest."""
+    if exponent in NORMALIZATIONS:
+        return ()
+    return (f"scores are divided by length^{exponent:g} there, by another formula here: some translations differ",)
+
+
 def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
     """The shapes of a model's weights by name."""
     model = make_model(config)

@@ -6,7 +6,7 @@ Reference: https://github.com/tensorflow/tensor2tensor
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.files.setting_files import check_settings, only_file, read_bytes, read_json
+from t2t_keras.formats.files.setting_files import check_kinds, check_settings, only_file, read_bytes, read_json
 from t2t_keras.formats.portable_model import PortableModel, assembled
-from t2t_keras.formats.vocabularies import BARRED
+from t2t_keras.formats.vocabularies import BARRED, check_covered
 from t2t_keras.formats.weight_table import Arrays, LayerTable
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
@@ -43,8 +43,9 @@ LAYERS = LayerTable(
 )
 _EPSILON = 1e-6
 _FIRST_SUBWORD = 2  # their id; <pad> is 0 and <EOS> is 1
-# The rows of their table of target languages.
-_TARGET_SPACES = {"en": 3, "fr": 6, "de": 8}
+# The rows of their table of target languages for their oldest problems, which had words of these in vocabularies like
+# vocab.ende.32768. Problems with a vocabulary like vocab.translate_ende_wmt32k.32768.subwords all have the first row.
+_TARGET_SPACES = {"en": 3, "fr": 6, "de": 8, "zh": 16, "mk": 20, "cs": 21}
 _ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}
 _EXPECTED = {
     "pos": "timing",
@@ -56,12 +57,17 @@ _EXPECTED = {
     "causal_decoder_self_attention": True,
 }
 _MATRICES = re.compile(r"symbol_modality_\d+_\d+/(shared|input_emb|target_emb|softmax)/weights_(\d+)$")
-_PROBLEM = re.compile(r"translate_([a-z]{2})([a-z]{2})_")
+_PROBLEM = re.compile(r"translate_([a-z]{2})([a-z]{2})_(?:\w*?_(rev)\b)?")
+_OF_TRAINING = ("losses_avg/", "train_stats/")
 _SPACE = "target_space_embedding/kernel"
 
 
-def read(folder: Path) -> PortableModel:
+def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
     """Reads a Transformer of tensor2tensor.
+
+    Args:
+        folder: of the model.
+        languages: "source_language" and "target_language", where its files do not say them.
 
     Raises:
         InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
@@ -70,8 +76,9 @@ def read(folder: Path) -> PortableModel:
     tensors = _read_checkpoint(path)
     settings = _settings(folder)
     vocabulary = only_file(folder, "vocab.*")
-    source, target = _languages(folder, vocabulary, settings)
-    tables, tokenizer = _tables(path, tensors, target, _read_subwords(vocabulary))
+    source, target = _languages(folder, vocabulary, settings, languages or {})
+    space = 0 if vocabulary.name.startswith("vocab.translate_") else _TARGET_SPACES.get(target, 0)
+    tables, tokenizer = _tables(path, tensors, space, vocabulary)
     usual = {"preprocess": "n", "postprocess": "da"}
     order = tuple(settings.get(f"layer_{name}_sequence", letters) for name, letters in usual.items())
     if order not in _ORDERS:
@@ -104,7 +111,11 @@ def _read_checkpoint(path: Path) -> dict[str, np.ndarray]:
 
     try:
         reader = tf.train.load_checkpoint(str(path.with_suffix("")))
-        names = [name for name in reader.get_variable_to_shape_map() if "training/" not in name and "/" in name]
+        names = [
+            name
+            for name in reader.get_variable_to_shape_map()
+            if "training/" not in name and "/" in name and not name.startswith(_OF_TRAINING)
+        ]
         tensors: dict[str, np.ndarray] = {}
         for name in names:
             tensors |= _renamed(name, reader.get_tensor(name))
@@ -127,20 +138,18 @@ def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """The settings of training: hparams.json, or --hparams in flags.txt."""
-    path = folder / "hparams.json"
+    """The settings of training: flags.txt with its --hparams, and hparams.json, which does not know the problem."""
+    path, settings = folder / "flags.txt", {}
     if path.exists():
-        settings = read_json(path)
-    else:
-        path = folder / "flags.txt"
         lines = read_bytes(path).decode("utf-8", "replace").splitlines()
-        flags = dict(line.removeprefix("--").split("=", 1) for line in lines if line.startswith("--") and "=" in line)
-        pairs = (pair.split("=", 1) for pair in flags.get("hparams", "").split(",") if "=" in pair)
-        settings = {**flags, **{name: _value(value) for name, value in pairs}}
+        settings = dict(line.removeprefix("--").split("=", 1) for line in lines if re.match("--[^=]+=", line))
+        pairs = (pair.split("=", 1) for pair in settings.get("hparams", "").split(",") if "=" in pair)
+        settings |= {name: _value(value) for name, value in pairs}
+    if not path.exists() or (folder / "hparams.json").exists():
+        path = folder / "hparams.json"
+        settings |= read_json(path)
     check_settings(path, settings, _EXPECTED)
-    for name in ("hidden_size", "filter_size", "num_heads", "num_hidden_layers"):
-        if not isinstance(settings.get(name), int):
-            raise InputError(f"{path} must say what {name} is, a whole number; got {settings.get(name)!r}")
+    check_kinds(path, settings, dict.fromkeys(("hidden_size", "filter_size", "num_heads", "num_hidden_layers"), int))
     return settings
 
 
@@ -159,18 +168,27 @@ def _head_width(settings: Mapping[str, Any], kind: str) -> int | None:
     return None if channels == settings["hidden_size"] else channels // settings["num_heads"]
 
 
-def _languages(folder: Path, vocabulary: Path, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Of sources and of targets, of the problem's name."""
-    names = [str(settings.get("problem", "")), str(settings.get("problems", "")), vocabulary.name, folder.name]
-    for name in names:
+def _languages(
+    folder: Path, vocabulary: Path, settings: Mapping[str, Any], given: Mapping[str, str]
+) -> tuple[str, str]:
+    """Of sources and of targets, of the problem's name; one that ends in "_rev" goes the other way."""
+    for name in (str(settings.get("problem", "")), str(settings.get("problems", "")), folder.name, vocabulary.name):
         if match := _PROBLEM.search(name):
-            return match[1], match[2]
-    raise InputError(f"{folder} does not say which languages these are: no name is like translate_ende_wmt32k")
+            return (match[2], match[1]) if match[3] else (match[1], match[2])
+    if len(given) == 2:
+        return given["source_language"], given["target_language"]
+    raise InputError(
+        f"{folder} does not say which languages these are: no name is like translate_ende_wmt32k; give "
+        "--source_language and --target_language"
+    )
 
 
 def _read_subwords(path: Path) -> list[str]:
     """The subwords, whose first one has the id 2."""
-    lines = read_bytes(path).decode("utf-8").split("\n")
+    try:
+        lines = read_bytes(path).decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not valid UTF-8: {error}") from None
     subwords = [_unquoted(line.rstrip("\r")) for line in lines if line]
     if len(subwords) < _FIRST_SUBWORD or not subwords[0].startswith("<pad>") or not subwords[1].startswith("<EOS>"):
         raise InputError(f"{path}: the first lines must be <pad> and <EOS>")
@@ -182,12 +200,15 @@ def _unquoted(line: str) -> str:
     return line[1:-1] if is_quoted else line
 
 
-def _tables(path: Path, tensors: Arrays, target: str, subwords: Sequence[str]) -> tuple[Tables, Tokenizer]:
-    """The matrices of tokens, of our ids, and the vocabulary."""
+def _tables(path: Path, tensors: Arrays, space: int, vocabulary: Path) -> tuple[Tables, Tokenizer]:
+    """The matrices of tokens, of our ids, and the vocabulary; `space` is the row of their table of target languages."""
+    subwords = _read_subwords(vocabulary)
     shards: dict[str, dict[int, np.ndarray]] = {}
     for name, array in tensors.items():
         if match := _MATRICES.search(name):
             shards.setdefault(match[1], {})[int(match[2])] = np.asarray(array, np.float32)
+    if odd := [name for name, parts in shards.items() if len({part.shape[1:] for part in parts.values()}) > 1]:
+        raise InputError(f"{path}: the parts weights_0, weights_1, ... of {odd[0]} differ in width")
     matrices = {name: np.concatenate([parts[n] for n in sorted(parts)]) for name, parts in shards.items()}
     if "shared" in matrices:
         matrices = dict.fromkeys(("input_emb", "target_emb", "softmax"), matrices["shared"]) | matrices
@@ -195,15 +216,16 @@ def _tables(path: Path, tensors: Arrays, target: str, subwords: Sequence[str]) -
         raise InputError(f"{path} has no matrix of tokens: neither shared nor {missing[0]} of a symbol_modality")
     found = [matrices[name] for name in ("input_emb", "target_emb", "softmax")]
     rows = len(found[1])
-    if rows < _FIRST_SUBWORD + len(subwords):
-        raise InputError(f"{path}: {rows} rows are too few for {len(subwords)} subwords")
+    if {array.shape for array in found} != {found[1].shape}:
+        raise InputError(f"{path}: input_emb, target_emb and softmax differ in shape; one vocabulary is supported")
+    check_covered(vocabulary, _FIRST_SUBWORD + len(subwords), rows)
     # Rows that only fill up a matrix are in its softmax too. No token has more after an underscore, so that these names
     # never occur.
     unnamed = [f"_;{number}" for number in range(_FIRST_SUBWORD + len(subwords), rows)]
     # Ours are padding, the end, and an unknown token that they do not have.
     source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in found)
     if (spaces := tensors.get(_SPACE)) is not None:
-        vector = np.asarray(spaces, np.float32)[_TARGET_SPACES.get(target, 0)]
+        vector = np.asarray(spaces, np.float32)[space]
         source = source + vector / np.float32(source.shape[1] ** 0.5)
     bias = np.zeros(rows + 1, np.float32)
     bias[_FIRST_SUBWORD] = BARRED

@@ -58,11 +58,13 @@ class IdMap(NamedTuple):
     old_sizes: tuple[int, int]
     unnamed: list[int]
 
-    def tables(self, old: Tables) -> Tables:
-        """The matrices of tokens with the rows of the new ids; raises an InputError if there are more or fewer."""
-        for side, table, size in zip(("targets", "sources"), (old.target, old.source), self.old_sizes, strict=True):
-            if len(table) != size:
-                raise InputError(f"the matrix of {side} has {len(table)} rows, their vocabulary {size} entries")
+    def tables(self, path: Path, old: Tables) -> Tables:
+        """The matrices of tokens with the rows of the new ids; an InputError names `path` if there are others."""
+        targets, sources = self.old_sizes
+        sizes = {"matrix of sources": sources, "matrix of targets": targets, "output's matrix": targets}
+        for (name, size), table in zip({**sizes, "output's bias": targets}.items(), old, strict=True):
+            if table is not None and len(table) != size:
+                raise InputError(f"{path}: the {name} has {len(table)} rows, the vocabulary {size} entries")
         bias = None if old.bias is None else _rows(old.bias, self.target_rows)
         barred = [*self.unnamed, *(number for number, row in enumerate(self.target_rows) if row is None)]
         if barred:
@@ -70,6 +72,22 @@ class IdMap(NamedTuple):
             bias[barred] = BARRED
         source, target = _rows(old.source, self.source_rows), _rows(old.target, self.target_rows)
         return Tables(source, target, _rows(old.output, self.target_rows), bias)
+
+
+# A matrix may have some rows more than there are tokens, up to a multiple of 8 or 64.
+_MOST_UNNAMED = 63
+
+
+def check_covered(path: Path, count: int, rows: int) -> None:
+    """Refuses a vocabulary that does not fit a matrix: more entries than rows, or so few that it must be cut off.
+
+    Raises:
+        InputError: names the file of the vocabulary.
+    """
+    if count > rows:
+        raise InputError(f"{path} has {count} entries, but there are {rows} rows")
+    if count < rows - _MOST_UNNAMED:
+        raise InputError(f"{path} has {count} entries for {rows} rows: it is cut off, or another model's")
 
 
 def mapped(target: NamedIds, source: NamedIds) -> IdMap:

@@ -138,7 +138,8 @@ def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
     (tmp_path / "multi30k_ct2").mkdir()
     converter.write(foreign.trained(), tmp_path / "multi30k_ct2")
     page = pathlib.Path(__file__).parents[2] / "docs" / "convert.md"
-    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    (code,) = (block for block in blocks if "ctranslate2" in block)
     monkeypatch.chdir(tmp_path)
     exec(code.replace("A dog runs.", "A fox"), {})
     assert capsys.readouterr().out == "A fox\n"

@@ -147,7 +147,18 @@ DAMAGES = {
     ),
     "too_many": (
         lambda folder: (folder / "dict.en.txt").write_text("".join(f"{n} 1\n" for n in range(30))),
-        "dict.en.txt has 34 symbols, but there are 24 rows",
+        "dict.en.txt has 34 entries, but there are 24 rows",
+    ),
+    "tensor": (
+        lambda folder: torch_writer.save({"model": {"a": 3}, "args": SETTINGS}, folder / "model.pt"),
+        "model.pt: 'a' is no tensor",
+    ),
+    "fused": (
+        lambda folder: torch_writer.save(
+            {"model": {"encoder.layers.0.self_attn.in_proj_bias": np.ones(4, np.float32)}, "args": SETTINGS},
+            folder / "model.pt",
+        ),
+        "in_proj_bias must have rows for queries, keys and values, got 4",
     ),
     "no_model": (lambda folder: torch_writer.save({"args": SETTINGS}, folder / "model.pt"), "it has no 'model'"),
     "no_settings": (lambda folder: torch_writer.save({"model": {}}, folder / "model.pt"), "neither 'args' nor 'cfg'"),
@@ -164,12 +175,22 @@ def test_bad_input_is_named(tmp_path, damage):
         fairseq.read(tmp_path)
 
 
+def test_languages_that_it_does_not_say_may_be_given(tmp_path):
+    tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
+    settings = {name: value for name, value in SETTINGS.items() if not name.endswith("_lang")}
+    torch_writer.save({"model": tensors, "args": settings}, tmp_path / "model.pt")
+    data = fairseq.read(tmp_path, {"source_language": "en", "target_language": "de"}).config.data
+    assert (data.source_language, data.target_language) == ("en", "de")
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
         ({"layernorm_embedding": True}, "layernorm_embedding=True is not supported, only False"),
         ({"decoder_ffn_embed_dim": 3}, "encoder_ffn_embed_dim and decoder_ffn_embed_dim must be equal"),
         ({"activation_fn": "tanh"}, "activation_fn='tanh' is not supported"),
+        ({"encoder_layers": None}, "model.pt must say what encoder_layers is, a whole number; got None"),
+        ({"decoder_normalize_before": 1}, "must say what decoder_normalize_before is, true or false; got 1"),
         ({"source_lang": None}, "does not say which language is the source"),
         ({"encoder_layers": 3}, "there is no tensor encoder.layers.2.self_attn.q_proj.weight"),
         ({"encoder_normalize_before": True, "decoder_normalize_before": True}, "no tensor encoder.layer_norm.weight"),

@@ -3,10 +3,12 @@
 import json
 
 import foreign
+import ml_dtypes
 import numpy as np
 import pytest
 import sentencepiece
 import tiny
+import torch_writer
 from foreign import D_MODEL, HEADS, LAYERS
 from huggingface_folder import make_folder, names, theirs
 from numpy_transformer import Network, sines_then_cosines, swish, torch_names
@@ -123,14 +125,18 @@ SHAPES = {
     "untied": {"tie_embeddings": False, "use_output_bias": True},
     "without_biases": {"use_attention_bias": False, "layer_norm_epsilon": 1e-5},
     "two_vocabularies": {"source_vocab_size": 300},
+    "larger_source": {"source_vocab_size": 350},
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape):
     tokenizer = tiny.tokenizer()
-    if "source_vocab_size" in SHAPES[shape]:
-        tokenizer = Tokenizer(tokenizer.serialized, trained_tokenizer(tiny.SENTENCES[:3] * 2, 300))
+    smaller = trained_tokenizer(tiny.SENTENCES[:3] * 2, 300)
+    if shape == "two_vocabularies":
+        tokenizer = Tokenizer(tokenizer.serialized, smaller)
+    if shape == "larger_source":
+        tokenizer = Tokenizer(smaller.serialized, tokenizer)
     network = Transformer(TransformerConfig(vocab_size=tokenizer.vocab_size, **{**tiny.MODEL, **SHAPES[shape]}))
     network.build()
     rng = np.random.default_rng(1)
@@ -151,8 +157,12 @@ def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape)
         source, target = [*tokenizer.source.encode(text), 1], [*tokenizer.encode(text), 1]
         assert [*back.tokenizer.source.encode(text), 1] == source and [*back.tokenizer.encode(text), 1] == target
         expected, found = foreign.logits(model, source, target), foreign.logits(back, source, target)
-        np.testing.assert_allclose(found[:, 1:], expected[:, 1:], atol=1e-3)
+        count = expected.shape[1]
+        np.testing.assert_allclose(found[:, 1:count], expected[:, 1:], atol=1e-3)
         assert np.all(found[:, 0] < -9e3)  # padding, which no search here may write either
+        assert np.all(found[:, count:] < -9e3)  # rows that only fill up the smaller matrix
+    written = read_safetensors(tmp_path / "model.safetensors")
+    assert len({len(array) for name, array in written.items() if "embed_tokens" in name or "shared" in name}) == 1
 
 
 @pytest.mark.parametrize(
@@ -196,6 +206,26 @@ DAMAGES = {
         lambda folder: change_json(folder / "config.json", decoder_attention_heads=1),
         "encoder_attention_heads and decoder_attention_heads must be equal",
     ),
+    "no_setting": (
+        lambda folder: change_json(folder / "config.json", decoder_start_token_id=None),
+        "config.json must say what decoder_start_token_id is, a whole number; got None",
+    ),
+    "padding": (
+        lambda folder: change_json(folder / "config.json", pad_token_id=-1),
+        "config.json: pad_token_id=-1 is no row of",
+    ),
+    "bias": (
+        lambda folder: change_tensors(folder, "final_logits_bias", np.ones([1, len(names()) - 1])),
+        f"safetensors: the output's bias has {len(names()) - 1} rows, the vocabulary {len(names())} entries",
+    ),
+    "cut_vocabulary": (
+        lambda folder: change_json(folder / "config.json", vocab_size=len(names()) + 64),
+        f"vocab.json has {len(names())} entries for {len(names()) + 64} rows: it is cut off, or another model's",
+    ),
+    "flat_positions": (
+        lambda folder: change_tensors(folder, "model.encoder.embed_positions.weight", np.ones([9])),
+        r"embed_positions.weight holds no positions, got \[9\]",
+    ),
     "missing": (
         lambda folder: change_tensors(folder, "model.decoder.layers.1.fc1.bias", None),
         "model.safetensors: there is no tensor model.decoder.layers.1.fc1.bias",
@@ -214,7 +244,7 @@ DAMAGES = {
     ),
     "width": (
         lambda folder: change_tensors(folder, "model.encoder.embed_tokens.weight", np.ones([len(names()), 5])),
-        "a matrix of tokens is 5 wide, but states are 8",
+        r"embed_tokens.weight must have rows of 8, got \[\d+, 5\]",
     ),
     "vocabulary": (
         lambda folder: change_json(folder / "vocab.json", more=len(names())),
@@ -250,6 +280,35 @@ def test_bad_input_is_named(folder, damage):
     change(folder)
     with pytest.raises(InputError, match=message):
         huggingface.read(folder)
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
+def test_positions_of_16_bits_are_known(folder, dtype):
+    make_folder(folder, np.random.default_rng(1))
+    exact = huggingface.read(folder)
+    tensors = read_safetensors(folder / "model.safetensors")
+    tensors["model.encoder.embed_positions.weight"] = sines_then_cosines(np.arange(99), D_MODEL, D_MODEL / 2)
+    (folder / "model.safetensors").unlink()
+    torch_writer.save({name: array.astype(dtype) for name, array in tensors.items()}, folder / "pytorch_model.bin")
+    rounded = huggingface.read(folder)
+    assert rounded.config.model == exact.config.model
+    for name, array in exact.weights.items():
+        np.testing.assert_allclose(rounded.weights[name], array, rtol=2**-8, atol=1e-6)
+
+
+def test_a_length_penalty_without_a_name_is_noted(folder):
+    make_folder(folder, np.random.default_rng(1), length_penalty=0.8)
+    model = huggingface.read(folder)
+    assert model.config.decode.length_penalty == 0.8
+    assert model.notes == ("scores are divided by length^0.8 there, by another formula here: some translations differ",)
+    change_json(folder / "config.json", length_penalty=1.0)
+    assert huggingface.read(folder).notes == ()
+
+
+def test_languages_may_be_given(folder):
+    make_folder(folder, np.random.default_rng(1))
+    data = huggingface.read(folder, {"target_language": "nl"}).config.data
+    assert (data.source_language, data.target_language) == ("en", "nl")
 
 
 def test_positions_of_old_files_are_known(folder):

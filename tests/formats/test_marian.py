@@ -146,9 +146,13 @@ def test_settings_of_the_search_come_along(tmp_path):
     (tmp_path / "vocab.yml").rename(tmp_path / "opus.vocab.yml")
     (tmp_path / "other.vocab.yml").write_text("nothing")
     search = {"vocabs": ["/there/opus.vocab.yml"] * 2, "beam-size": 6, "normalize": 1.0}
-    (tmp_path / "decoder.yml").write_text(yaml.safe_dump(search))
+    (tmp_path / "model.npz.decoder.yml").write_text(yaml.safe_dump(search))
     decode = marian.read(tmp_path).config.decode
     assert (decode.beam_size, decode.length_normalization) == (6, "average")
+    (tmp_path / "decoder.yml").write_text(yaml.safe_dump({**search, "normalize": 0.6}))
+    model = marian.read(tmp_path, {"source_language": "fi", "target_language": "sv"})
+    assert model.config.decode.length_penalty == 0.6 and "length^0.6" in model.notes[0]
+    assert model.config.data.source_language == "fi" and model.knows_languages
 
 
 def test_entries_are_read_as_they_were_written(tmp_path):
@@ -179,6 +183,8 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
         ({"type": "s2s"}, "type='s2s' is not supported"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation='tanh' is not supported"),
         ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
+        ({"transformer-ffn-activation": None}, "must say what transformer-ffn-activation is, a text; got None"),
+        ({"dec-depth": "6"}, "model.npz, special:model.yml must say what dec-depth is, a whole number; got '6'"),
         ({"dim-emb": 10}, r"a matrix of tokens is 8 wide, but states are 10"),
         ({"dec-depth": 3}, "there is no tensor decoder_l3_self_Wq"),
         ({"enc-depth": 1}, "there are tensors that have no place in a Transformer: encoder_l2_self_Wq"),
@@ -204,9 +210,30 @@ DAMAGES = {
     "yaml": (lambda folder: (folder / "decoder.yml").write_text("a: ["), "decoder.yml cannot be read as YAML"),
     "short": (
         lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"),
-        f"the matrix of targets has {SIZE} rows, their vocabulary 2 entries",
+        f"model.npz: the matrix of sources has {SIZE} rows, the vocabulary 2 entries",
+    ),
+    "bias": (
+        lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", np.zeros([1, SIZE + 1], np.float32)),
+        f"the output's bias has {SIZE + 1} rows, the vocabulary {SIZE} entries",
+    ),
+    "no_bias": (lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", None), "no tensor decoder_ff_logit_out"),
+    "two_vocabularies": (
+        lambda folder: (folder / "en.vocab.yml").write_text("</s>: 0\n"),
+        "has en.vocab.yml, vocab.yml, but no decoder.yml says whose vocabulary each is",
+    ),
+    "search": (lambda folder: (folder / "decoder.yml").write_text("normalize: much"), "normalize must be a number"),
+    "vocabs": (lambda folder: (folder / "decoder.yml").write_text("vocabs: a"), "vocabs must be names of files"),
+    "cut_spm": (
+        lambda folder: (folder / "vocab.yml").unlink() or (folder / "vocab.spm").write_bytes(b"cut"),
+        "vocab.spm is no SentencePiece model",
     ),
 }
+
+
+def change_tensor(folder, name, array):
+    with np.load(folder / "model.npz") as arrays:
+        tensors = {each: values for each, values in arrays.items() if each != name}
+    np.savez(folder / "model.npz", **tensors, **({} if array is None else {name: array}))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -32,7 +32,7 @@ ROWS = -(-(2 + len(SUBWORDS)) // 16) * 16 + 2  # some of them fill up
 TEXT, TRANSLATION = "the dogs, the 漢 dog.", "Ein Mann"
 
 
-def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=False, **settings):
+def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=False, is_problems_own=True, **settings):
     """Writes a model; returns its tensors and what it computes."""
     folder.mkdir()
     post_norm = {"layer_preprocess_sequence": "", "layer_postprocess_sequence": "dan"}
@@ -72,15 +72,21 @@ def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=Fals
         stored["transformer/body/target_space_embedding/kernel"] = spaces
     stored["training/transformer/body/Adam"] = np.zeros(3, np.float32)
     stored["global_step"] = np.int64(250000)
+    if is_first_version:
+        stored["losses_avg/problem_0/total_loss"] = np.float32(1)
+        stored["train_stats/problem_0_steps"] = np.int32(1)
     save(stored, folder / "model.ckpt-250000")
     vocabulary = "".join(f"'{subword}'\n" for subword in ("<pad>_", "<EOS>_", *SUBWORDS))
-    (folder / f"vocab.{PROBLEM}.32768.subwords").write_text(vocabulary)
+    (folder / (f"vocab.{PROBLEM}.32768.subwords" if is_problems_own else "vocab.ende.32768")).write_text(vocabulary)
+    if not is_problems_own:
+        (folder / "flags.txt").write_text(f"--problems={PROBLEM}_rev\n")
     if as_flags:
         hparams = ",".join(f"{name}={value}" for name, value in settings.items())
         (folder / "flags.txt").write_text(f"--problem={PROBLEM}\n--hparams={hparams}\n--t2t_usr_dir=\n")
     else:
         (folder / "hparams.json").write_text(json.dumps(settings))
-    return network_of(tensors, matrices, spaces, is_first_version)
+    space = 0 if is_problems_own else 3  # of English tokens
+    return network_of(tensors, matrices, None if spaces is None else spaces[space], is_first_version)
 
 
 def of_the_first_version(tensors):
@@ -121,7 +127,7 @@ def save(tensors, path) -> None:
         tf.compat.v1.train.Saver(variables).save(session, str(path), write_meta_graph=False, write_state=False)
 
 
-def network_of(tensors, matrices, spaces, is_first_version) -> Network:
+def network_of(tensors, matrices, space, is_first_version) -> Network:
     """What tensor2tensor computes."""
     parts = {"inner": "ffn/conv1", "outer": "ffn/conv2"}
     for kind, name in (("self", "self"), ("cross", "encdec")):
@@ -143,7 +149,7 @@ def network_of(tensors, matrices, spaces, is_first_version) -> Network:
     return Network(
         linear=linear,
         norm=norm,
-        source=source * D_MODEL**0.5 + (0 if spaces is None else spaces[8]),  # German
+        source=source * D_MODEL**0.5 + (0 if space is None else space),
         target=target * D_MODEL**0.5,
         output=output,
         bias=np.zeros(ROWS),
@@ -164,8 +170,8 @@ def theirs(ids: list[int]) -> list[int]:
 
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"is_tied": False, "as_flags": True}, {"is_first_version": True}],
-    ids=["tied", "untied", "first_version"],
+    [{}, {"is_tied": False, "as_flags": True}, {"is_first_version": True}, {"is_problems_own": False}],
+    ids=["tied", "untied", "first_version", "reversed_with_languages"],
 )
 def test_logits_are_those_of_the_formulas(tmp_path, choices):
     network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
@@ -176,7 +182,8 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     np.testing.assert_allclose(np.delete(found, 2, axis=1), expected, atol=2e-5)
     assert np.all(found[:, 2] < -9e3)
     data = model.config.data
-    assert (data.source_language, data.target_language, model.config.model.dropout_rate) == ("en", "de", 0.2)
+    languages = ("en", "de") if choices.get("is_problems_own", True) else ("de", "en")
+    assert (data.source_language, data.target_language, model.config.model.dropout_rate) == (*languages, 0.2)
     assert [model.tokenizer.decode(ids) for ids in (source, target)] == [TEXT, TRANSLATION]
 
 
@@ -193,7 +200,7 @@ DAMAGES = {
         lambda folder: [path.write_bytes(path.read_bytes()[:99]) for path in folder.glob("*.data*")],
         "model.ckpt-250000.index cannot be read as a checkpoint",
     ),
-    "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "flags.txt: cannot read it"),
+    "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "hparams.json: cannot read it"),
     "size": (
         lambda folder: change(folder, num_heads="two"),
         "hparams.json must say what num_heads is, a whole number; got 'two'",
@@ -222,7 +229,11 @@ DAMAGES = {
     ),
     "larger": (
         lambda folder: [path.write_text(path.read_text() + "'x'\n" * 30) for path in folder.glob("vocab.*")],
-        f"{ROWS} rows are too few for",
+        f"vocab.{PROBLEM}.32768.subwords has .* entries, but there are {ROWS} rows",
+    ),
+    "no_utf8": (
+        lambda folder: [path.write_bytes(path.read_bytes() + b"\xff") for path in folder.glob("vocab.*")],
+        "subwords: not valid UTF-8",
     ),
     "no_problem": (
         lambda folder: [path.rename(folder / "vocab.x") for path in folder.glob("vocab.*")],
@@ -237,4 +248,26 @@ def test_bad_input_is_named(tmp_path, damage):
     do, message = DAMAGES[damage]
     do(tmp_path / "model")
     with pytest.raises(InputError, match=message):
+        tensor2tensor.read(tmp_path / "model")
+
+
+def test_languages_that_no_name_says_may_be_given(tmp_path):
+    make_folder(tmp_path / "model", np.random.default_rng(1))
+    for path in (tmp_path / "model").glob("vocab.*"):
+        path.rename(tmp_path / "model" / "vocab.mine")
+    data = tensor2tensor.read(tmp_path / "model", {"source_language": "fi", "target_language": "sv"}).config.data
+    assert (data.source_language, data.target_language) == ("fi", "sv")
+
+
+def test_matrices_that_differ_are_refused(tmp_path):
+    make_folder(tmp_path / "model", np.random.default_rng(1), is_tied=False)
+    path = tmp_path / "model" / "model.ckpt-250000"
+    reader = tf.train.load_checkpoint(str(path))
+    tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    part = f"transformer/symbol_modality_{ROWS}_{D_MODEL}/input_emb/weights_3"
+    save({**tensors, part: tensors[part][1:]}, path)
+    with pytest.raises(InputError, match="input_emb, target_emb and softmax differ in shape"):
+        tensor2tensor.read(tmp_path / "model")
+    save({**tensors, part: tensors[part][:, 1:]}, path)
+    with pytest.raises(InputError, match="the parts weights_0, weights_1, ... of input_emb differ in width"):
         tensor2tensor.read(tmp_path / "model")

@@ -1,7 +1,11 @@
 """Models between this project and Hugging Face's transformers, compared with it where it is installed."""
 
 import dataclasses
+import gzip
 import json
+import os
+import pathlib
+import re
 
 import foreign
 import numpy as np
@@ -9,12 +13,26 @@ import pytest
 import test_fairseq
 import tiny
 
+from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.formats import fairseq, huggingface
+from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-TEXTS = [" ".join(text.split()[start:end]) for text in tiny.SENTENCES[:3] for start in range(3) for end in range(4, 9)]
+WINDOWS = [
+    " ".join(text.split()[start:end]) for text in tiny.SENTENCES[:3] for start in range(3) for end in range(4, 9)
+]
+
+
+def texts() -> list[str]:
+    """200 captions of Multi30k, where T2T_KERAS_DOWNLOADS names the folder of its files; else parts of sentences."""
+    path = pathlib.Path(os.environ.get("T2T_KERAS_DOWNLOADS", ""), "multi30k", "test_2016_flickr.en.gz")
+    return gzip.decompress(path.read_bytes()).decode().splitlines()[:200] if path.is_file() else WINDOWS
+
+
+TEXTS = texts()
 SIZES = {
     f"{stack}_{name}": value
     for stack in ("encoder", "decoder")
@@ -98,6 +116,45 @@ def test_a_model_of_transformers_computes_the_same_here(tmp_path):
     found = foreign.translator_of(model).translate(TEXTS)
     assert [translation.text for translation in found] == expected
     assert len(set(expected)) > 5
+    again = tmp_path / "again"
+    again.mkdir()
+    huggingface.write(model, again)
+    assert translations(*loaded(again), TEXTS, length_penalty=1.0) == expected
+
+
+@pytest.mark.parametrize("sizes", [(350, 300), (300, 350)], ids=["larger source", "larger target"])
+def test_two_vocabularies_of_different_size_are_loaded_there(tmp_path, sizes):
+    vocabularies = {size: trained_tokenizer(tiny.SENTENCES[:3] * 2, size) for size in sizes}
+    source, target = (vocabularies[size] for size in sizes)
+    config = TransformerConfig(
+        source_vocab_size=sizes[0], vocab_size=sizes[1], layer_norm_epsilon=1e-5, **{**tiny.MODEL, "num_heads": 2}
+    )
+    model = PortableModel(Config(config), foreign.random_weights(config), Tokenizer(target.serialized, source))
+    huggingface.write(model, tmp_path)
+    theirs, tokenizer = loaded(tmp_path)
+    text = tiny.SENTENCES[0]
+    ours, written = [*source.encode(text), 1], [*target.encode(text), 1]
+    to_theirs = [2, 0, 1, *range(3, max(sizes))]  # padding stands behind the end and the unknown piece
+    ids = tokenizer(text)["input_ids"]
+    assert ids == [to_theirs[number] for number in ours]
+    begun = [2, *(to_theirs[number] for number in written[:-1])]
+    with torch.no_grad():
+        logits = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([begun])).logits[0].numpy()
+    expected = foreign.logits(model, ours, written)
+    np.testing.assert_allclose(logits[:, to_theirs[1 : sizes[1]]], expected[:, 1:], rtol=1e-4, atol=1e-4)
+
+
+def test_the_lines_of_the_page_translate(tmp_path, monkeypatch, capsys):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "convert.md").read_text(encoding="utf-8")
+    (lines,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "transformers" in block)
+    model = foreign.trained()
+    (tmp_path / "multi30k_transformers").mkdir()
+    huggingface.write(model, tmp_path / "multi30k_transformers")
+    monkeypatch.chdir(tmp_path)
+    text = foreign.TEXTS_TO_COPY[0]
+    exec(lines.replace("A dog runs.", text), {})
+    (ours,) = foreign.translator_of(model).translate([text])
+    assert " ".join(capsys.readouterr().out.split()) == str([ours.text])
 
 
 def test_a_model_of_ours_computes_the_same_there(tmp_path):

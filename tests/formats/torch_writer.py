@@ -13,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
-STORAGES = {"float32": "FloatStorage", "float16": "HalfStorage", "int64": "LongStorage"}
+STORAGES = {
+    "float32": "FloatStorage",
+    "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage",
+    "int64": "LongStorage",
+}
 
 
 class Storage:

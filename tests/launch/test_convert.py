@@ -15,6 +15,7 @@ import pytest
 import test_marian
 import tiny
 from drive import run_cases
+from hub import serving
 
 from t2t_keras.formats import huggingface
 from t2t_keras.inference.translator import Translator
@@ -74,6 +75,17 @@ def test_a_run_comes_out(folder, results):
     translator = Translator.load(folder / "run")
     assert translator.tokenizer.source.serialized == model.tokenizer.source.serialized
     assert len(translator.translate(foreign.TEXTS)) == len(foreign.TEXTS)
+
+
+def test_a_model_is_converted_by_its_name(folder, monkeypatch):
+    pytest.importorskip("huggingface_hub")
+    arguments = ["--from=huggingface", "--input=hf://owner/name", f"--model_dir={folder / 'downloaded'}"]
+    with serving(folder / "opus") as server:
+        for name, value in server.environment(folder / "cache").items():
+            monkeypatch.setenv(name, value)
+        ((status, output, _),) = run_cases("launch.convert", [(arguments, b"")])
+    assert status == 0 and output.startswith(f"{folder / 'downloaded'}: ")
+    assert Run(folder / "downloaded").config.model == huggingface.read(folder / "opus").config.model
 
 
 def test_languages_that_no_file_names_are_noted(folder, results):

@@ -16,7 +16,7 @@ def local_folder(name: str) -> Path:
     if not name.startswith(_SCHEME):
         folder = Path(name)
         if not folder.is_dir():
-            raise InputError(f"{folder} is no folder")
+            raise InputError(f"{name} is no folder")
         return folder
     try:
         import huggingface_hub

@@ -57,7 +57,21 @@ def only_file(folder: Path, pattern: str) -> Path:
     return fitting[0]
 
 
-def check_settings(path: Path, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+_KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
+
+
+def check_kinds(path: Path | str, settings: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    """Refuses settings that are missing or of another type than `kinds` says.
+
+    Raises:
+        InputError: names the file, the setting and the value.
+    """
+    for name, kind in kinds.items():
+        if type(settings.get(name)) is not kind:
+            raise InputError(f"{path} must say what {name} is, {_KINDS[kind]}; got {settings.get(name)!r}")
+
+
+def check_settings(path: Path | str, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Refuses settings that have other values than those that this project's Transformer can have.
 
     Raises:

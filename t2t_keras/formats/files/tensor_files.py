@@ -6,11 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.machine.files import replacing
+
+# The package's own function for NumPy knows no bfloat16.
+_TYPES = {"BF16": ml_dtypes.bfloat16, "BOOL": np.bool_}
+_TYPES |= {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for size in (1, 2, 4, 8) for kind in "iu"}
+_TYPES |= {f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)}
 
 
 def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np.ndarray]]:
@@ -50,7 +56,8 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Reads all tensors of a file of safetensors; raises an InputError that names the file."""
     safetensors = _safetensors()
     try:
-        return safetensors.numpy.load(path.read_bytes())
+        found = safetensors.deserialize(path.read_bytes())
+        return {name: np.frombuffer(each["data"], _TYPES[each["dtype"]]).reshape(each["shape"]) for name, each in found}
     except OSError as error:
         raise InputError(f"{path}: cannot read it: {error.strerror}") from error
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
