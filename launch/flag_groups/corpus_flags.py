@@ -34,8 +34,16 @@ def define() -> None:
 def paths() -> list[dict[str, corpora.Paths]]:
     """The files of each corpus."""
     names = [(split, side) for split in corpora.SPLITS for side in ("source", "target")]
-    given = itertools.zip_longest(*(FLAGS[f"{split}_{side}"].value for split, side in names))
-    return [_of_corpus(dict(zip(names, files, strict=True))) for files in given]
+    given = [FLAGS[f"{split}_{side}"].value for split, side in names]
+    count = len(given[0]) or 1
+    for (split, side), files in zip(names, given, strict=True):
+        if len(files) not in (0, count):
+            raise InputError(
+                f"--{split}_{side} is given {len(files)} times, --train_source {len(given[0])} times; "
+                "give it for each corpus, '' for none"
+            )
+    rows = itertools.zip_longest(*given)
+    return [_of_corpus({name: file or None for name, file in zip(names, files, strict=True)}) for files in rows]
 
 
 def _of_corpus(files: dict[tuple[str, str], str | None]) -> dict[str, corpora.Paths]:

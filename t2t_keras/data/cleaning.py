@@ -101,18 +101,20 @@ class Cleaner:
             self.counts["read"] += 1
             yield self._keep(pair, self._repaired(pair))
 
-    def for_training(self, pairs: Iterable[Pair], max_length: int, held_out: HeldOut) -> Iterator[Pair]:
+    def for_training(
+        self, pairs: Iterable[Pair], max_length: int, held_out: HeldOut, *, cuts_sources: bool = False
+    ) -> Iterator[Pair]:
         """Yields the pairs worth training on, judged by their text and the sentences in `held_out`.
 
         Only lines that cannot have at most `max_length` tokens (end symbol included) are dropped as too long here;
-        `length_reason` judges the others once they are encoded.
+        `length_reason` judges the others once they are encoded. With `cuts_sources` these may be of any length.
         """
         self.counts.update(dict.fromkeys(REASONS, 0))
         seen: set[bytes] = set()
         for raw in pairs:
             self.counts["read"] += 1
             pair = self._repaired(raw)
-            if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS):
+            if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS, cuts_sources):
                 self.counts[reason] += 1
             elif pair in held_out:
                 self.counts["held_out"] += 1
@@ -141,7 +143,7 @@ def length_reason(source_length: int, target_length: int, max_length: int, max_l
     return "length_ratio" if longer > shorter * max_length_ratio else None
 
 
-def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int) -> str | None:
+def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int, cuts_sources: bool) -> str | None:
     """The reason to drop a repaired pair for its own text; `raw` is the pair before repair, which hides damage."""
     if any(map(is_damaged, raw)):
         return "invalid_characters"
@@ -149,7 +151,7 @@ def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int) -> str | None:
         return "empty"
     if pair[0] == pair[1]:
         return "identical"
-    if max(map(len, pair)) >= max_characters:
+    if len(pair[1] if cuts_sources else max(pair, key=len)) >= max_characters:
         return "too_long"
     return None
 

@@ -25,6 +25,7 @@ from t2t_keras.machine.locking import locked
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.extension import with_entries_of, with_pieces, with_symbols
+from t2t_keras.text.repair import lowercased
 from t2t_keras.text.tokenizer import Tokenizer, source_vocabulary, trained_tokenizer
 
 # Pairs read at once and written to one file; a process that works on them needs about 0.1 GB.
@@ -151,6 +152,10 @@ def prepare(
             raise ValueError(f"{name} must be positive, got {value}")
     if config.lowercase and not task(config.task).writes_text:
         raise InputError(f"--lowercase: what {config.task} writes is no text, and its labels must stay as they are")
+    if config.lowercase and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
+        raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
+    if any(config.tags) and not task(config.task).takes_tags:
+        raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
     if config.source_vocab_size and task(config.task).is_masked:
         raise InputError(
             f"--source_vocab_size: sources of {config.task} are made of targets, and need their vocabulary"

@@ -87,7 +87,8 @@ class Encoding:
 
 def clean_shard(number: int, raw: Raw) -> Counts:
     """Writes a shard's cleaned text and the keys by which duplicates are found."""
-    held_out = HeldOut(task(raw.config.task).held_out_sides, raw.config.tags)
+    kind = task(raw.config.task)
+    held_out = HeldOut(kind.held_out_sides, raw.config.tags)
     for split in raw.held_out:
         held_out.add(read_pairs(*text_paths(raw.data_dir, split)))
     cleaner = Cleaner(raw.config.lowercase)
@@ -95,7 +96,8 @@ def clean_shard(number: int, raw: Raw) -> Counts:
 
     def kept() -> Iterator[Pair]:
         repaired = 0
-        for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out):
+        cuts = kind.context is not None or kind.reads_beginnings
+        for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out, cuts_sources=cuts):
             keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
             repaired = cleaner.counts["repaired"]
             yield pair

@@ -146,6 +146,7 @@ class Pipeline:
             long_rows = tf.where(is_long)[:, 0]
             long_texts, context = tf.gather(texts, long_rows), self._task.context
             pieces = split_contexts(long_texts, context, self._fits) if context else split_texts(long_texts, self._fits)
+            pieces = pieces.beginnings() if self._task.reads_beginnings else pieces
             short_rows = tf.where(not_blank & ~is_long)[:, 0]
             rows = tf.concat([short_rows, tf.gather(long_rows, pieces.rows)], axis=0)
             order = tf.argsort(rows, stable=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.export.graph_text import stripped
-from t2t_keras.text.splitting import CLOSING_CHARACTERS, ENDING_CHARACTERS
+from t2t_keras.text.splitting import CLOSING_CHARACTERS, ENDINGS_ALONE, ENDINGS_BEFORE_BLANKS
 
 _NOWHERE = tf.int64.max
 
@@ -22,6 +22,11 @@ class Pieces(NamedTuple):
 
     texts: tf.Tensor
     rows: tf.Tensor
+
+    def beginnings(self) -> "Pieces":
+        """The first piece of each text."""
+        is_first = tf.concat([[True], self.rows[1:] != self.rows[:-1]], axis=0)[: tf.size(self.rows)]
+        return Pieces(tf.boolean_mask(self.texts, is_first), tf.boolean_mask(self.rows, is_first))
 
 
 def split_contexts(texts: tf.Tensor, context: str, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
@@ -114,8 +119,9 @@ def _sentence_ends(characters: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, t
     # The number of other characters up to and including a character is the index of the first other one after it.
     behind = tf.minimum(tf.gather(others, tf.cumsum(tf.cast(is_other, tf.int64))), last)
     next_character = tf.gather(tf.concat([characters, [0]], axis=0), behind)
-    behind += tf.cast((behind < last) & (next_character == ord(" ")), tf.int64)
-    return _is_one_of(characters, ENDING_CHARACTERS), behind
+    has_blank = (behind < last) & (next_character == ord(" "))
+    is_end = _is_one_of(characters, ENDINGS_ALONE) | (_is_one_of(characters, ENDINGS_BEFORE_BLANKS) & has_blank)
+    return is_end, behind + tf.cast(has_blank, tf.int64)
 
 
 def _is_one_of(characters: tf.Tensor, wanted: str) -> tf.Tensor:

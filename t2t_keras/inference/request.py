@@ -9,6 +9,7 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import output_limits, padded_phrases
+from t2t_keras.tasks.task import Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.splitting import split_context, split_text
@@ -68,7 +69,8 @@ class RequestEncoder:
     """Converts lines and requests to token ids, and refuses those that no search can satisfy.
 
     `max_source_length` counts a part's tokens with the end symbol. `excluded` are phrases that no translation may
-    contain (see `Request.excluded`); the attribute of that name holds their spellings. `context` is that of a `Task`.
+    contain (see `Request.excluded`); the attribute of that name holds their spellings. `task` says how a long text is
+    cut.
 
     Raises:
         InputError: an excluded phrase is blank, or has characters outside the vocabulary.
@@ -81,10 +83,11 @@ class RequestEncoder:
         lowercase: bool,
         max_source_length: int,
         excluded: Sequence[str] = (),
-        context: str | None = None,
+        task: Task | None = None,
     ) -> None:
         self._tokenizer, self._source_tokenizer = tokenizer, tokenizer.source
-        self._context = context
+        self._context = task.context if task else None
+        self._reads_beginnings = task is not None and task.reads_beginnings
         self._config = config
         self._lowercase = lowercase
         self._max_source_length = max_source_length
@@ -123,6 +126,7 @@ class RequestEncoder:
         if len(ids) < self._max_source_length:
             return (tuple(ids),)
         pieces = split_context(text, self._context, self._fits) if self._context else split_text(text, self._fits)
+        pieces = pieces[:1] if self._reads_beginnings else pieces
         return tuple(tuple(self._source_tokenizer.encode(piece)) for piece in pieces)
 
     def _fits(self, piece: str) -> bool:

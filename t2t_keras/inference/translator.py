@@ -90,7 +90,7 @@ class Translator:
         self.max_source_length = max(2, data.max_length)  # a token and the end
         self.task = task(data.task)
         self.excluded = tuple(excluded)
-        settings = (self.config, self.lowercase, self.max_source_length, self.excluded, self.task.context)
+        settings = (self.config, self.lowercase, self.max_source_length, self.excluded, self.task)
         self._encoder = RequestEncoder(tokenizer, *settings)
         self._searches = Searches(model, self.config, self._encoder.excluded, engine, self.task.form(tokenizer))
         self._token_log_probs = token_log_probs_function(model)

@@ -1,12 +1,13 @@
 """A text gets one of some labels."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, label_ids, macro_f1, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.text.splitting import split_text
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -18,16 +19,18 @@ _COMPARABLE_TO = "scores on the same texts with the same labels"
 class ClassificationTask(Task):
     """A text gets one of the labels that training has, which are one token each; the search gives nothing else.
 
-    Each line of a file is a text and its label, separated by a tab.
+    Each line of a file is a text and its label, separated by a tab. Of a text that is too long only the first part is
+    read, in training too.
     """
 
     name = "classification"
     metric = "accuracy"
-    data = {"target_language": "en", "max_length_ratio": 1e9}
+    data = {"target_language": "en", "max_length": 512, "max_length_ratio": 1e9}
     # The score of a label is its log-probability.
     decode = {"length_normalization": "none", "max_length_offset": 2, "max_length_factor": 0.0}
     held_out_sides = (0,)
     has_known_labels = True
+    reads_beginnings = True
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         for number, line in enumerate(lines, start=1):
@@ -49,6 +52,9 @@ class ClassificationTask(Task):
 
     def target(self, reference: str) -> str:
         return as_symbol(reference)
+
+    def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
+        return [(split_text(source, fits)[0], self.target(reference))]
 
     def finish(self, source: str, output: str) -> str:
         return of_symbol(output)

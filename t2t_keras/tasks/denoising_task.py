@@ -20,6 +20,7 @@ class DenoisingTask(TranslationTask):
     held_out_sides = (1,)
     is_parallel = False
     is_masked = True
+    takes_tags = False
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         del path

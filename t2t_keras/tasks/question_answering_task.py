@@ -42,7 +42,8 @@ class QuestionAnsweringTask(Task):
                 asked = repair(_field(question, "question", str, f"{path}, paragraph {number}"))
                 named = f"{path}, question {question.get('id', repr(asked))}"
                 context = repair(_field(paragraph, "context", str, named))
-                answers = [repair(_field(answer, "text", str, named)) for answer in question.get("answers", ())]
+                given = [] if question.get("is_impossible") is True else _field(question, "answers", list, named)
+                answers = [repair(_field(answer, "text", str, named)) for answer in given]
                 for answer in answers:
                     if answer not in context or not answer:
                         raise InputError(f"{named}: the answer {answer!r} is not in its paragraph")
@@ -67,7 +68,8 @@ class QuestionAnsweringTask(Task):
         if fits(source):
             return [(source, answer)]
         parts = split_context(source, CONTEXT, fits)
-        return [(part, answer if answer in part.partition(CONTEXT)[2] else NO_ANSWER) for part in parts]
+        having = _having([part.partition(CONTEXT)[2] for part in parts], answer)
+        return [(part, answer if has else NO_ANSWER) for part, has in zip(parts, having, strict=True)]
 
     def finish(self, source: str, output: str) -> str:
         return "" if output == NO_ANSWER else output
@@ -89,6 +91,13 @@ class QuestionAnsweringTask(Task):
             for name, measure in measures.items()
         }
         return [Score(name, 100 * value / len(pairs), "SQuAD", _COMPARABLE_TO) for name, value in sums.items()]
+
+
+def _having(texts: Sequence[str], answer: str) -> list[bool]:
+    """Which texts have an answer: those that have it as words or, if none does, those that have its characters."""
+    words = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
+    found = [words.search(text) is not None for text in texts]
+    return found if any(found) else [answer in text for text in texts]
 
 
 def _paragraphs(lines: Iterable[str], path: str) -> Iterator[tuple[str, dict[str, Any]]]:

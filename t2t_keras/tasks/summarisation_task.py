@@ -1,14 +1,13 @@
 """A text becomes a shorter one that says what matters."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from t2t_keras.tasks.score import Score, check_lines, scoring_package
 from t2t_keras.tasks.task import ScoringSettings, Task, two_columns
+from t2t_keras.text.languages import words_and_characters
 
 _NAMES = {"rougeL": "ROUGE-L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2"}
-_WORD = re.compile(r"\w+")
 _COMPARABLE_TO = "ROUGE (Lin, 2004) of the package rouge-score with the same words"
 
 
@@ -34,12 +33,13 @@ class SummarisationTask(Task):
         """ROUGE-L, ROUGE-1 and ROUGE-2: means of the F measures of all summaries.
 
         For English, words are a-z and digits without their endings (Porter's stemmer), as they are published; for other
-        languages, what Unicode calls words.
+        languages, what Unicode calls words, and characters of Chinese and Japanese. Where no language is given,
+        references whose letters are mostly a-z are taken for English.
         """
         check_lines(hypotheses, references)
-        language = (settings or ScoringSettings()).language or "en"
+        language = (settings or ScoringSettings()).language
         package = _rouge()
-        if language == "en":
+        if language == "en" or (not language and _is_latin(references)):
             scorer, words = package.RougeScorer(list(_NAMES), use_stemmer=True), "words of a-z and digits, stemmed"
         else:
             scorer, words = package.RougeScorer(list(_NAMES), tokenizer=_Words()), "words of any letters"
@@ -52,7 +52,13 @@ class _Words:
     """Splits texts into words as `rouge_score` asks for."""
 
     def tokenize(self, text: str) -> list[str]:
-        return _WORD.findall(text.casefold())
+        return words_and_characters(text.casefold())
+
+
+def _is_latin(lines: Sequence[str]) -> bool:
+    """Whether most letters are a-z, or there are none."""
+    letters = [character for line in lines for character in line if character.isalpha()]
+    return 2 * sum(map(str.isascii, letters)) >= len(letters)
 
 
 def _rouge() -> Any:

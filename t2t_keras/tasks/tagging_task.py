@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.labels import as_symbol, check_label, label_ids, of_symbol
+from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, label_ids, of_symbol
 from t2t_keras.tasks.score import Score, check_lines, scoring_package
 from t2t_keras.tasks.task import ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OUTSIDE = "O"  # the label of a word that belongs to nothing
 _DOCUMENT = "-DOCSTART-"
 _COLUMN = re.compile(r"[^ \t\r]+")
+_OF_SPAN = re.compile(f"{OUTSIDE}|[BIESLU]-.+")
 _COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their type are right"
 
 
@@ -33,6 +34,7 @@ class TaggingTask(Task):
     decode = {"length_normalization": "none"}
     held_out_sides = (0,)
     has_known_labels = True
+    takes_tags = False
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         for words, labels in self._sentences(lines, path):
@@ -98,6 +100,9 @@ class TaggingTask(Task):
             if len(labels) != len(wanted):
                 raise InputError(f"sentence {number}: {len(labels)} labels, {len(wanted)} words in the references")
         metrics = _seqeval()
+        if not _are_spans(expected):
+            words = [sum(lines, []) for lines in (found, expected)]
+            return [Score("accuracy", accuracy(*words), "words", "the share of words whose label is right")]
         values = {
             "F1": metrics.f1_score(expected, found, zero_division=0),
             "precision": metrics.precision_score(expected, found, zero_division=0),
@@ -109,8 +114,15 @@ class TaggingTask(Task):
         _seqeval()
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        lines = ([line.split(" ") for line in lines] for lines in (references, hypotheses))
+        lines = [[line.split(" ") for line in lines] for lines in (references, hypotheses)]
+        if not _are_spans(lines[0]):
+            return ""
         return f"\n{_seqeval().classification_report(*lines, digits=3, zero_division=0)}"
+
+
+def _are_spans(sentences: Sequence[Sequence[str]]) -> bool:
+    """Whether labels say where entities begin: "B-PER", "I-PER", "O"; parts of speech do not."""
+    return all(_OF_SPAN.fullmatch(label) for labels in sentences for label in labels)
 
 
 def _plain(word: str) -> str:

@@ -54,6 +54,9 @@ class Task(abc.ABC):
             in front of each part, and the best output of a part is taken. None: outputs of parts are joined.
         no_answer: with `context`, the output for a part that has no answer.
         is_masked: whether training makes sources of the targets, by masking spans with the first of `symbols`.
+        reads_beginnings: whether of a text that is too long only the first part is read; else outputs of parts are
+            joined, or chosen with `context`.
+        takes_tags: whether a source may have the tag of its corpus in front, which is no word of the text.
     """
 
     name: ClassVar[str]
@@ -67,6 +70,8 @@ class Task(abc.ABC):
     context: ClassVar[str | None] = None
     no_answer: ClassVar[str] = ""
     is_masked: ClassVar[bool] = False
+    reads_beginnings: ClassVar[bool] = False
+    takes_tags: ClassVar[bool] = True
 
     @abc.abstractmethod
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
@@ -125,6 +130,6 @@ class Task(abc.ABC):
         del hypotheses, references
         return ""
 
-    def monitored(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        """The value of `metric`, to monitor a training by."""
-        return self.scores(hypotheses, references)[0].value
+    def monitored(self, hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> float:
+        """The value of `metric`, to monitor a training by; `language` as in `ScoringSettings`."""
+        return self.scores(hypotheses, references, ScoringSettings(language))[0].value

@@ -37,10 +37,10 @@ class TranslationTask(Task):
             scores.append(paper_bleu_score(hypotheses, references, language))
         return scores
 
-    def monitored(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    def monitored(self, hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> float:
         from t2t_keras.tasks.translation_scores import bleu
 
-        return bleu(hypotheses, references)
+        return bleu(hypotheses, references, language or None)
 
 
 def _language(references: Sequence[str], settings: ScoringSettings) -> str:

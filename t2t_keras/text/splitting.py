@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable
 
-# A sentence ends with one of the ending characters, any number of closing characters and perhaps a blank.
-ENDING_CHARACTERS = ".!?;:。！？"
+# A sentence ends with one of the ending characters, any number of closing characters and a blank, without which "3.5"
+# and "12:30" have none; after those of Chinese and Japanese it may be missing.
+ENDINGS_BEFORE_BLANKS = ".!?;:"
+ENDINGS_ALONE = "。！？"
 CLOSING_CHARACTERS = "'\")]»“”"
 
-_SENTENCE_END = re.compile(f"[{re.escape(ENDING_CHARACTERS)}][{re.escape(CLOSING_CHARACTERS)}]* ?")
+_CLOSED = f"[{re.escape(CLOSING_CHARACTERS)}]*"
+_SENTENCE_END = re.compile(f"[{re.escape(ENDINGS_BEFORE_BLANKS)}]{_CLOSED} |[{ENDINGS_ALONE}]{_CLOSED} ?")
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

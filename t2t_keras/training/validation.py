@@ -50,6 +50,7 @@ class Validator:
         workers: Workers,
     ) -> None:
         self._step, self._translator, self._workers = step, translator, workers
+        self._language = config.data.target_language
         count = config.train.validation_sentences
         self._sources, self._references = (list(side[:count]) for side in texts)
         cut = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
@@ -95,7 +96,7 @@ class Validator:
         hypotheses = [""] * len(self._sources)
         for index, share in enumerate(self._workers.gather(json.dumps(translations).encode())):
             hypotheses[index::count] = json.loads(share)
-        return self._translator.task.monitored(hypotheses, self._references)
+        return self._translator.task.monitored(hypotheses, self._references, self._language)
 
 
 class _CutCorpus:

@@ -107,6 +107,13 @@ def test_counts_add_up_to_what_was_read():
     assert cleaner.counts["read"] == 200 == cleaner.counts["kept"] + sum(cleaner.counts[reason] for reason in REASONS)
 
 
+def test_sources_that_are_cut_may_be_of_any_length():
+    cleaner = Cleaner()
+    pairs = [("a " * 200, "b"), ("c", "d " * 200)]
+    assert list(cleaner.for_training(pairs, 4, HeldOut(), cuts_sources=True)) == [(("a " * 200).strip(), "b")]
+    assert cleaner.counts["too_long"] == 1
+
+
 def test_evaluation_pairs_are_repaired_but_never_dropped():
     pairs = [("", ""), ("same", "same"), ("x" * 100_000, "bro\x00ken\ufffd"), ("a\rb", "c\u2028d"), ("same", "same")]
     cleaner = Cleaner()

@@ -46,6 +46,21 @@ def test_labels_are_not_lowercased(tmp_path):
         prepared(tmp_path / "a", lowercase=True)
 
 
+@pytest.mark.parametrize("name", ["parsing", "tagging", "denoising"])
+def test_tags_that_would_be_words_are_refused(tmp_path, name):
+    config = DataConfig(task=name, tags=("<2de>",))
+    with pytest.raises(InputError, match=f"--tag: a source of {name} takes no tag in front"):
+        prepare(corpora.Corpus("", {}, {}), config, tmp_path, print)
+
+
+def test_texts_of_any_length_are_classified(tmp_path):
+    long = f"{'many words of a long text. ' * 400}\teven"
+    data = prepared(tmp_path / "a", train=[long, *TRAIN])
+    assert data.counts["train"]["too_long"] == 0
+    lengths = data.split("train").source_lengths
+    assert len(data.split("train")) == 40 and 0 < max(lengths) <= data.config.max_length
+
+
 def test_files_of_a_task_are_one_a_split_of_its_own_format(tmp_path):
     with pytest.raises(InputError, match="train, line 2: expected a text and its label, separated by a tab"):
         prepared(tmp_path / "a", train=[TRAIN[0], "no label"])

@@ -75,13 +75,20 @@ def test_a_killed_preparation_goes_on_with_what_is_missing(files):
         assert (files / "whole" / name).read_bytes() == (files / "data" / name).read_bytes(), name
 
 
+ONE_OF_TWO = "error: --valid_target is given 1 times, --train_source 2 times; give it for each corpus, '' for none\n"
+
+
 def test_several_corpora_with_tags(files):
     second = [f"--train_source={files / 'a.de'}", f"--train_target={files / 'a.en'}"]
-    status, _, errors = run(
-        *flags_for(files, vocab_size=350, data_dir=files / "both"), *second, "--tag=", "--tag=<2en>"
-    )
+    valid = [f"--valid_source={files / 'short'}", "--valid_source=", f"--valid_target={files / 'short'}"]
+    (files / "short").write_text("nur eine\n")
+    both = [*flags_for(files, vocab_size=350, data_dir=files / "both"), *second, "--tag=", "--tag=<2en>", *valid]
+    status, _, errors = run(*both)
+    assert (status, errors) == (1, ONE_OF_TWO)
+    status, _, errors = run(*both, "--valid_target=")
     assert (status, errors) == (0, "")
     prepared = PreparedData.open(files / "both")
+    assert prepared.text("valid")[0] == ["nur eine"]
     sources = prepared.tokenizer.decode_batch(prepared.split("train").source_ids(range(sum(prepared.part_sizes))))
     assert [line.startswith("<2en> Raum") for line in sources] == [
         *[False] * prepared.part_sizes[0],
@@ -133,6 +140,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
             {"corpus": "wmt99"},
             "unknown corpus 'wmt99'; valid: files, multi30k, tatoeba, gettext, docstrings, wmt14, tfds:NAME",
         ),
+        ({"tag": "<2DE>", "lowercase": True}, "--lowercase: the symbol <2DE> would not be in the text any more"),
         ({"tag": "2de"}, "'2de' cannot be a symbol: it must be like <2fr>"),
         ({"vocab_from": "{}"}, "--vocab_size is decided by --vocab_from"),
         ({"extend_vocab": 9}, "--extend_vocab=9 needs --vocab_from"),

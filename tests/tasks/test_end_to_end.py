@@ -91,7 +91,7 @@ def questions(rng: random.Random, count: int) -> list[str]:
     return json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1).splitlines()
 
 
-MAX_LENGTHS = {"question_answering": 40, "parsing": 512}
+MAX_LENGTHS = {"question_answering": 40, "parsing": 512, "classification": 24}
 EXAMPLES = {
     "question_answering": questions,
     "parsing": trees,
@@ -105,7 +105,7 @@ ROUGH = {
     "denoising": ["ana <mask> bo", "<mask>\tRom", ""],
     "summarisation": ["ana sees bo Rom", "near\tbo", ""],
     "parsing": ["the dog sees the cat .", "( the ) bites", ""],
-    "classification": ["a good film", "something  else\there", ""],
+    "classification": ["a good film", "something  else\there" + " with people in it." * 9, ""],
     "tagging": ["Ana sees Bo Ito", "  x  \t y", ""],
 }
 
@@ -204,6 +204,38 @@ def test_the_run_knows_its_task(name, folder, translator):
     assert config.data.task == translator.task.name == name
     for field, value in task(name).decode.items():
         assert getattr(config.decode, field) == value
+
+
+def test_another_task_begins_with_what_denoising_learned(folders, tmp_path):
+    denoising, reviews = folders["denoising"] / "run", folders["classification"]
+    files = file_flags("classification", reviews, "train", "train_")
+    data_dir, model_dir = f"--data_dir={tmp_path / 'data'}", f"--model_dir={tmp_path / 'run'}"
+    for program, arguments in (
+        ("prepare_data", ["--task=classification", *files, data_dir, f"--vocab_from={denoising}"]),
+        ("train", [data_dir, model_dir, f"--init_from={denoising}", "--set=train.max_steps=2"]),
+    ):
+        ((status, output, errors),) = run_cases(f"launch.{program}", [(arguments, b"")])
+        assert status == 0, errors
+    before, after = (Translator.load(folder) for folder in (denoising, tmp_path / "run"))
+    text = ROUGH["denoising"][0]
+    assert after.tokenizer.encode(text) == before.tokenizer.encode(text)
+    assert after.tokenizer.symbols.keys() - before.tokenizer.symbols.keys() == {
+        "<=positive>",
+        "<=negative>",
+        "<=none>",
+    }
+    assert after.translate(ROUGH["classification"])[0].text in ("positive", "negative", "none")
+    assert Run(tmp_path / "run").init_from["model_dir"] == str(denoising)
+
+
+def test_a_long_text_has_one_label(folders):
+    """Of its first part, as in training."""
+    translator = Translator.load(folders["classification"] / "run")
+    for line in ROUGH["classification"][:2]:
+        long = f"{line.strip('.')}. {'in it with a film. ' * 30}"
+        (labels,) = translator.translate_nbest([long], 3)
+        assert {each.text for each in labels} == {"positive", "negative", "none"}
+        assert translator.translate([long])[0].num_parts == 1
 
 
 def test_evaluation_scores_as_the_task_does(name, folder, evaluated):

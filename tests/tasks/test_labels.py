@@ -64,6 +64,19 @@ def test_entities_are_scored():
         TaggingTask().scores(["O", "O"], expected)
 
 
+def test_labels_that_begin_no_entity_are_scored_by_words():
+    (score,) = TaggingTask().scores(["DT NN", "NN"], ["DT NNS", "NN"])
+    assert (score.name, score.value) == ("accuracy", pytest.approx(100 * 2 / 3))
+    assert TaggingTask().report(["DT"], ["NN"]) == ""
+    (score,) = TaggingTask().scores(["B-PER"], ["PER"])
+    assert score.value == 0
+
+
+def test_of_a_long_text_the_first_part_is_learned():
+    pairs = ClassificationTask().training_pairs("One two three. Four five.", "x", lambda text: len(text) < 20)
+    assert list(pairs) == [("One two three.", "<=x>")]
+
+
 def test_every_word_has_a_label_whatever_was_written():
     rng = random.Random(1)
     words = ["a", "bc", "", "<=O>"]

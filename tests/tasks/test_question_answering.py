@@ -39,6 +39,8 @@ def test_questions_are_read_with_their_paragraph():
         ({"data": [{}]}, "f: not a file of SQuAD: 'paragraphs' is missing"),
         (squad("no object"), "f, paragraph 1: not a file of SQuAD: 'question' is missing"),
         (squad(question("1843"), context=3), "f, question q1: not a file of SQuAD: 'context' is missing or of another"),
+        (squad({"id": "q1", "question": "Why?"}), "f, question q1: not a file of SQuAD: 'answers' is missing"),
+        (squad({"id": "q1", "question": "Why?", "answers": None}), "f, question q1: not a file of SQuAD: 'answers' is"),
         (squad(question("1844")), "f, question q1: the answer '1844' is not in its paragraph"),
         (squad({"question": "Why?", "answers": [{}]}), r"f, question 'Why\?': not a file of SQuAD: 'text' is missing"),
     ],
@@ -66,6 +68,15 @@ def test_a_long_paragraph_is_learned_in_parts():
     assert [source for source, _ in pairs] == split_context(source, "<context>", fits)
     assert all(part.startswith("When? <context> ") for part, _ in pairs)
     assert sorted({target for _, target in pairs}) == ["1843", "<none>"]
+
+
+def test_the_parts_that_have_an_answer_have_it_as_words():
+    source = "When? <context> It was 1910 then. He was 10 years old. Then in 2010 he died."
+    fits = lambda text: len(text) < 45  # noqa: E731
+    answers = dict(QUESTIONS.training_pairs(source, "10", fits))
+    assert [part for part, answer in answers.items() if answer == "10"] == ["When? <context> He was 10 years old."]
+    within = QUESTIONS.training_pairs(source, "91", fits)
+    assert [answer for _, answer in within].count("91") == 1
 
 
 def values(hypotheses, references):

@@ -25,9 +25,22 @@ def test_rouge_by_hand():
 
 
 def test_other_languages_have_letters_too():
-    assert values(["кот спит"], ["Кот спит"])["ROUGE-1"] == 0
+    assert values(["кот спит"], ["Кот спит"], "en")["ROUGE-1"] == 0
     assert values(["кот спит"], ["Кот спит"], "ru")["ROUGE-1"] == 100
     assert values(["Katzen"], ["Katze"], "de")["ROUGE-L"] == 0
+
+
+def test_without_a_language_the_references_show_it():
+    assert values(["кот спит"], ["Кот спит"], "")["ROUGE-1"] == 100
+    assert values(["the cats"], ["the cat"], "")["ROUGE-1"] == 100
+    # Chinese has no blanks: three of four characters are right.
+    for language in ("", "zh"):
+        assert values(["狗在睡觉"], ["猫在睡觉"], language)["ROUGE-1"] == pytest.approx(75)
+
+
+def test_training_is_monitored_in_its_language():
+    assert SUMMARIES.monitored(["Katzen"], ["Katze"], "de") == 0
+    assert SUMMARIES.monitored(["cats"], ["cat"], "en") == 100
 
 
 def test_the_metric_is_the_first_score():

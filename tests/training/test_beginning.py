@@ -131,6 +131,21 @@ def test_no_such_checkpoint_is_refused(tmp_path, data, other):
         begun(tmp_path / "run", data, RunCheckpoint(other, "5"))
 
 
+def test_stopping_and_going_on_changes_nothing(tmp_path, data, other):
+    begun(tmp_path / "whole", data, RunCheckpoint(other), max_steps=6, frozen=("encoder/*",)).train()
+    for max_steps in (2, 6):
+        begun(tmp_path / "parts", data, RunCheckpoint(other), max_steps=max_steps, frozen=("encoder/*",)).train()
+    whole, parts = (
+        checkpoints.load(checkpoints.resolve(Run(tmp_path / name).checkpoints_path, "6")) for name in ("whole", "parts")
+    )
+    assert whole.state == parts.state
+    for name, array in whole.weights.items():
+        np.testing.assert_array_equal(parts.weights[name], array, err_msg=name)
+    before = saved_weights(other, "8")
+    changed = {name for name, array in whole.weights.items() if not np.array_equal(array, before[name])}
+    assert changed and not any(name.startswith("encoder/") for name in changed)
+
+
 def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other):
     source = tmp_path / "source"
     shutil.copytree(other, source)

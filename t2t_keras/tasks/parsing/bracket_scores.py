@@ -50,6 +50,7 @@ class BracketCounts:
         tags: words whose part of speech is that of the reference.
         unscored_reference: brackets of the references of errors and skipped trees.
         unscored_tree: brackets of the trees in error.
+        empty: skipped trees whose references have no word that counts either.
     """
 
     sentences: int = 0
@@ -64,6 +65,7 @@ class BracketCounts:
     tags: int = 0
     unscored_reference: int = 0
     unscored_tree: int = 0
+    empty: int = 0
 
     def __add__(self, other: "BracketCounts") -> "BracketCounts":
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
@@ -77,11 +79,12 @@ class BracketCounts:
     def scores(self, strict: bool = True) -> tuple[float, float, float, float]:
         """Precision, recall, F1 and exact match in percent.
 
-        With `strict` all brackets of a sentence in error or skipped are wrong; EVALB leaves them out.
+        With `strict` a sentence in error or skipped is wrong with all its brackets, unless its reference has no word
+        that counts either; EVALB leaves them all out.
         """
         tree = self.tree + self.unscored_tree * strict
         reference = self.reference + self.unscored_reference * strict
-        exact = _percent(self.exact, self.sentences if strict else self.valid)
+        exact = _percent(self.exact, self.sentences - self.empty if strict else self.valid)
         precision, recall = _percent(self.matched, tree), _percent(self.matched, reference)
         f1 = 2 * precision * recall / (precision + recall) if self.matched else 0.0
         return precision, recall, f1, exact
@@ -103,7 +106,8 @@ def compared(tree: Tree, reference: Tree, parameters: Parameters | None = None) 
     leaves, brackets = _leaves_and_brackets(tree, parameters)
     expected_leaves, expected = _leaves_and_brackets(reference, parameters)
     if not leaves:
-        return BracketCounts(sentences=1, skipped=1, unscored_reference=len(expected))
+        empty = int(not expected_leaves)
+        return BracketCounts(sentences=1, skipped=1, unscored_reference=len(expected), empty=empty)
     if [leaf.word for leaf in leaves] != [leaf.word for leaf in expected_leaves]:
         return BracketCounts(sentences=1, errors=1, unscored_reference=len(expected), unscored_tree=len(brackets))
     matched = (collections.Counter(brackets) & collections.Counter(expected)).total()

@@ -47,7 +47,7 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
 
 
 def _leaf(words: tf.Tensor) -> tf.Tensor:
-    escaped = tf.where(words == "(", "-LRB-", tf.where(words == ")", "-RRB-", words))
+    escaped = tf.strings.regex_replace(tf.strings.regex_replace(words, r"\(", "-LRB-"), r"\)", "-RRB-")
     return tf.strings.join([f" ({WORD} ", escaped, ")"])
 
 

@@ -27,6 +27,7 @@ class ParsingTask(Task):
     data = {"max_length": 512, "max_length_ratio": 20.0, "target_language": "en"}
     decode = {"beam_size": 21, "length_penalty": 0.3, "max_length_offset": 300}
     held_out_sides = (0,)
+    takes_tags = False
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         for number, tree in read_trees(lines, path):
@@ -36,6 +37,10 @@ class ParsingTask(Task):
             yield " ".join(tree.words()), str(tree)
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
+        """As `Task.outputs`; where no tree goes on in another line, a line is an output, empty or of several trees."""
+        lines = list(lines)
+        if all(line.count("(") == line.count(")") for line in lines):
+            return [str(simplified(tree_of_line(line, path, number))) for number, line in enumerate(lines, start=1)]
         return [str(simplified(tree)) for _, tree in read_trees(lines, path)]
 
     def symbols(self, references: Iterable[str]) -> list[str]:

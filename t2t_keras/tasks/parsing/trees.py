@@ -12,8 +12,8 @@ TRACE = "-NONE-"  # the tag of what is not in the text
 
 _ATOM = re.compile(r"[()]|[^ \t\r\n\f\v()]+")
 # How the Penn Treebank writes brackets that are words; others than round ones need it no more than other words.
-_UNESCAPED = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_ESCAPED = {"(": "-LRB-", ")": "-RRB-"}
+_BRACKETS = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_ROUND = {"-LRB-": "(", "-RRB-": ")"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Tree:
 
     def words(self) -> list[str]:
         """The words as a text has them: "(" for "-LRB-"."""
-        return [_UNESCAPED.get(leaf.word or "", leaf.word or "") for leaf in self.leaves()]
+        return [_unescaped(leaf.word or "") for leaf in self.leaves()]
 
     def __str__(self) -> str:
         """The tree in brackets, on one line."""
@@ -62,10 +62,19 @@ class Tree:
 
 def leaf(part_of_speech: str, word: str) -> Tree:
     """A word as a text has it, with its part of speech."""
-    return Tree(part_of_speech, word=_ESCAPED.get(word, word))
+    for escaped, bracket in _ROUND.items():
+        word = word.replace(bracket, escaped)
+    return Tree(part_of_speech, word=word)
 
 
-def read_trees(lines: Iterable[str], source: str = "text") -> Iterator[tuple[int, Tree]]:
+def _unescaped(word: str) -> str:
+    """A word of a treebank as a text has it: round brackets wherever they stand in it, others where they are it."""
+    for escaped, bracket in _ROUND.items():
+        word = word.replace(escaped, bracket)
+    return _BRACKETS.get(word, word)
+
+
+def read_trees(lines: Iterable[str], source: str = "text", first: int = 1) -> Iterator[tuple[int, Tree]]:
     """Reads trees in brackets, of one or several lines each, with the number of the line where each begins.
 
     A tree's outermost bracket may lack a label, as in the Penn Treebank; it is then `TOP`.
@@ -73,13 +82,14 @@ def read_trees(lines: Iterable[str], source: str = "text") -> Iterator[tuple[int
     Args:
         lines: the text.
         source: what it is, for messages: a file's name.
+        first: the number of the first line.
 
     Raises:
         InputError: brackets that are not balanced, text outside of them, or a bracket with words and constituents; it
             names the source and the line.
     """
     reader = _Reader(source)
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         for match in _ATOM.finditer(line):
             tree = reader.read(match[0], number)
             if tree is not None:
@@ -87,9 +97,12 @@ def read_trees(lines: Iterable[str], source: str = "text") -> Iterator[tuple[int
     reader.end()
 
 
-def tree_of_line(line: str, source: str = "text") -> Tree:
-    """All trees of a line below one `TOP`, which has no children if there is none; raises as `read_trees`."""
-    trees = tuple(tree for _, tree in read_trees([line], source))
+def tree_of_line(line: str, source: str = "text", number: int = 1) -> Tree:
+    """All trees of a line below one `TOP`, which has no children if there is none; raises as `read_trees`.
+
+    `number` is that of the line, for messages.
+    """
+    trees = tuple(tree for _, tree in read_trees([line], source, number))
     return trees[0] if len(trees) == 1 and trees[0].label == TOP and trees[0].word is None else Tree(TOP, trees)
 
 
@@ -131,6 +144,8 @@ class _Reader:
         label, inside = self._open.pop()
         if not self._open:
             label = label or TOP
+        elif label is None and not inside:  # "(())" is what some parsers write who found nothing
+            return None
         if label is None:
             raise self._error("a bracket without a label")
         words = [part for part in inside if isinstance(part, str)]
@@ -178,8 +193,7 @@ def simplified(tree: Tree) -> Tree:
 def _plain_word(tree: Tree) -> Tree | None:
     if tree.label == TRACE:
         return None
-    word = _UNESCAPED.get(tree.word or "", tree.word or "")
-    return leaf(tree.label, "_".join(repair(word).split()) or "_")
+    return leaf(tree.label, "_".join(repair(_unescaped(tree.word or "")).split()) or "_")
 
 
 def _plain(tree: Tree) -> Tree | None:

@@ -118,6 +118,14 @@ def test_sentences_in_error_count_as_wrong():
     assert f1 == pytest.approx(40)
 
 
+def test_trees_of_nothing_that_counts_are_left_out():
+    """As EVALB leaves them out, where the reference has no word either."""
+    right, dots = Tree("S", (Tree("NP", (leaf("NN", "a"),)), leaf("VB", "b"))), Tree("S", (leaf(".", "."),))
+    assert bracket_counts([right, dots], [right, dots]).scores() == (100, 100, 100, 100)
+    assert bracket_counts([right, Tree("TOP")], [right, dots]).scores()[3] == 100
+    assert bracket_counts([right, dots], [right, right]).scores()[3] == 50
+
+
 def test_nothing_scores_nothing():
     assert bracket_counts([], []).scores() == (0, 0, 0, 0)
     with pytest.raises(ValueError):

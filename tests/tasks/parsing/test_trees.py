@@ -7,6 +7,7 @@ import pytest
 from disturbed_trees import pairs
 
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.parsing.parsing_task import ParsingTask
 from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified
 
 
@@ -65,6 +66,36 @@ def test_words_are_those_of_a_repaired_text():
     tree = Tree("S", (leaf("NN", "a\xa0b"), leaf("NN", "\u200b"), leaf("-LSB-", "-LSB-"), leaf("NN", ")")))
     assert simplified(tree).words() == ["a_b", "_", "[", ")"]
     assert str(simplified(tree)) == "(TOP (S (NN a_b) (NN _) (-LSB- [) (NN -RRB-)))"
+
+
+def test_round_brackets_within_words_are_escaped():
+    tree = Tree("S", (leaf("NN", "f(x)"), leaf("NN", ":)"), leaf("NN", "-LRB-a")))
+    assert str(tree) == "(S (NN f-LRB-x-RRB-) (NN :-RRB-) (NN -LRB-a))"
+    assert read(str(tree)) == [tree] and tree.words() == ["f(x)", ":)", "(a"]
+    assert simplified(tree).words() == tree.words()
+
+
+def test_empty_brackets_are_nothing():
+    """What some parsers write where they find nothing."""
+    assert [str(tree) for tree in read("(())", "( (S (NN a)) () )")] == ["(TOP)", "(TOP (S (NN a)))"]
+
+
+def test_where_trees_take_a_line_each_a_line_is_an_output():
+    lines = ["(S (NN a))", "", "(())", "(X (NN b)) (Y (NN c))"]
+    assert ParsingTask().outputs(lines, "f") == [
+        "(TOP (S (NN a)))",
+        "(TOP)",
+        "(TOP)",
+        "(TOP (X (NN b)) (Y (NN c)))",
+    ]
+    assert ParsingTask().outputs(["(S", "(NN a))", "", "(X (NN b))"], "f") == ["(TOP (S (NN a)))", "(TOP (X (NN b)))"]
+    with pytest.raises(InputError, match="f, line 2: 'x' stands in a bracket beside something else"):
+        ParsingTask().outputs(["", "(S (NN a) x)"], "f")
+
+
+def test_trees_without_words_are_no_examples():
+    with pytest.raises(InputError, match="f, line 2: a tree without words"):
+        list(ParsingTask().examples(["(S (NN a))", "(S (-NONE- *))"], "f"))
 
 
 def test_trees_of_any_depth():
