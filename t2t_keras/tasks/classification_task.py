@@ -1,13 +1,12 @@
 """A text gets one of some labels."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, label_ids, macro_f1, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
-from t2t_keras.text.splitting import split_text
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -52,9 +51,6 @@ class ClassificationTask(Task):
 
     def target(self, reference: str) -> str:
         return as_symbol(reference)
-
-    def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
-        return [(split_text(source, fits)[0], self.target(reference))]
 
     def finish(self, source: str, output: str) -> str:
         return of_symbol(output)

@@ -1,5 +1,6 @@
 """Each word of a text gets one of some labels."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,7 @@ class TaggingTask(Task):
                 raise InputError(f"sentence {number}: {len(labels)} labels, {len(wanted)} words in the references")
         metrics = _seqeval()
         if not _are_spans(expected):
-            words = [sum(lines, []) for lines in (found, expected)]
+            words = [list(itertools.chain.from_iterable(lines)) for lines in (found, expected)]
             return [Score("accuracy", accuracy(*words), "words", "the share of words whose label is right")]
         values = {
             "F1": metrics.f1_score(expected, found, zero_division=0),

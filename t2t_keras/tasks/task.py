@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score
+from t2t_keras.text.splitting import split_text
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # searches import TensorFlow, which preparing data does without
@@ -102,8 +103,8 @@ class Task(abc.ABC):
 
     def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
         """Sources and what a model learns to write for them; `fits` tells whether a source is not too long."""
-        del fits
-        return [(source, self.target(reference))]
+        beginning = split_text(source, fits)[0] if self.reads_beginnings else source
+        return [(beginning, self.target(reference))]
 
     def finish(self, source: str, output: str) -> str:
         """The output for a source, made of what a model wrote."""
