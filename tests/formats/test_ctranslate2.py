@@ -130,7 +130,10 @@ def test_ctranslate2_itself_translates_as_we_do(tmp_path, changes, numbers):
     assert len(set(expected)) > 40
     scores = [sum(score.log_probs) for score in theirs.score_batch(pieces, pieces)]
     log_probs = [score.log_prob for score in ours.score(texts, texts)]
-    np.testing.assert_allclose(scores, log_probs, rtol=1e-2 if numbers == "float32" else 0.2)
+    if numbers == "float32":
+        np.testing.assert_allclose(scores, log_probs, rtol=1e-2)
+    else:  # rounding moves one score by more than another, and by how much depends on the processor
+        assert np.abs(np.subtract(scores, log_probs)).mean() < 0.1 * np.abs(log_probs).mean()
 
 
 def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
