@@ -112,7 +112,13 @@ def test_what_is_written_is_our_network(changes):
 
 
 @pytest.mark.parametrize("numbers", ["float32", "int8"])
-@pytest.mark.parametrize("changes", [{}, {"norm_position": "pre", "activation": "swish"}], ids=["post", "pre"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="post"),
+        pytest.param({"norm_position": "pre", "activation": "swish"}, id="pre", marks=pytest.mark.slow),
+    ],
+)
 def test_ctranslate2_itself_translates_as_we_do(tmp_path, changes, numbers):
     ctranslate2 = pytest.importorskip("ctranslate2")
     model, texts = foreign.trained(**changes), foreign.TEXTS_TO_COPY

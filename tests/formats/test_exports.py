@@ -27,7 +27,8 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param("huggingface", marks=pytest.mark.slow), "tensor2tensor"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
 def test_the_graph_translates_as_python_does(tmp_path, name):
     if not (program := c_program.compiled(tmp_path)):
         pytest.skip("there is no C compiler here")
