@@ -141,7 +141,8 @@ def test_reinforcement_goes_on_from_gnmt_with_the_same_seed(scale):
     for seed in (1, 2):
         first, more = jobs[f"gnmt/seed_{seed}"], jobs[f"gnmt_rl/seed_{seed}"]
         assert more.begins_from == first and more.needs == (first.name,)
-        assert more.config.train.objective == "risk" and more.config.model.dropout_rate == 0
+        assert more.config.train.objective == "risk"
+        assert more.config.model == dataclasses.replace(first.config.model, dropout_rate=0.0)
         train, d_model = first.config.train, first.config.model.d_model
         last_rate = train.learning_rate_scale * (d_model * train.max_steps) ** -0.5
         assert more.config.train.learning_rate_scale == pytest.approx(last_rate / 10, rel=0.03)
