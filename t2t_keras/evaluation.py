@@ -118,7 +118,7 @@ def corpus_cross_entropy(
 
 def target_perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
     """The perplexity of a token of what a translator's model should write for sources; raises as the cross-entropy."""
-    sources = [translator.repaired(line) for line in sources]
+    sources = [translator.beginning(translator.repaired(line)) for line in sources]
     targets = [translator.task.target(translator.repaired(line)) for line in references]
     budget = translator.config.tokens_per_batch
     return perplexity(corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget))

@@ -4,12 +4,11 @@ Sentences are repaired in every split, so that each stays on one line. Pairs are
 so that validation and test sets stay as published.
 """
 
-import functools
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 
+from t2t_keras.text.languages import words
 from t2t_keras.text.repair import CONTROL, REPAIRABLE, lowercased, repair
 from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS
 
@@ -29,8 +28,6 @@ _PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"
 _BROKEN = "\ud800-\udfff\ufdd0-\ufdef\ufffd-\uffff"
 
 _DAMAGE = re.compile(f"[{CONTROL}{_PRIVATE}{_BROKEN}]")
-_LAST_MARK = 0x1FFFF  # beyond are only variation selectors, which choose a glyph but make no other word
-_VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
 Pair = tuple[str, str]
 
@@ -46,18 +43,7 @@ def comparison_key(text: str) -> str:
     Combining marks belong to their words, because they are the vowels of Hindi and Thai; composed and decomposed
     letters are equal. A text without words is its own key.
     """
-    return " ".join(_word().findall(unicodedata.normalize("NFC", text.casefold()))) or text
-
-
-@functools.cache
-def _word() -> re.Pattern[str]:
-    """Matches letters, digits and the combining marks that follow them, which `\\w` excludes."""
-    every = (chr(code) for code in range(_LAST_MARK + 1))
-    marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in every if unicodedata.category(mark)[0] == "M"))
-    basic = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
-    others = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
-    # Two sets, the rare one behind a lookahead, because Python looks up a set of basic characters fast.
-    return re.compile(rf"\w+(?:(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{others}])+\w*)*")
+    return " ".join(words(text.casefold())) or text
 
 
 class HeldOut:
@@ -102,12 +88,19 @@ class Cleaner:
             yield self._keep(pair, self._repaired(pair))
 
     def for_training(
-        self, pairs: Iterable[Pair], max_length: int, held_out: HeldOut, *, cuts_sources: bool = False
+        self,
+        pairs: Iterable[Pair],
+        max_length: int,
+        held_out: HeldOut,
+        *,
+        cuts_sources: bool = False,
+        keeps_identical: bool = False,
     ) -> Iterator[Pair]:
         """Yields the pairs worth training on, judged by their text and the sentences in `held_out`.
 
         Only lines that cannot have at most `max_length` tokens (end symbol included) are dropped as too long here;
-        `length_reason` judges the others once they are encoded. With `cuts_sources` these may be of any length.
+        `length_reason` judges the others once they are encoded. With `cuts_sources` sources may be of any length;
+        `keeps_identical` is for labels, which may be words of the text.
         """
         self.counts.update(dict.fromkeys(REASONS, 0))
         seen: set[bytes] = set()
@@ -116,6 +109,8 @@ class Cleaner:
             pair = self._repaired(raw)
             if reason := _reason_to_drop(raw, pair, max_length * MAX_PIECE_CHARACTERS, cuts_sources):
                 self.counts[reason] += 1
+            elif pair[0] == pair[1] and not keeps_identical:
+                self.counts["identical"] += 1
             elif pair in held_out:
                 self.counts["held_out"] += 1
             elif (key := fingerprint(pair)) in seen:
@@ -147,10 +142,8 @@ def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int, cuts_sources: bo
     """The reason to drop a repaired pair for its own text; `raw` is the pair before repair, which hides damage."""
     if any(map(is_damaged, raw)):
         return "invalid_characters"
-    if not all(pair):
+    if not all(map(str.strip, pair)):
         return "empty"
-    if pair[0] == pair[1]:
-        return "identical"
     if len(pair[1] if cuts_sources else max(pair, key=len)) >= max_characters:
         return "too_long"
     return None

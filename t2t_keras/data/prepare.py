@@ -151,7 +151,8 @@ def prepare(
         if value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
     if config.lowercase and not task(config.task).writes_text:
-        raise InputError(f"--lowercase: what {config.task} writes is no text, and its labels must stay as they are")
+        flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
+        raise InputError(f"{flag}: what {config.task} writes is no text, and its labels must stay as they are")
     if config.lowercase and (shouted := [each for each in config.all_symbols if each != lowercased(each)]):
         raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
     if any(config.tags) and not task(config.task).takes_tags:
@@ -282,7 +283,7 @@ def _clean_training(training: TrainingSplit, corpus: Corpus, held_out: tuple[str
 def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig, data_dir: Path, pairs: int) -> int:
     """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
-    symbols = [*config.all_symbols, *task(config.task).symbols(training.references())]
+    symbols = list(dict.fromkeys([*config.all_symbols, *task(config.task).symbols(training.references())]))
     given = Tokenizer.load(corpus.files["vocab_from"]) if "vocab_from" in corpus.files else None
 
     def made(old: Tokenizer | None, size: int, sides: Sequence[int]) -> Tokenizer:

@@ -97,7 +97,8 @@ def clean_shard(number: int, raw: Raw) -> Counts:
     def kept() -> Iterator[Pair]:
         repaired = 0
         cuts = kind.context is not None or kind.reads_beginnings
-        for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out, cuts_sources=cuts):
+        flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text}
+        for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out, **flags):
             keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
             repaired = cleaner.counts["repaired"]
             yield pair
@@ -158,8 +159,9 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
     config = encoding.config
     fits = functools.partial(_fits, tokenizer.source, config.max_length)
     sides = (tokenizer.source, tokenizer)
-    # Validation and test sets stay whole: their loss is that of what is translated.
-    pairs = targets_of(pairs, config, fits if encoding.split == "train" else None)
+    # Validation and test sets stay whole, unless only beginnings are read: their loss is that of what is translated.
+    is_cut = encoding.split == "train" or task(config.task).reads_beginnings
+    pairs = targets_of(pairs, config, fits if is_cut else None)
     is_masked = encoding.split == "train" and task(config.task).is_masked  # sources are not kept
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
 

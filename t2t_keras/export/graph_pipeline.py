@@ -16,7 +16,7 @@ from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
 from t2t_keras.inference.forced import token_log_probs
-from t2t_keras.inference.request import RequestEncoder
+from t2t_keras.inference.request import RequestEncoder, head_end
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import ATTENTION, Attentions, attention_views
 from t2t_keras.search.searches import Searches, output_limits
@@ -94,6 +94,7 @@ class Pipeline:
         self._source_tokenizer, self._target_tokenizer = tokenizers
         self._lowercase = translator.lowercase
         self._task = translator.task
+        self._head_end = head_end(translator.task, translator.tokenizer)
         self.max_source_length = translator.max_source_length
         sides = (translator.tokenizer.source, translator.tokenizer)
         self._source_pieces, self._target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
@@ -144,8 +145,8 @@ class Pipeline:
 
         def cut() -> tuple[tf.Tensor, ...]:
             long_rows = tf.where(is_long)[:, 0]
-            long_texts, context = tf.gather(texts, long_rows), self._task.context
-            pieces = split_contexts(long_texts, context, self._fits) if context else split_texts(long_texts, self._fits)
+            long_texts, end = tf.gather(texts, long_rows), self._head_end
+            pieces = split_contexts(long_texts, end, self._fits) if end else split_texts(long_texts, self._fits)
             pieces = pieces.beginnings() if self._task.reads_beginnings else pieces
             short_rows = tf.where(not_blank & ~is_long)[:, 0]
             rows = tf.concat([short_rows, tf.gather(long_rows, pieces.rows)], axis=0)
@@ -159,14 +160,15 @@ class Pipeline:
 
     def sources(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "text", string [lines], each line in one piece, for scoring; refuses overlong lines."""
-        return self._sentences(lines, "text", self._source_tokenizer)
+        return self._sentences(repaired(lines, self._lowercase), "text", self._source_tokenizer)
 
     def targets(self, lines: tf.Tensor) -> Sentences:
-        """Encodes the input "target"; as `sources`."""
-        return self._sentences(lines, "target", self._target_tokenizer)
+        """Encodes what the model writes for the input "target"; as `sources`."""
+        texts = self._task.target_in_graph(repaired(lines, self._lowercase))
+        return self._sentences(texts, "target", self._target_tokenizer)
 
-    def _sentences(self, lines: tf.Tensor, name: str, tokenizer: Any) -> Sentences:
-        ids = tokenizer.tokenize(repaired(lines, self._lowercase))
+    def _sentences(self, texts: tf.Tensor, name: str, tokenizer: Any) -> Sentences:
+        ids = tokenizer.tokenize(texts)
         with tf.control_dependencies([assert_line_lengths(name, ids.row_lengths() + 1, "scored")]):
             return _with_ends(ids.with_flat_values(tf.identity(ids.flat_values)))
 

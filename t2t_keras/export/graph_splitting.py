@@ -1,6 +1,5 @@
 """Cuts text that is too long to be translated in one piece, in the graph, like `t2t_keras.text.splitting`."""
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,9 +28,9 @@ class Pieces(NamedTuple):
         return Pieces(tf.boolean_mask(self.texts, is_first), tf.boolean_mask(self.rows, is_first))
 
 
-def split_contexts(texts: tf.Tensor, context: str, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
+def split_contexts(texts: tf.Tensor, head_end: str, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
     """Cuts texts like `split_context`; arguments and result as in `split_texts`."""
-    halves = tf.strings.split(tf.strings.regex_replace(texts, re.escape(context), f"{context}\n", False), "\n", 1)
+    halves = tf.strings.split(tf.strings.regex_replace(texts, f"({head_end})", "\\1\n", False), "\n", 1)
     has_context = halves.row_lengths() > 1
     halves = halves.to_tensor("", shape=[None, 2])  # --> [texts, 2]
     heads, rests = tf.unstack(halves, axis=1)

@@ -1,6 +1,7 @@
 """Requests: lines with restrictions of their translations, and their encoding as token ids."""
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -65,6 +66,18 @@ class EncodedRequest:
     excluded: tuple[Ids, ...] = ()
 
 
+def head_end(task: Task, tokenizer: Tokenizer) -> str:
+    """A regular expression of what ends the head of a text, which each of its parts begins with; "" for no heads.
+
+    The head is all until the task's `context` or, without that, a symbol of the vocabulary that a text begins with,
+    such as the tag of a language.
+    """
+    if task.context:
+        return re.escape(task.context)
+    symbols = sorted(tokenizer.source.symbols, key=len, reverse=True) if task.takes_tags else []
+    return f"^(?:{'|'.join(map(re.escape, symbols))})" if symbols else ""
+
+
 class RequestEncoder:
     """Converts lines and requests to token ids, and refuses those that no search can satisfy.
 
@@ -86,7 +99,7 @@ class RequestEncoder:
         task: Task | None = None,
     ) -> None:
         self._tokenizer, self._source_tokenizer = tokenizer, tokenizer.source
-        self._context = task.context if task else None
+        self._head_end = head_end(task, tokenizer) if task else ""
         self._reads_beginnings = task is not None and task.reads_beginnings
         self._config = config
         self._lowercase = lowercase
@@ -100,6 +113,10 @@ class RequestEncoder:
         # Lone surrogates cannot be encoded; they come from bytes that were not UTF-8.
         line = line.encode("utf-8", "replace").decode("utf-8")
         return repair(lowercased(line) if self._lowercase else line)
+
+    def beginning(self, text: str) -> str:
+        """What is read of a repaired text: its first part if the task reads no more, else all."""
+        return [*split_text(text, self._fits), text][0] if self._reads_beginnings else text
 
     def encode_lines(self, lines: Sequence[str]) -> list[EncodedRequest]:
         """Encodes many lines without restrictions."""
@@ -125,7 +142,7 @@ class RequestEncoder:
             return ()
         if len(ids) < self._max_source_length:
             return (tuple(ids),)
-        pieces = split_context(text, self._context, self._fits) if self._context else split_text(text, self._fits)
+        pieces = split_context(text, self._head_end, self._fits) if self._head_end else split_text(text, self._fits)
         pieces = pieces[:1] if self._reads_beginnings else pieces
         return tuple(tuple(self._source_tokenizer.encode(piece)) for piece in pieces)
 

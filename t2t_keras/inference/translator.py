@@ -276,9 +276,9 @@ class Translator:
         return [aligned[row] for row in range(len(sources))]
 
     def _encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
-        """The token ids of lines and of their translations, end symbols included."""
-        sides = ((self.tokenizer.source, lines), (self.tokenizer, translations))
-        sources, targets = (side.encode_batch([self.repaired(text) for text in texts]) for side, texts in sides)
+        """The token ids of lines and of what the model writes for their translations, end symbols included."""
+        sources = self.tokenizer.source.encode_batch([self.repaired(line) for line in lines])
+        targets = self.tokenizer.encode_batch([self.task.target(self.repaired(text)) for text in translations])
         return [(*ids, EOS_ID) for ids in sources], [(*ids, EOS_ID) for ids in targets]
 
     def _pieces(self, source: Ids, target: Ids) -> tuple[list[str], list[str]]:
@@ -298,10 +298,16 @@ class Translator:
         """A line as the tokenizer gets it: on one line, without invisible characters, lowercased if configured."""
         return self._encoder.repaired(line)
 
+    def beginning(self, text: str) -> str:
+        """What is read of a repaired text: its first part if the task reads no more, else all."""
+        return self._encoder.beginning(text)
+
     def _translations(
         self, encoded: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool
     ) -> list[list[Translation]]:
         """Up to `num_best` translations of each line."""
+        # The best answer of a line's parts is chosen by score.
+        scored = scored or (self.task.context is not None and any(len(request.parts) > 1 for request in encoded))
         parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
         part_translations = iter(self._translate_parts(parts, num_best, on_progress, scored))
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]

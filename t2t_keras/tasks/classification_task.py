@@ -52,6 +52,11 @@ class ClassificationTask(Task):
     def target(self, reference: str) -> str:
         return as_symbol(reference)
 
+    def target_in_graph(self, references: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.strings.join(["<=", tf.strings.regex_replace(references, " ", "_"), ">"])
+
     def finish(self, source: str, output: str) -> str:
         return of_symbol(output)
 

@@ -61,7 +61,13 @@ class QuestionAnsweringTask(Task):
         return [CONTEXT, NO_ANSWER]
 
     def target(self, reference: str) -> str:
-        return reference.partition(OR)[0]
+        return reference.partition(OR)[0] or NO_ANSWER
+
+    def target_in_graph(self, references: Any) -> Any:
+        import tensorflow as tf
+
+        answers = tf.strings.regex_replace(references, f"{OR}.*", "")
+        return tf.where(answers == "", NO_ANSWER, answers)
 
     def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
         answer = self.target(reference)

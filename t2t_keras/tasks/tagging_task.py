@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 OUTSIDE = "O"  # the label of a word that belongs to nothing
 _DOCUMENT = "-DOCSTART-"
-_COLUMN = re.compile(r"[^ \t\r]+")
 _OF_SPAN = re.compile(f"{OUTSIDE}|[BIESLU]-.+")
 _COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their type are right"
 
@@ -42,20 +41,24 @@ class TaggingTask(Task):
             yield " ".join(words), " ".join(labels)
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
-        """As `Task.outputs`; a file without blank lines has the labels of a sentence on each line."""
+        """As `Task.outputs`; a file that is not in the format of CoNLL has the labels of a sentence on each line."""
         lines = list(lines)
-        if all(map(str.strip, lines)):
+        if not _is_conll(lines):
             return [" ".join(line.split()) for line in lines]
         return [" ".join(labels) for _, labels in self._sentences(lines, path)]
 
     def _sentences(self, lines: Iterable[str], path: str) -> Iterator[tuple[list[str], list[str]]]:
         words: list[str] = []
         labels: list[str] = []
+        before = 0  # columns
         for number, line in enumerate([*lines, ""], start=1):
-            columns = _COLUMN.findall(line)
+            columns = _columns(line)
             if columns and columns[0] != _DOCUMENT:
                 if len(columns) < 2:
                     raise InputError(f"{path}, line {number}: expected a word and its label, got {line!r}")
+                if words and len(columns) != before:
+                    raise InputError(f"{path}, line {number}: {len(columns)} columns, and {before} in the line before")
+                before = len(columns)
                 words.append(_plain(columns[0]))
                 labels.append(check_label(columns[-1], f"{path}, line {number}"))
             elif words:
@@ -74,6 +77,11 @@ class TaggingTask(Task):
 
     def target(self, reference: str) -> str:
         return " ".join(map(as_symbol, reference.split(" ")))
+
+    def target_in_graph(self, references: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.strings.regex_replace(references, "([^ ]+)", r"<=\1>")
 
     def finish(self, source: str, output: str) -> str:
         words = [word for word in source.split(" ") if word]
@@ -96,7 +104,7 @@ class TaggingTask(Task):
         self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
     ) -> list[Score]:
         check_lines(hypotheses, references)
-        found, expected = ([line.split(" ") for line in lines] for lines in (hypotheses, references))
+        found, expected = (_segmented(lines) for lines in (hypotheses, references))
         for number, (labels, wanted) in enumerate(zip(found, expected, strict=True), start=1):
             if len(labels) != len(wanted):
                 raise InputError(f"sentence {number}: {len(labels)} labels, {len(wanted)} words in the references")
@@ -115,15 +123,34 @@ class TaggingTask(Task):
         _seqeval()
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
-        lines = [[line.split(" ") for line in lines] for lines in (references, hypotheses)]
-        if not _are_spans(lines[0]):
+        found, expected = (_segmented(lines) for lines in (hypotheses, references))
+        if not _are_spans(expected):
             return ""
-        return f"\n{_seqeval().classification_report(*lines, digits=3, zero_division=0)}"
+        return f"\n{_seqeval().classification_report(expected, found, digits=3, zero_division=0)}"
 
 
 def _are_spans(sentences: Sequence[Sequence[str]]) -> bool:
     """Whether labels say where entities begin: "B-PER", "I-PER", "O"; parts of speech do not."""
     return all(_OF_SPAN.fullmatch(label) for labels in sentences for label in labels)
+
+
+def _columns(line: str) -> list[str]:
+    """The columns of a line: separated by tabs if it has any, else by blanks."""
+    line = line.strip(" \t\r")
+    return (re.split(r"\t+", line) if "\t" in line else re.split(" +", line)) if line else []
+
+
+def _is_conll(lines: Sequence[str]) -> bool:
+    """Whether lines have a word and its label each, rather than all labels of a sentence."""
+    rows = [columns for columns in map(_columns, lines) if columns and columns[0] != _DOCUMENT]
+    if _are_spans([row[-1:] for row in rows]):
+        return not _are_spans(rows)
+    return not all(map(str.strip, lines)) or any("\t" in line for line in lines)
+
+
+def _segmented(lines: Iterable[str]) -> list[list[str]]:
+    """The labels of sentences, with the names that seqeval has for the last label of an entity and for the only one."""
+    return [[re.sub("^U-", "S-", re.sub("^L-", "E-", label)) for label in line.split()] for line in lines]
 
 
 def _plain(word: str) -> str:

@@ -101,9 +101,13 @@ class Task(abc.ABC):
         """What a model learns to write for a reference."""
         return reference
 
+    def target_in_graph(self, references: Any) -> Any:
+        """`target` of a tensor, string [batch]."""
+        return references
+
     def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
         """Sources and what a model learns to write for them; `fits` tells whether a source is not too long."""
-        beginning = split_text(source, fits)[0] if self.reads_beginnings else source
+        beginning = [*split_text(source, fits), source][0] if self.reads_beginnings else source
         return [(beginning, self.target(reference))]
 
     def finish(self, source: str, output: str) -> str:

@@ -1,6 +1,8 @@
-"""Recognises Chinese, Japanese and Korean, by language code or by text."""
+"""Words of any language; recognises Chinese, Japanese and Korean, by language code or by text."""
 
+import functools
 import re
+import unicodedata
 from collections.abc import Iterable
 
 _KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
@@ -8,7 +10,9 @@ _HANGUL = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
 _HAN = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _LETTER = re.compile(r"[^\W\d_]")
 _CHARACTERS = f"[{_KANA.pattern[1:-1]}{_HAN.pattern[1:-1]}]"
-_WORD_OR_CHARACTER = re.compile(rf"{_CHARACTERS}|(?:(?!{_CHARACTERS})\w)+")
+_CHARACTER_OR_REST = re.compile(rf"{_CHARACTERS}|(?:(?!{_CHARACTERS}).)+", re.DOTALL)
+_LAST_MARK = 0x1FFFF  # beyond are only variation selectors, which choose a glyph but make no other word
+_VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
 _CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "lzh")
 _EAST_ASIAN = {**dict.fromkeys(_CHINESE, "zh"), "ja": "ja", "jpn": "ja", "ko": "ko", "kor": "ko"}
@@ -22,9 +26,28 @@ def east_asian(language: str) -> str | None:
     return _EAST_ASIAN.get(re.split("[-_]", language.lower())[0])
 
 
+def words(text: str) -> list[str]:
+    """The words of a text in any language, composed (Unicode's form NFC).
+
+    Combining marks belong to their words, because they are the vowels of Hindi and Thai.
+    """
+    return _word().findall(unicodedata.normalize("NFC", text))
+
+
 def words_and_characters(text: str) -> list[str]:
-    """The words of a text in any language, and each character of Chinese and Japanese, which do not part words."""
-    return _WORD_OR_CHARACTER.findall(text)
+    """The `words` of a text, and each character of Chinese and Japanese, which do not part words."""
+    return [part for word in words(text) for part in _CHARACTER_OR_REST.findall(word)]
+
+
+@functools.cache
+def _word() -> re.Pattern[str]:
+    """Matches letters, digits and the combining marks that follow them, which `\\w` excludes."""
+    every = (chr(code) for code in range(_LAST_MARK + 1))
+    marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in every if unicodedata.category(mark)[0] == "M"))
+    basic = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
+    others = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
+    # Two sets, the rare one behind a lookahead, because Python looks up a set of basic characters fast.
+    return re.compile(rf"\w+(?:(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{others}])+\w*)*")
 
 
 def written_in(lines: Iterable[str]) -> str | None:

@@ -57,7 +57,7 @@ def masked_text(text: str, mask: str) -> str:
     kept = [
         f" {mask} " if begin else unit for unit, m, begin in zip(units, masked, begins, strict=True) if begin or not m
     ]
-    return " ".join((" " if " " in text else "").join(kept).split())
+    return " ".join(filter(None, (" " if " " in text else "").join(kept).split(" ")))
 
 
 def hashed(keys: np.ndarray) -> np.ndarray:

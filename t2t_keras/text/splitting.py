@@ -26,15 +26,16 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     return split_text(text[:cut], fits) + split_text(text[cut:], fits)
 
 
-def split_context(text: str, context: str, fits: Callable[[str], bool]) -> list[str]:
-    """Splits what is behind the first `context` as `split_text`, and puts what is before it in front of each piece.
+def split_context(text: str, head_end: str, fits: Callable[[str], bool]) -> list[str]:
+    """Splits a text behind its head as `split_text`, and puts the head in front of each piece.
 
-    `fits` is asked about whole pieces. Without `context`, or if two of what is before it would not fit, `text` is split
-    as any other.
+    The head ends with the first match of the regular expression `head_end`, such as the `<context>` between a question
+    and its paragraph. `fits` is asked about whole pieces. Without a head, or if two of them would not fit, `text` is
+    split as any other.
     """
-    head, symbol, rest = text.partition(context)
-    head += symbol
-    if not symbol or not fits(f"{head} {head}"):
+    match = re.search(head_end, text)
+    head, rest = (text[: match.end()], text[match.end() :]) if match else ("", text)
+    if not head or not fits(f"{head} {head}"):
         return split_text(text, fits)
     return [f"{head} {piece}" for piece in split_text(rest, lambda piece: fits(f"{head} {piece}"))] or [text.strip()]
 

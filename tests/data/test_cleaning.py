@@ -99,6 +99,13 @@ def test_each_reason_is_counted_once():
     assert cleaner.counts == {"read": 11, "kept": 3, "repaired": 1, **dict.fromkeys(REASONS, 0), **expected}
 
 
+def test_a_label_may_be_the_text():
+    pairs = [("same", "same"), ("\xa0", "blank")]
+    cleaner = Cleaner()
+    assert list(cleaner.for_training(pairs, 10, HeldOut((0,)), keeps_identical=True)) == pairs[:1]
+    assert (cleaner.counts["empty"], cleaner.counts["identical"]) == (1, 0)
+
+
 def test_counts_add_up_to_what_was_read():
     pairs = [("a" * n, "b" * (n % 5)) for n in range(100)] * 2
     cleaner = Cleaner()

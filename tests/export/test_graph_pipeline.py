@@ -9,26 +9,44 @@ import tiny
 from t2t_keras.config import DataConfig, TransformerConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
+from t2t_keras.text.extension import with_symbols
+from t2t_keras.text.tokenizer import Tokenizer
 
 
-@pytest.mark.parametrize("vocab_type", ["char", "byte"])
-def test_the_translator_and_its_pipeline_agree(vocab_type):
-    tokenizer = tiny.tokenizer(vocab_type)
+def assert_same(tokenizer: Tokenizer, lines: list[str], texts: list[bytes]) -> list[Translation]:
+    """That a pipeline translates as its translator, whose translations are returned."""
     tf.keras.utils.set_random_seed(1)
     model = families.make_model(TransformerConfig(vocab_size=tokenizer.vocab_size, **tiny.MODEL))
     for weight in model.trainable_variables:
         weight.assign(2.5 * weight)  # so that it says different things
     translator = Translator(tokenizer, model, exporting.DECODE, data=DataConfig(max_length=exporting.MAX_LENGTH))
-    expected = translator.translate(exporting.LINES)
-    assert max(t.num_parts for t in expected) > 3 and len({t.text for t in expected}) > 12
+    expected = translator.translate(lines)
     pipeline = Pipeline(translator, Weights(model), (tokenizer.graph_tokenizer(),) * 2)
-    parts = pipeline.parts(tf.constant(exporting.TEXTS))
+    parts = pipeline.parts(tf.constant(texts))
     sources = [ids for translation in expected for ids in translation.source_ids]
     rows = [row for row, translation in enumerate(expected) for _ in translation.source_ids]
     assert [tuple(ids[:n]) for ids, n in zip(*map(np.array, parts.sentences), strict=True)] == sources
     assert parts.rows.numpy().tolist() == rows
     found = pipeline.search(parts.sentences, only_best=True)
-    texts = pipeline.hypotheses(tf.constant(exporting.TEXTS), parts, found, found.scores).texts[:, 0]
-    assert [text.decode() for text in texts.numpy()] == [translation.text for translation in expected]
+    outputs = pipeline.hypotheses(tf.constant(texts), parts, found, found.scores).texts[:, 0]
+    assert [text.decode() for text in outputs.numpy()] == [translation.text for translation in expected]
+    return expected
+
+
+@pytest.mark.parametrize("vocab_type", ["char", "byte"])
+def test_the_translator_and_its_pipeline_agree(vocab_type):
+    expected = assert_same(tiny.tokenizer(vocab_type), exporting.LINES, exporting.TEXTS)
+    assert max(t.num_parts for t in expected) > 3 and len({t.text for t in expected}) > 12
+
+
+def test_each_part_of_a_text_has_the_symbol_in_front_of_it():
+    tokenizer = with_symbols(tiny.tokenizer(), ["<2de>", "<2fr>"])
+    lines = ["<2fr> " + "A dog plays. " * 12, "<2de>", "A <2fr> dog. " * 12]
+    tagged, alone, plain = assert_same(tokenizer, lines, [line.encode() for line in lines])
+    tag, other = (tokenizer.symbols[symbol] for symbol in ("<2fr>", "<2de>"))
+    assert tagged.num_parts > 3 and all(ids[0] == tag for ids in tagged.source_ids)
+    assert alone.source_ids[0][0] == other
+    assert plain.num_parts > 3 and all(ids[0] != tag for ids in plain.source_ids)

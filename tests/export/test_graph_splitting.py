@@ -73,3 +73,12 @@ def test_a_question_stays_in_front_of_each_piece():
     found = split_context(text, "<c>", lambda t: len(t) <= 60)
     assert len(found) > 4 and all(piece.startswith("who? <c> It was she.") and len(piece) <= 60 for piece in found)
     check_behind([text, text[9:], text[:9], ""], 60)
+
+
+def test_a_head_may_be_one_of_several_symbols():
+    head_end, text = r"^(?:<2de>|<2fr>)", "It was <2fr> she. " * 9
+    texts = [f"<2de> {text}", f"<2fr>{text}", text, "<2de>", "<2it> " + text]
+    found = split_contexts(tf.constant(texts), head_end, lambda pieces: tf.strings.length(pieces) <= 40)
+    expected = [split_context(each, head_end, lambda t: len(t) <= 40) for each in texts]
+    assert [piece.decode() for piece in found.texts.numpy()] == [piece for pieces in expected for piece in pieces]
+    assert all(piece.startswith("<2de> It was") for piece in expected[0]) and len(expected[0]) > 3

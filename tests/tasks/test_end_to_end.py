@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from drive import run_cases
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
@@ -50,7 +51,7 @@ def reviews(rng: random.Random, count: int) -> list[str]:
 
 
 def names(rng: random.Random, count: int) -> list[str]:
-    """Sentences whose capitalised words are names of one or two words; some with a part of speech between."""
+    """Sentences whose capitalised words are names of one or two words, with a part of speech between."""
     sentences = []
     for _ in range(count):
         lines = []
@@ -59,7 +60,7 @@ def names(rng: random.Random, count: int) -> list[str]:
             word = {"O": ["sees", "near", "and"], "PER": ["Ana", "Bo"], "LOC": ["Rom", "Ulm"]}[kind]
             lines.append(f"{rng.choice(word)} NN {'O' if kind == 'O' else f'B-{kind}'}")
             if kind == "PER" and rng.random() < 0.5:
-                lines.append("Ito I-PER")
+                lines.append("Ito NN I-PER")
         sentences.append("\n".join(lines) + "\n")
     return ["-DOCSTART- O", *sentences]
 
@@ -293,6 +294,26 @@ def test_an_export_gives_all_that_the_search_found(name, translator, version):
     assert [[text.decode() for text in row] for row in found[:2]] == [
         [*row, *[""] * (size - len(row))] for row in expected[:2]
     ]
+
+
+@of_each_graph
+def test_an_export_scores_what_the_model_should_write(name, folder, translator, version):
+    sides = [(folder / "data" / f"test.{side}.txt").read_text().splitlines() for side in ("source", "target")]
+    expected = translator.score(*sides)
+    found = tf.saved_model.load(str(version)).signatures["score"](**dict(zip(("text", "target"), sides, strict=True)))
+    assert found["token_count"].numpy().tolist() == [len(score.pieces) for score in expected]
+    written = [task(name).target(reference) for reference in sides[1]]
+    pieces = [(*translator.tokenizer.pieces(translator.tokenizer.encode(text)), "</s>") for text in written]
+    assert [score.pieces for score in expected] == pieces
+    np.testing.assert_allclose(found["log_probability"], [s.log_prob for s in expected], rtol=1e-4, atol=1e-3)
+
+
+def test_greedy_search_takes_the_best_answer_too(folders):
+    folder = folders["question_answering"]
+    translator = Translator.load(folder / "run", config=DecodeConfig(beam_size=1))
+    lines = (folder / "data" / "train.source.txt").read_text().splitlines()[:40]
+    texts = [[t.text for t in translator.translate(lines, scored=scored)] for scored in (True, False)]
+    assert texts[0] == texts[1]
 
 
 @of_each_graph

@@ -10,6 +10,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.classification_task import ClassificationTask
 from t2t_keras.tasks.labels import accuracy, as_symbol, confusions, macro_f1, of_symbol
+from t2t_keras.tasks.question_answering_task import QuestionAnsweringTask
 from t2t_keras.tasks.tagging_task import TaggingTask
 
 REFERENCES = ["a", "a", "a", "b", "b", "c"]
@@ -55,6 +56,24 @@ def test_tagged_sentences_are_read():
             list(TaggingTask().examples(["a O", line], "f"))
 
 
+def test_files_of_labels_and_files_of_words_are_told_apart():
+    task = TaggingTask()
+    assert task.outputs(["Ada\tB-PER", "wrote\tO"], "f") == ["B-PER O"]
+    assert task.outputs(["Ada B-PER", "wrote O"], "f") == ["B-PER O"]
+    assert task.outputs(["O O B-PER", "", "B-LOC O"], "f") == ["O O B-PER", "", "B-LOC O"]
+    (f1, *_) = task.scores(["O O B-PER", "", "O O"], ["O O B-PER", "", "B-LOC O"])
+    assert f1.value == pytest.approx(100 * 2 / 3)
+    assert task.outputs(["The\tDT", "dog\tNN"], "f") == ["DT NN"]
+    assert task.outputs(["DT NN", "PRP VBZ"], "f") == ["DT NN", "PRP VBZ"]
+
+
+def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
+    assert list(TaggingTask().examples(["New York\tX\tB-LOC", "\u3000\tX\tO\t"], "f")) == [("New_York _", "B-LOC O")]
+    for line in ("# id 5\tdomain=en", "Bo NN x O"):
+        with pytest.raises(InputError, match=r"f, line 2: \d columns, and 3 in the line before"):
+            list(TaggingTask().examples(["Ada NNP B-PER", line], "f"))
+
+
 def test_entities_are_scored():
     """Of three entities two are found, and one more that is none."""
     expected, found = ["B-PER I-PER O B-LOC", "B-LOC"], ["B-PER I-PER B-LOC B-LOC", "O"]
@@ -62,6 +81,18 @@ def test_entities_are_scored():
     assert (precision.value, recall.value, f1.value) == pytest.approx((100 * 2 / 3, 100 * 2 / 3, 100 * 2 / 3))
     with pytest.raises(InputError, match="sentence 1: 1 labels, 4 words"):
         TaggingTask().scores(["O", "O"], expected)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "f1"),
+    [
+        ("U-PER U-PER O", "B-PER L-PER O", 0),
+        ("B-PER L-PER B-PER L-PER", "B-PER L-PER U-PER U-PER", 40),
+        ("B-PER I-PER L-PER", "B-PER I-PER L-PER", 100),
+    ],
+)
+def test_entities_whose_last_word_is_marked(found, expected, f1):
+    assert TaggingTask().scores([found], [expected])[0].value == pytest.approx(f1)
 
 
 def test_labels_that_begin_no_entity_are_scored_by_words():
@@ -75,6 +106,7 @@ def test_labels_that_begin_no_entity_are_scored_by_words():
 def test_of_a_long_text_the_first_part_is_learned():
     pairs = ClassificationTask().training_pairs("One two three. Four five.", "x", lambda text: len(text) < 20)
     assert list(pairs) == [("One two three.", "<=x>")]
+    assert list(ClassificationTask().training_pairs("\xa0", "x", lambda text: False)) == [("\xa0", "<=x>")]
 
 
 def test_every_word_has_a_label_whatever_was_written():
@@ -87,6 +119,14 @@ def test_every_word_has_a_label_whatever_was_written():
     assert TaggingTask().finish("a b c", "<=B-PER> <=O>") == "B-PER O O"
     in_graph = TaggingTask().finish_in_graph(tf.constant(sources), tf.constant(outputs))
     assert [line.decode() for line in in_graph.numpy()] == finished
+
+
+@pytest.mark.parametrize("task", [ClassificationTask(), TaggingTask(), QuestionAnsweringTask()])
+def test_what_is_to_be_written_is_the_same_in_the_graph(task):
+    references = ["a", "B-PER O I-PER", "a <or> b <or> c", ""]
+    found = task.target_in_graph(tf.constant(references)).numpy()
+    kept = references[:3] if task.name == "tagging" else references  # a sentence has a word
+    assert [text.decode() for text in found[: len(kept)]] == [task.target(reference) for reference in kept]
 
 
 def test_preparing_data_needs_no_tensorflow():

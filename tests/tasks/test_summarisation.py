@@ -30,6 +30,11 @@ def test_other_languages_have_letters_too():
     assert values(["Katzen"], ["Katze"], "de")["ROUGE-L"] == 0
 
 
+def test_vowel_signs_are_parts_of_words():
+    assert values(["दिल की बात"], ["दाल को बीत"], "hi")["ROUGE-1"] == 0
+    assert values(["cafe\u0301 二人"], ["caf\u00e9 二犬"], "fr")["ROUGE-1"] == pytest.approx(200 / 3)
+
+
 def test_without_a_language_the_references_show_it():
     assert values(["кот спит"], ["Кот спит"], "")["ROUGE-1"] == 100
     assert values(["the cats"], ["the cat"], "")["ROUGE-1"] == 100

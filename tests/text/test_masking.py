@@ -52,6 +52,7 @@ def test_words_of_a_text_are_masked_and_always_the_same_ones():
     assert "<mask>" in units and len(units) < 50
     assert [unit for unit in text.split(" ") if unit in units] == [unit for unit in units if unit != "<mask>"]
     assert masked_text("word", "<mask>") != masked_text("words", "<mask>")
+    assert sum("\xa0" in masked_text(f"{number} a\xa0b c d", "<mask>") for number in range(20)) > 5
 
 
 def test_where_there_are_no_blanks_characters_are_masked():

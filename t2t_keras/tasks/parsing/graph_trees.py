@@ -1,4 +1,4 @@
-"""Trees from whatever a model wrote, in the graph: `linear_trees.finished` of a batch."""
+"""Trees from whatever a model wrote, and what it should write for trees: `linear_trees` in the graph, for a batch."""
 
 import tensorflow as tf
 
@@ -44,6 +44,24 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     outermost = tf.where(reopened | (still_open > 0), ")", "")
     body = tf.strings.reduce_join(written, axis=1)
     return tf.strings.join([f"({TOP}", body, inner, missing, outermost, ")"])
+
+
+def linearised_in_graph(trees: tf.Tensor) -> tf.Tensor:
+    """`linear_trees.linearised` of trees in brackets, string [batch] each."""
+    texts = tf.strings.regex_replace(trees, r"\([^ ()]+ [^ ()]+\)", f" {WORD} ")
+    texts = tf.strings.regex_replace(texts, rf"^ *\((?:{TOP})?(?: (.*))?\) *$", r"\1")
+    texts = tf.strings.regex_replace(tf.strings.regex_replace(texts, r"\(", " ("), r"\)", " ) ")
+    tokens = tf.strings.split(texts).to_tensor("")  # --> [batch, places]
+    opens, closes = tf.strings.regex_full_match(tokens, r"\(.+"), tokens == ")"
+    depth = tf.cumsum(tf.cast(opens, tf.int32) - tf.cast(closes, tf.int32), axis=1)
+    places = tf.shape(tokens)[1]
+    level = tf.where(opens, depth, tf.where(closes, depth + 1, places + 1))
+    # Of the brackets of one level in their order, what opens stands in front of what closes it.
+    order = tf.argsort(level * places + tf.range(places), axis=1)
+    brackets = tf.gather(tokens, order, batch_dims=1)
+    opened = tf.strings.regex_replace(tf.roll(brackets, 1, axis=1), r"^\(", ")")
+    named = tf.gather(tf.where(brackets == ")", opened, brackets), tf.argsort(order, axis=1), batch_dims=1)
+    return tf.strings.strip(tf.strings.reduce_join(named, axis=1, separator=" "))
 
 
 def _leaf(words: tf.Tensor) -> tf.Tensor:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.parsing.bracket_scores import bracket_counts, with_tags
+from t2t_keras.tasks.parsing.bracket_scores import bracket_counts, compared, with_tags
 from t2t_keras.tasks.parsing.linear_trees import WORD, finished, linearised
-from t2t_keras.tasks.parsing.trees import read_trees, simplified, tree_of_line
+from t2t_keras.tasks.parsing.trees import Tree, read_trees, simplified, tree_of_line
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import ScoringSettings, Task
 
@@ -51,6 +51,11 @@ class ParsingTask(Task):
     def target(self, reference: str) -> str:
         return linearised(tree_of_line(reference))
 
+    def target_in_graph(self, references: Any) -> Any:
+        from t2t_keras.tasks.parsing.graph_trees import linearised_in_graph  # imports TensorFlow
+
+        return linearised_in_graph(references)
+
     def finish(self, source: str, output: str) -> str:
         words = source.split(" ") if source else []
         return str(finished(words, output))
@@ -64,9 +69,25 @@ class ParsingTask(Task):
         self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
     ) -> list[Score]:
         check_lines(hypotheses, references)
-        trees, expected = ([tree_of_line(line) for line in lines] for lines in (hypotheses, references))
-        tagged = [with_tags(tree, reference) for tree, reference in zip(trees, expected, strict=True)]
-        counts = bracket_counts(tagged, expected)
+        counts = bracket_counts(*zip(*_trees(hypotheses, references), strict=True))
         precision, recall, f1, exact = counts.scores()
         values = {"F1": f1, "precision": precision, "recall": recall, "exact match": exact}
         return [Score(name, value, _EVALB, _COMPARABLE_TO) for name, value in values.items()]
+
+    def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
+        """How many sentences have other words than their references, or none; they count as wrong."""
+        kinds = {"words other than the reference's": "errors", "no words": "skipped"}
+        counts = [(n, compared(*pair)) for n, pair in enumerate(_trees(hypotheses, references), start=1)]
+        lines = []
+        for what, name in kinds.items():
+            numbers = [number for number, count in counts if getattr(count, name) > count.empty]
+            if numbers:
+                lines.append(f"{len(numbers):,} trees with {what}, the first one is number {numbers[0]:,}\n")
+        return "".join(["\n", *lines]) if lines else ""
+
+
+def _trees(hypotheses: Sequence[str], references: Sequence[str]) -> Iterator[tuple[Tree, Tree]]:
+    """Each tree, with the parts of speech of its reference, and the reference."""
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        expected = tree_of_line(reference)
+        yield with_tags(tree_of_line(hypothesis), expected), expected

@@ -8,6 +8,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.text.repair import repair
 
 TOP = "TOP"  # the bracket around a whole tree
+_TOPS = (TOP, "ROOT", "S1")  # its names in treebanks and in outputs of other parsers
 TRACE = "-NONE-"  # the tag of what is not in the text
 
 _ATOM = re.compile(r"[()]|[^ \t\r\n\f\v()]+")
@@ -183,10 +184,10 @@ def transformed(
 def simplified(tree: Tree) -> Tree:
     """The tree below one `TOP`, without traces, what is empty without them, and the functions of labels.
 
-    "NP-SBJ=2" becomes "NP". Words become what a repaired text has, without blanks: a no-break space in a word becomes
-    "_". A tree of traces alone becomes a `TOP` without children.
+    "NP-SBJ=2" becomes "NP", and an outermost "ROOT" or "S1" is a `TOP`. Words become what a repaired text has, without
+    blanks: a no-break space in a word becomes "_". A tree of traces alone becomes a `TOP` without children.
     """
-    below = tree.children if tree.label == TOP and tree.word is None else (tree,)
+    below = tree.children if tree.label in _TOPS and tree.word is None else (tree,)
     return transformed(Tree(TOP, below), _plain_word, _plain) or Tree(TOP)
 
 

@@ -3,10 +3,12 @@
 import random
 
 import tensorflow as tf
+from disturbed_trees import random_tree
 
-from t2t_keras.tasks.parsing.graph_trees import finished_in_graph
+from t2t_keras.tasks.parsing.graph_trees import finished_in_graph, linearised_in_graph
 from t2t_keras.tasks.parsing.linear_trees import WORD
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
+from t2t_keras.tasks.parsing.trees import simplified
 
 TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *[WORD] * 4]
 
@@ -20,6 +22,16 @@ def test_the_same_trees_come_out():
     found = [tree.decode() for tree in compiled(sources, outputs).numpy()]
     assert found == [ParsingTask().finish(*pair) for pair in zip(sources, outputs, strict=True)]
     assert len(set(found)) > 1500
+
+
+def test_what_a_model_should_write():
+    rng = random.Random(3)
+    trees = [str(simplified(random_tree(rng))) for _ in range(500)]
+    odd = ["(NN dog)", "(A (X a)) (B (X b))", "( (S (X a)))", "", "(TOP)"]
+    compiled = tf.function(linearised_in_graph, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    for references in (trees, odd, ["", ""], []):
+        found = [line.decode() for line in compiled(tf.constant(references, tf.string)).numpy()]
+        assert found == [ParsingTask().target(reference) for reference in references]
 
 
 def test_batches_without_tokens_or_rows():

@@ -80,6 +80,22 @@ def test_empty_brackets_are_nothing():
     assert [str(tree) for tree in read("(())", "( (S (NN a)) () )")] == ["(TOP)", "(TOP (S (NN a)))"]
 
 
+def test_a_whole_tree_has_one_name():
+    for name in ("", "TOP", "ROOT", "S1"):
+        assert str(simplified(*(tree for _, tree in read_trees([f"({name} (S (NN a)))"])))) == "(TOP (S (NN a)))"
+    assert str(simplified(*(tree for _, tree in read_trees(["(TOP (ROOT (NN a)))"])))) == "(TOP (ROOT (NN a)))"
+
+
+def test_sentences_with_other_words_are_reported():
+    references = ["(TOP (S (NN a)))"] * 4
+    hypotheses = ["(TOP (S (NN a)))", "(TOP (S (NN b)))", "(TOP)", "(TOP (S (NN c)))"]
+    assert ParsingTask().report(hypotheses, references) == (
+        "\n2 trees with words other than the reference's, the first one is number 2\n"
+        "1 trees with no words, the first one is number 3\n"
+    )
+    assert ParsingTask().report(["(TOP)", references[0]], ["(TOP)", references[0]]) == ""
+
+
 def test_where_trees_take_a_line_each_a_line_is_an_output():
     lines = ["(S (NN a))", "", "(())", "(X (NN b)) (Y (NN c))"]
     assert ParsingTask().outputs(lines, "f") == [
