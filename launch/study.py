@@ -29,7 +29,7 @@ _TABLE = flags.DEFINE_string("table", None, f"Which: {', '.join(TABLES)}; defaul
 _SCALE = flags.DEFINE_enum("scale", None, SCALES, "Models for two cores (the default), or of the paper's sizes.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data; default: what the study began with.")
 _STEPS = flags.DEFINE_integer(
-    "steps", None, "Updates of the table's first row; the others keep their proportion to it."
+    "steps", None, "Updates of the table's first row; the others keep their proportion to it.", lower_bound=1
 )
 _SEEDS = flags.DEFINE_integer("seeds", None, "Trainings of each row that has several; default: 2.", lower_bound=1)
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row, any number of times.")

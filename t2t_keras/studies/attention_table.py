@@ -51,7 +51,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         facts = {
             "score": model.attention_score.replace("_", " "),
             "d_k": str(model.head_widths()[0]),
-            "window": "all" if model.attention_window is None else str(model.attention_window),
+            "window": str(model.attention_window or "all"),
             "params ×10^6": f"{sum(model.parameter_counts().values()) / 1e6:.2f}",
         }
         jobs += trainings

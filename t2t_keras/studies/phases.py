@@ -1,7 +1,9 @@
 """The phases of trainings and ensembles; imported by the process that runs them alone, because of TensorFlow."""
 
 import contextlib
+import dataclasses
 import datetime
+import json
 import pathlib
 import platform
 import statistics
@@ -17,7 +19,9 @@ import tensorflow as tf
 from t2t_keras import evaluation
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.files import replacing
 from t2t_keras.machine.locking import locked
 from t2t_keras.machine.streams import share_out_cores
 from t2t_keras.runs import averaging, checkpoints
@@ -27,8 +31,8 @@ from t2t_keras.runs.run import Run
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.matrix_rate import multiply_with_numpy, note_rate, processor
 from t2t_keras.studies.performing import StoppedError
-from t2t_keras.studies.states import read_record
-from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
+from t2t_keras.studies.states import RECORD, read_record
+from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.interval import Interval
@@ -36,6 +40,8 @@ from t2t_keras.training.trainer import Trainer
 
 # What a training costs. The costs of trainings that a model is made of add up to its own.
 _COSTS = ("hours", "flops_by_count", "flops_by_time")
+_TRAINING = "training.json"  # the results of a training, which an evaluation elsewhere leaves as they are
+_SPARE = 4  # checkpoints
 
 
 def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
@@ -45,7 +51,8 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
         "parameters"; "updates"; "seconds_per_update", the median over the lines of metrics; "target_tokens", without
         padding; "hours" of training, without validation; the "flops_by_count", the planned operations a token times the
         tokens; the "flops_by_time", hours times what the devices' products of matrices reach, as the paper estimates
-        them (section 6.1, Table 2); "devices", "machine". The costs of a training that it begins from are added.
+        them (section 6.1, Table 2), which is "matrix_flops_per_second"; "devices", "machine". The costs of a training
+        that it begins from are added.
 
     Raises:
         InputError: as `Trainer`.
@@ -54,29 +61,71 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     strategy = make_strategy("auto")
     data = PreparedData.open(job.data_dir)
     run = Run(study_dir / job.name)
-    first = None
-    if job.begins_from and not checkpoints.exist(run.checkpoints_path):
-        first = RunCheckpoint(study_dir / job.begins_from.name, job.begins_from.average)
-    outcome = Trainer(run, job.config, data, strategy, first).train()
+    first = _first(job, study_dir)
+    before = checkpoints.steps(run.checkpoints_path)
+    # Spare ones are kept: those that signals save must not take the places of those that are averaged.
+    spare = dataclasses.replace(job.config.train, keep_checkpoints=job.config.train.keep_checkpoints + _SPARE)
+    outcome = Trainer(run, dataclasses.replace(job.config, train=spare), data, strategy, first).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
+    results = _noted(run.path / _TRAINING) if before and before[-1] == outcome.step else None
+    if results is None:
+        results = _training_results(job, study_dir, run, data, strategy.num_replicas_in_sync)
+        _note(run.path / _TRAINING, results)
+    origins = [job.begins_from] if job.begins_from else []
+    return {**results, **_sums(_COSTS, [results, *_results_of(origins, study_dir)])}
+
+
+def _training_results(
+    job: TrainingJob, study_dir: pathlib.Path, run: Run, data: PreparedData, devices: int
+) -> dict[str, Any]:
+    """The results of a training that was made on the devices at hand, without what it began from."""
     lines = [record for record in read_metrics(run.metrics_path) if record["kind"] == "train"]
     tokens, seconds = _trained(run, lines)
     machine, rate = _machine(study_dir)
-    devices = strategy.num_replicas_in_sync
-    results = {
+    return {
         "parameters": sum(job.config.model.parameter_counts().values()),
-        "updates": outcome.step,
+        "updates": checkpoints.steps(run.checkpoints_path)[-1],
         "seconds_per_update": statistics.median([1 / line["steps_per_second"] for line in lines]) if lines else None,
         "target_tokens": int(tokens),
         "hours": seconds / 3600,
         "flops_by_count": tokens * job.config.train.passes * DataFacts.of(data).training_flops(job.config.model),
         "flops_by_time": seconds * devices * rate,
+        "matrix_flops_per_second": rate,
         "devices": devices,
         "machine": machine,
     }
-    before = [job.begins_from] if job.begins_from else []
-    return {**results, **_sums(_COSTS, [results, *_results_of(before, study_dir)])}
+
+
+def _first(job: TrainingJob, study_dir: pathlib.Path) -> RunCheckpoint | None:
+    """What a training begins with that has no checkpoint yet; its settings are noted in the training's folder."""
+    folder, origin = study_dir / job.name, job.begins_from
+    if origin is None or checkpoints.exist(Run(folder).checkpoints_path):
+        return None
+    _check_weights([origin], study_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    _note(folder / ORIGIN, {origin.name: origin.settings()})
+    return RunCheckpoint(study_dir / origin.name, origin.average)
+
+
+def _note(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+    with replacing(path) as file:
+        json.dump(values, file, indent=2)
+        file.write("\n")
+
+
+def _noted(path: pathlib.Path) -> dict[str, Any] | None:
+    with contextlib.suppress(FileNotFoundError, ValueError):  # it can be noted again
+        return json.loads(path.read_text(encoding="utf-8"))
+    return None
+
+
+def _check_weights(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> None:
+    """Raises an InputError for a training that has a record, such as a copied one, but no weights."""
+    for job in jobs:
+        folder = study_dir / job.name
+        if not checkpoints.exist(Run(folder).checkpoints_path):
+            raise InputError(f"{folder} has a record but no weights: delete its {RECORD} to have it trained")
 
 
 def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
@@ -94,6 +143,7 @@ def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, An
     _share_out_cores()
     with _locked(study_dir / job.name):
         first = job.members[0]
+        _check_weights(job.members, study_dir)
         members = [RunCheckpoint(study_dir / member.name, member.average) for member in job.members]
         translator = Translator.load_ensemble(members, config=first.config.decode)
         found = _evaluated(translator, PreparedData.open(first.data_dir), study_dir / job.name)
@@ -155,10 +205,13 @@ def _locked(folder: pathlib.Path):
 
 
 def _average(run: Run, config: Config, name: str) -> None:
-    """Averages the newest of the checkpoints that were saved on time; a signal may have saved others."""
-    steps = checkpoints.steps(run.checkpoints_path)
-    on_time = [step for step in steps if step % config.train.checkpoint_steps == 0 or step == steps[-1]]
-    chosen = on_time[-config.train.keep_checkpoints :]
+    """Averages the newest of the checkpoints that were saved on time: not those of signals, nor an older best one."""
+    steps, train = checkpoints.steps(run.checkpoints_path), config.train
+    if not train.checkpoint_minutes:
+        oldest = steps[-1] - train.keep_checkpoints * train.checkpoint_steps
+        on_time = (step for step in steps if step % train.checkpoint_steps == 0 and step > oldest)
+        steps = [*(step for step in on_time if step < steps[-1]), steps[-1]]
+    chosen = steps[-train.keep_checkpoints :]
     paths = [run.checkpoints_path / checkpoints.step_name(step) for step in chosen]
     loaded = [checkpoints.load(path, weights_only=True) for path in paths]
     state = {"averaged": [str(path) for path in paths], "config": config.to_dict()}

@@ -1,6 +1,7 @@
 """The jobs of tables that compare models: trainings, and ensembles of them."""
 
 import dataclasses
+import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -9,6 +10,8 @@ from t2t_keras.config import Config, differences
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run, lasting_differences
 from t2t_keras.studies.job import MISSING, Job
+
+ORIGIN = "begins_from.json"  # the settings of the training whose weights a run began with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,18 @@ class TrainingJob(Job):
         origin = run.init_from.get("model_dir", "")
         first = "" if self.begins_from is None else self.begins_from.name
         other = [f"begins_from: {origin or 'none'} -> {first or 'none'}"] if bool(origin) != bool(first) else []
-        return [*lasting_differences(run.config, self.config), *too_many, *other]
+        kept, averaged = run.config.train.keep_checkpoints, self.config.train.keep_checkpoints
+        if trained[-1] == most and kept < averaged:
+            other.append(f"train.keep_checkpoints: {kept} -> {averaged}")
+        return [*lasting_differences(run.config, self.config), *too_many, *other, *self._other_origin(folder)]
+
+    def _other_origin(self, folder: pathlib.Path) -> list[str]:
+        """What differs in the training that a run in the folder began from; its search counts for nothing."""
+        if self.begins_from is None or not (folder / ORIGIN).exists():
+            return []
+        noted = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
+        changes = changes_of_others("begins_from", noted, [self.begins_from])
+        return [change for change in changes if f"{self.begins_from.name}: decode." not in change]
 
     def progress(self, folder: pathlib.Path) -> str:
         trained = checkpoints.steps(Run(folder).checkpoints_path)

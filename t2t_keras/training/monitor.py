@@ -52,10 +52,11 @@ class Monitor:
         """
         self._run = run
         self._total_steps = total_steps
-        self._last_step = start_step
         self._ends_at = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
         self._metrics = RecordFile(run.metrics_path, start_step, start_step - is_validation_due)
         self._records = list(self._metrics.kept)
+        # The next line's numbers are of all steps since the last line, before a stop or after.
+        self._last_step = max((record["step"] for record in self._records if record["kind"] == "train"), default=0)
         self._summaries: tf.summary.SummaryWriter | None = None
         self._summaries_are_whole = not self._metrics.is_shorter
         self._write_summaries()

@@ -48,5 +48,6 @@ def check_costs(study: Study, results: dict, config: Config, data: PreparedData)
     pairs = results["target_tokens"] * (counts["source_tokens"] / counts["target_tokens"] + 1) / 2
     assert results["flops_by_count"] == pytest.approx(pairs * sum(config.model.training_flops(length).values()))
     (noted,) = (study.study_dir / "machines").iterdir()
-    rate = json.loads(noted.read_text(encoding="utf-8"))["flops_per_second"]
+    rate = results["matrix_flops_per_second"]
+    assert 0 < rate <= json.loads(noted.read_text(encoding="utf-8"))["flops_per_second"]
     assert results["flops_by_time"] == pytest.approx(3600 * results["hours"] * rate)

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
+from t2t_keras.studies import matrix_rate as matrix_rates
 from t2t_keras.studies.matrix_rate import matrix_rate, multiply_with_numpy, note_rate, noted_rate, processor
+
+
+@pytest.fixture(autouse=True)
+def no_time_for_more(monkeypatch):
+    monkeypatch.setattr(matrix_rates, "_SECONDS", 0.0)
 
 
 def test_the_rate_is_of_the_best_product_that_takes_long_enough():
@@ -22,23 +28,33 @@ def test_a_product_takes_time():
     assert 0 < multiply_with_numpy(64) < 10
 
 
-def test_a_rate_is_measured_once_a_machine(tmp_path):
-    calls = []
+def test_as_many_products_are_tried_as_there_is_time_for(monkeypatch):
+    monkeypatch.setattr(matrix_rates, "_SECONDS", 0.02)
+    seconds = iter([*[1.0] * 50, *[0.5] * 10**6])
+    assert matrix_rate(lambda size: next(seconds))["flops_per_second"] == 2 * 512**3 / 0.5
+
+
+def test_the_most_that_was_measured_of_a_machine_is_kept(tmp_path):
+    calls, taken = [], [1.0]
 
     def multiply(size):
         calls.append(size)
-        return 1.0
+        return taken[0]
 
     assert noted_rate(tmp_path, "2 x Core(TM)") is None
     rate = note_rate(tmp_path, "2 x Core(TM)", multiply)
     assert rate == noted_rate(tmp_path, "2 x Core(TM)") == note_rate(tmp_path, "2 x Core(TM)", multiply) == 2 * 512**3
-    assert len(calls) == 6
+    assert len(calls) == 12
+    taken[0] = 2.0
+    assert note_rate(tmp_path, "2 x Core(TM)", multiply) == rate == noted_rate(tmp_path, "2 x Core(TM)")
+    taken[0] = 0.5
+    rate = note_rate(tmp_path, "2 x Core(TM)", multiply)
+    assert rate == noted_rate(tmp_path, "2 x Core(TM)") == 4 * 512**3
     path = tmp_path / "machines" / "2_x_core_tm.json"
     assert json.loads(path.read_text(encoding="utf-8"))["machine"] == "2 x Core(TM)"
     path.write_text("{", encoding="utf-8")
-    assert note_rate(tmp_path, "2 x Core(TM)", multiply) == rate and len(calls) == 12
-    note_rate(tmp_path, "another", multiply)
-    assert len(calls) == 18
+    assert note_rate(tmp_path, "2 x Core(TM)", multiply) == rate
+    assert noted_rate(tmp_path, "another") is None
 
 
 def test_the_processor_is_named():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.studies import phases
@@ -69,6 +70,56 @@ def test_what_a_run_cannot_change_conflicts(study_dir):
     assert state(changed(FIRST, max_steps=8), study_dir)[:2] == ("conflicting", "train.max_steps: 20 made -> 8")
     other = dataclasses.replace(FIRST, begins_from=MORE)
     assert state(other, study_dir)[:2] == ("conflicting", "begins_from: none -> more/seed_1")
+
+
+def test_a_run_that_began_with_what_was_trained_anew_since_conflicts(study_dir):
+    folder = study_dir / "more/seed_1"
+    Run(folder).start(CONFIG, "/data", study_dir / "vocab", {"model_dir": "one/seed_1"})
+    phases._first(MORE, study_dir)
+    (folder / "checkpoints" / checkpoints.step_name(20)).mkdir(parents=True)
+    assert state(MORE, study_dir).kind == "finished"
+    searched = dataclasses.replace(CONFIG, decode=dataclasses.replace(CONFIG.decode, beam_size=7))
+    other_search = dataclasses.replace(MORE, begins_from=dataclasses.replace(FIRST, config=searched))
+    assert state(other_search, study_dir)[:2] == ("outdated", "one/seed_1: decode.beam_size: 4 -> 7")
+    retrained = dataclasses.replace(MORE, begins_from=changed(FIRST, max_steps=20, seed=7))
+    assert state(retrained, study_dir)[:2] == ("conflicting", "one/seed_1: train.seed: 1 -> 7")
+
+
+def test_more_checkpoints_than_a_finished_training_kept_conflict(study_dir):
+    save_step(study_dir, 20)
+    job = changed(FIRST, max_steps=20, keep_checkpoints=6)
+    assert state(job, study_dir)[:2] == ("conflicting", "train.keep_checkpoints: 5 -> 6")
+    assert state(changed(FIRST, max_steps=20, keep_checkpoints=4), study_dir).kind == "outdated"
+    assert state(changed(FIRST, max_steps=30, keep_checkpoints=6), study_dir).kind == "outdated"
+
+
+@pytest.mark.parametrize(
+    ("steps", "train", "averaged"),
+    [
+        ([10, 20, 30, 35, 40, 45], {}, [30, 40, 45]),
+        ([20, 110, 113, 120], {}, [110, 120]),  # the best one is old, and a signal saved one
+        ([97, 193, 290, 400], {"checkpoint_minutes": 1.0}, [193, 290, 400]),
+    ],
+)
+def test_an_average_is_of_checkpoints_saved_on_time(tmp_path, monkeypatch, steps, train, averaged):
+    run = Run(tmp_path)
+    for step in steps:
+        checkpoints.save(run.checkpoints_path, step, {"w": np.full(1, step, np.float32)}, {}, {})
+    config = dataclasses.replace(CONFIG, train=TrainConfig(checkpoint_steps=10, keep_checkpoints=3, **train))
+    phases._average(run, config, "averaged_last3")
+    average = checkpoints.load(run.checkpoints_path / "averaged_last3", weights_only=True)
+    found = [int(path.rpartition("_")[2]) for path in average.state["averaged"]]
+    assert found == averaged
+    np.testing.assert_allclose(average.weights["w"], np.mean(averaged), rtol=1e-6)
+
+
+def test_what_needs_weights_does_not_begin_with_a_record_alone(study_dir, monkeypatch):
+    monkeypatch.setattr(phases, "make_strategy", lambda name: None)
+    monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: None))
+    (study_dir / "one/seed_1/checkpoints/averaged_last5").rename(study_dir / "moved")
+    for needs_them in (lambda: phases.train(MORE, study_dir), lambda: phases.evaluate_ensemble(BOTH, study_dir)):
+        with pytest.raises(InputError, match=r"one/seed_1 has a record but no weights: delete its row\.json"):
+            needs_them()
 
 
 def test_another_vocabulary_is_said_by_its_checksum(study_dir):
@@ -144,6 +195,10 @@ def test_a_training_costs_what_its_run_and_the_one_before_it_took(study_dir, mon
     assert results["hours"] == pytest.approx(1800 / 3600 + 1)
     assert results["flops_by_time"] == pytest.approx(1800 * 2 * 3 + 7200)
     assert results["flops_by_count"] is None
+    # Without another update, what it was trained on stays.
+    monkeypatch.setattr(phases, "make_strategy", lambda name: types.SimpleNamespace(num_replicas_in_sync=1))
+    assert phases.train(MORE, study_dir) == results
+    (folder / "training.json").unlink()
     alone = phases.train(dataclasses.replace(MORE, begins_from=None), study_dir)
     assert alone["hours"] == 0.5
     # Of 40 tokens 10 are targets: 2 pairs of tokens for each, in sentences of 10.

@@ -99,6 +99,17 @@ def test_killed_while_resuming(tmp_path, monkeypatch):
     assert scalar_steps(run, "train/loss") == [10, 20]
 
 
+def test_a_line_after_a_stop_is_of_all_steps_since_the_last_one(tmp_path):
+    run = Run(tmp_path)
+    monitor = Monitor(run, total_steps=100)
+    log(monitor, 10)
+    monitor.close()
+    monitor = Monitor(run, total_steps=100, start_step=19)
+    log(monitor, 20)
+    monitor.close()
+    assert [line["steps_per_second"] for line in read_metrics(run.metrics_path)] == [2.0, 2.0]
+
+
 def test_resuming_where_it_stopped_keeps_everything(tmp_path):
     run = Run(tmp_path)
     for step in (10, 20):
@@ -161,7 +172,7 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
     monitor.say("a line of its own")
     monitor.close()
     shown = sys.stderr.getvalue()
-    assert "30/100, loss 7.700, lr 1.0e-04, 800 tokens/s, 00:35 left" in shown
+    assert "30/100, loss 7.700, lr 1.0e-04, 800 tokens/s, 00:11 left" in shown
     assert "\na line of its own\n" in shown.replace("\r", "\n")
     assert "step 30" not in shown
 
