@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.layers.attention.scores import additive_scores
 
 Tensor = Any
 
@@ -52,6 +53,11 @@ class AdditiveAttention(keras.layers.Layer):
         scores = kernels.linear(hidden, self.score, None)[..., 0]  # --> [batch, query_len, key_len]
         weights = kernels.softmax(scores if bias is None else scores + bias)
         return ops.matmul(weights, memory), weights  # --> [batch, query_len, d_memory]
+
+    def weights(self, queries: Tensor, keys: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The weights of `call` alone, without the hidden layer of all pairs at once, for many queries."""
+        scores = additive_scores(kernels.linear(queries, self.query_kernel, None), keys, self.score[:, 0])
+        return kernels.softmax(scores if bias is None else scores + bias)  # --> [batch, query_len, key_len]
 
     def compute_output_shape(self, queries_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
         return (*queries_shape[:-1], memory_shape[-1]), (*queries_shape[:-1], memory_shape[-2])
