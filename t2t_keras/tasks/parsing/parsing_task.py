@@ -69,8 +69,8 @@ class ParsingTask(Task):
         self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
     ) -> list[Score]:
         check_lines(hypotheses, references)
-        counts = bracket_counts(*zip(*_trees(hypotheses, references), strict=True))
-        precision, recall, f1, exact = counts.scores()
+        trees, expected = zip(*_trees(hypotheses, references), strict=True)
+        precision, recall, f1, exact = bracket_counts(trees, expected).scores()
         values = {"F1": f1, "precision": precision, "recall": recall, "exact match": exact}
         return [Score(name, value, _EVALB, _COMPARABLE_TO) for name, value in values.items()]
 
