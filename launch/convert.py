@@ -12,7 +12,7 @@ from absl import flags
 from t2t_keras.errors import InputError
 from t2t_keras.formats.files.model_folders import local_folder
 from t2t_keras.formats.known_formats import READERS, WRITERS
-from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.formats.portable_model import PortableModel, check_whole
 from t2t_keras.machine.files import new_folder
 from t2t_keras.runs.imported import save_imported
 from t2t_keras.runs.load import load_weights, weights_path
@@ -59,6 +59,8 @@ def _import() -> None:
     given = {name: value for name, value in languages.items() if value}
     model = READERS[_FROM.value](local_folder(_INPUT.value), given)
     config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **given))
+    model = dataclasses.replace(model, config=config)
+    check_whole(_INPUT.value, model)
     origin = {"format": _FROM.value, "input": _INPUT.value}
     save_imported(_MODEL_DIR.value, config, model.tokenizer, model.weights, origin)
     notes = list(model.notes)

@@ -130,6 +130,9 @@ def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tup
     config, tokenizer = model.sizes, model.tokenizer
     check_expressible(config, "CTranslate2")
     weights = {**_positions(config), **model.weights}
+    for name in ("source_positions/table", "target_positions/table"):  # what is beyond a table has its last row here
+        table = weights[name]
+        weights[name] = np.pad(table, ((0, max(0, _MAX_POSITIONS - len(table))), (0, 0)), mode="edge")
     write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, numbers)
     return write_vocabularies(model, folder)
 

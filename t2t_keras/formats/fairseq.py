@@ -16,9 +16,9 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.files.setting_files import check_kinds, check_settings, only_file, read_bytes
+from t2t_keras.formats.files.setting_files import check_kinds, check_settings, number_setting, only_file, read_bytes
 from t2t_keras.formats.files.torch_files import read_torch_file
-from t2t_keras.formats.portable_model import PortableModel, assembled
+from t2t_keras.formats.portable_model import PortableModel, assembled, with_wider_layers
 from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays
 from t2t_keras.layers.position import sinusoids
@@ -84,6 +84,9 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         max_positions=_MAX_POSITIONS,
         layer_norm_epsilon=_EPSILON,
     )
+    for stack in ("encoder", "decoder"):
+        width = settings[f"{stack}_ffn_embed_dim"]
+        tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - width)
     weights = assembled(path, tensors, model, tables, LAYERS, _OTHERS)
     positions = [_positions(path, tensors, stack, model.d_model) for stack in ("encoder", "decoder")]
     positions[1][0] += start  # the decoder begins with the end symbol
@@ -98,18 +101,32 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     checkpoint = read_torch_file(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise InputError(f"{path} is no checkpoint of fairseq: it has no 'model'")
-    newer = checkpoint.get("cfg") or {}
-    settings = checkpoint.get("args") or {**newer.get("task", {}), **newer.get("model", {})}
-    if not settings:
-        raise InputError(f"{path} has no settings: neither 'args' nor 'cfg'")
+    settings = _plain_settings(path, checkpoint)
     tensors: dict[str, np.ndarray] = {}
     for name, array in checkpoint["model"].items():
-        if not isinstance(array, np.ndarray):
+        if not isinstance(name, str) or not isinstance(array, np.ndarray):
             raise InputError(f"{path}: {name!r} is no tensor")
-        if ".in_proj_" in name and len(array) % 3:
-            raise InputError(f"{path}: the tensor {name} must have rows for queries, keys and values, got {len(array)}")
+        if ".in_proj_" in name and (array.ndim < 1 or len(array) % 3):
+            raise InputError(
+                f"{path}: the tensor {name} must have rows for queries, keys and values, got {list(array.shape)}"
+            )
         tensors |= _renamed(name.removeprefix("model."), array)
     return settings, tensors
+
+
+def _plain_settings(path: Path, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of old checkpoints, "args", or those of the task and of the model in newer ones, "cfg"."""
+    place = "args" if checkpoint.get("args") else "cfg"
+    found = checkpoint.get(place) or {}
+    parts = [found]
+    if place == "cfg" and isinstance(found, dict):
+        parts = [found.get(name) or {} for name in ("task", "model")]
+    if not all(isinstance(part, dict) for part in parts):
+        raise InputError(f"{path}: {place!r} holds objects of another package; save it as plain dicts and values")
+    settings = {name: value for part in parts for name, value in part.items()}
+    if not settings:
+        raise InputError(f"{path} has no settings: neither 'args' nor 'cfg'")
+    return settings
 
 
 def _renamed(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
@@ -133,23 +150,24 @@ def _sizes(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     stacks = ("encoder", "decoder")
     check_kinds(path, settings, {f"{stack}_{name}": int for stack in stacks for name in numbers})
     check_kinds(path, settings, {f"{stack}_normalize_before": bool for stack in stacks})
-    for name in ("attention_heads", "ffn_embed_dim", "embed_dim", "normalize_before"):
+    for name in ("attention_heads", "embed_dim", "normalize_before"):
         if settings[f"encoder_{name}"] != settings[f"decoder_{name}"]:
             raise InputError(f"{path}: encoder_{name} and decoder_{name} must be equal")
     activation = settings.get("activation_fn", "relu")
     if activation not in ("relu", "gelu", "swish"):
         raise InputError(f"{path}: activation_fn={activation!r} is not supported")
+    inner_dropout = "activation_dropout" if "activation_dropout" in settings else "relu_dropout"
     return {
         "num_encoder_layers": settings["encoder_layers"],
         "num_decoder_layers": settings["decoder_layers"],
         "d_model": settings["encoder_embed_dim"],
-        "d_ff": settings["encoder_ffn_embed_dim"],
+        "d_ff": max(settings[f"{stack}_ffn_embed_dim"] for stack in stacks),
         "num_heads": settings["encoder_attention_heads"],
         "norm_position": "pre" if settings["encoder_normalize_before"] else "post",
         "activation": activation,
-        "dropout_rate": settings.get("dropout", 0.1),
-        "attention_dropout_rate": settings.get("attention_dropout", 0.0),
-        "relu_dropout_rate": settings.get("activation_dropout", settings.get("relu_dropout", 0.0)),
+        "dropout_rate": number_setting(path, settings, "dropout", 0.1),
+        "attention_dropout_rate": number_setting(path, settings, "attention_dropout", 0.0),
+        "relu_dropout_rate": number_setting(path, settings, inner_dropout, 0.0),
     }
 
 
@@ -158,6 +176,9 @@ def _tables(path: Path, tensors: Arrays) -> Tables:
     for name in _TABLES:
         if name not in tensors:
             raise InputError(f"{path}: there is no tensor {name}")
+    for name in (*_TABLES, *_OUTPUTS):
+        if name in tensors and tensors[name].ndim != 2:
+            raise InputError(f"{path}: the tensor {name} must be a matrix, got {list(tensors[name].shape)}")
     source, target = (np.asarray(tensors[name], np.float32) for name in _TABLES)
     outputs = [np.asarray(tensors[name], np.float32) for name in _OUTPUTS if name in tensors]
     return Tables(source, target, outputs[0] if outputs else target)
@@ -168,7 +189,7 @@ def _positions(path: Path, tensors: Arrays, stack: str, d_model: int) -> np.ndar
     learned = tensors.get(f"{stack}.embed_positions.weight")
     if learned is None:
         return np.array(sinusoids(np.arange(_MAX_POSITIONS) + _POSITION_OFFSET, d_model, "halves"))
-    found = np.array(learned[_POSITION_OFFSET:][:_MAX_POSITIONS], np.float32)
+    found = np.array(learned[_POSITION_OFFSET:][:_MAX_POSITIONS] if learned.ndim else learned, np.float32)
     if found.shape != (_MAX_POSITIONS, d_model):
         raise InputError(f"{path}: {stack}.embed_positions.weight must have at least {_MAX_POSITIONS + 2} rows")
     return found
@@ -192,7 +213,10 @@ def _sides(folder: Path, tensors: Arrays, languages: Mapping[str, str]) -> tuple
 def _dictionary(path: Path, size: int) -> list[str]:
     """The names of all ids; there may be fewer than rows, whose number is a multiple of 8."""
     names = list(_FIRST)
-    for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
+    for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").split("\n"), start=1):
+        line = line.rstrip("\r")
+        if not line:
+            continue
         symbol, blank, count = line.rpartition(" ")
         if not blank or not count.isdecimal():
             raise InputError(f"{path}, line {number}: expected 'symbol count', got {line!r}")

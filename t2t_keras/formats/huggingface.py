@@ -15,7 +15,15 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
-from t2t_keras.formats.files.setting_files import check_kinds, check_settings, read_bytes, read_json, write_json
+from t2t_keras.formats.files.setting_files import (
+    check_kinds,
+    check_settings,
+    number_setting,
+    read_bytes,
+    read_json,
+    whole_setting,
+    write_json,
+)
 from t2t_keras.formats.files.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.portable_model import (
     NORMALIZATIONS,
@@ -25,6 +33,7 @@ from t2t_keras.formats.portable_model import (
     normalization,
     penalty_notes,
     weight_shapes,
+    with_wider_layers,
 )
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
@@ -32,6 +41,7 @@ from t2t_keras.layers.position import sinusoids
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from t2t_keras.text.given_entries import without_symbols
 from t2t_keras.text.pieces import BLANK
+from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer
 
 LAYERS = LayerTable(
@@ -95,7 +105,9 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     fields = tables.settings(vocabulary.tokenizer.has_one_id_space)
     if np.any(start):
         fields |= {"position_encoding": "learned", "max_positions": _ROWS}
-    model = _model_config(settings, fields)
+    model = _model_config(folder / "config.json", settings, fields)
+    for stack in ("encoder", "decoder"):
+        tensors = with_wider_layers(tensors, f"model.{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_dim"])
     _check_positions(path, tensors)
     known = (_SHARED, _SOURCE, _TARGET, _HEAD, _BIAS, *_POSITIONS)
     weights = assembled(path, tensors, model, tables, LAYERS, known)
@@ -113,9 +125,8 @@ def _settings(path: Path) -> dict[str, Any]:
     if settings.get("model_type") != "marian":
         raise InputError(f"{path}: model_type={settings.get('model_type')!r} is not supported, only 'marian'")
     check_kinds(path, settings, dict.fromkeys(_NUMBERS, int) | {"activation_function": str})
-    for name in ("attention_heads", "ffn_dim"):
-        if settings[f"encoder_{name}"] != settings[f"decoder_{name}"]:
-            raise InputError(f"{path}: encoder_{name} and decoder_{name} must be equal")
+    if settings["encoder_attention_heads"] != settings["decoder_attention_heads"]:
+        raise InputError(f"{path}: encoder_attention_heads and decoder_attention_heads must be equal")
     if settings["activation_function"] not in _ACTIVATIONS:
         raise InputError(f"{path}: activation_function={settings['activation_function']!r} is not supported")
     for name in ("pad_token_id", "eos_token_id"):
@@ -193,17 +204,17 @@ def _positions(start: np.ndarray) -> dict[str, np.ndarray]:
     return {"source_positions/table": source, "target_positions/table": target}
 
 
-def _model_config(settings: Mapping[str, Any], fields: Mapping[str, Any]) -> TransformerConfig:
+def _model_config(path: Path, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> TransformerConfig:
     return TransformerConfig(
         **fields,
         num_encoder_layers=settings["encoder_layers"],
         num_decoder_layers=settings["decoder_layers"],
         d_model=settings["d_model"],
-        d_ff=settings["encoder_ffn_dim"],
+        d_ff=max(settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]),
         num_heads=settings["encoder_attention_heads"],
-        dropout_rate=settings.get("dropout", 0.1),
-        attention_dropout_rate=settings.get("attention_dropout", 0.0),
-        relu_dropout_rate=settings.get("activation_dropout", 0.0),
+        dropout_rate=number_setting(path, settings, "dropout", 0.1),
+        attention_dropout_rate=number_setting(path, settings, "attention_dropout", 0.0),
+        relu_dropout_rate=number_setting(path, settings, "activation_dropout", 0.0),
         layer_norm_epsilon=_EPSILON,
         activation=_ACTIVATIONS[settings["activation_function"]],
     )
@@ -216,10 +227,16 @@ def _check_positions(path: Path, tensors: Arrays) -> None:
             found = np.asarray(tensors[name], np.float32)
             if found.ndim != 2 or found.shape[1] % 2:
                 raise InputError(f"{path}: the tensor {name} holds no positions, got {list(found.shape)}")
-            interleaved = np.asarray(sinusoids(np.arange(len(found)), found.shape[1]))
+            interleaved = _sinusoids(*found.shape)
             rounding = 1e-4 if tensors[name].dtype.itemsize > 2 else 5e-3  # 16 bits: at most 2^-8 near 1
             if not np.allclose(found, interleaved[:, np.argsort(from_halves(found.shape[1]))], atol=rounding):
                 raise InputError(f"{path}: the tensor {name} has other positions than transformers computes")
+
+
+def _sinusoids(count: int, width: int) -> np.ndarray:
+    """The paper's positions in float64: in float32 the angles of a thousand positions differ by more than rounding."""
+    angles = np.arange(count)[:, np.newaxis] / 10000.0 ** (np.arange(0, width, 2) / width)  # --> [count, width / 2]
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(count, width)
 
 
 def _data_config(folder: Path, tokenizer: Tokenizer, given: Mapping[str, str]) -> tuple[DataConfig, bool]:
@@ -236,10 +253,13 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
     """The settings of the search, and the exponent of the length that scores are divided by."""
     path = folder / "generation_config.json"
     generation = {**settings, **(read_json(path) if path.exists() else {})}
-    exponent = float(generation.get("length_penalty") or 0.0) if "length_penalty" in generation else 1.0
+    path = path if path.exists() else folder / "config.json"
+    exponent = 0.0
+    if generation.get("length_penalty", 1.0) is not None:
+        exponent = float(number_setting(path, generation, "length_penalty", 1.0))
     decode = DecodeConfig(
-        beam_size=generation.get("num_beams") or 1,
-        no_repeat_ngram_size=generation.get("no_repeat_ngram_size") or 0,
+        beam_size=whole_setting(path, generation, "num_beams", 1),
+        no_repeat_ngram_size=whole_setting(path, generation, "no_repeat_ngram_size", 0),
         ends_within_beam=True,
         **normalization(exponent),
     )
@@ -255,6 +275,8 @@ def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple
     config = model.sizes
     if numbers != "float32":
         raise InputError(f"--quantization={numbers}: transformers takes float32, and casts when it loads")
+    if any(side.serialized.startswith(MAGIC) for side in (model.tokenizer, model.tokenizer.source)):
+        raise InputError("Marian models of transformers cannot have a vocabulary of tensor2tensor's subwords")
     check_expressible(config, "Marian models of transformers", norm_position="post", position_encoding="sinusoidal")
     layers = dataclasses.replace(config, use_attention_bias=True)
     zeros = {

@@ -16,7 +16,15 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.files.setting_files import check_kinds, check_settings, only_file, parsed_yaml, read_bytes
+from t2t_keras.formats.files.setting_files import (
+    check_kinds,
+    check_settings,
+    number_setting,
+    only_file,
+    parsed_yaml,
+    read_bytes,
+    whole_setting,
+)
 from t2t_keras.formats.files.tensor_files import read_npz
 from t2t_keras.formats.portable_model import PortableModel, assembled, normalization, penalty_notes
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
@@ -25,7 +33,7 @@ from t2t_keras.text.given_entries import parsed
 
 _SETTINGS = "special:model.yml"
 _NORMS = {"post": ("ln_{}", "ffn_ffn_ln_{}"), "pre": ("ln_{}_pre", "ffn_ffn_ln_{}_pre")}
-_EPSILON = 1e-9
+_EPSILON = 1e-6
 # Its "gelu" is x * sigmoid(1.702 x), which is swish of 1.702 x, divided by 1.702.
 _ACTIVATIONS: Mapping[str, tuple[Literal["relu", "swish"], float]] = {
     "relu": ("relu", 1.0),
@@ -50,6 +58,7 @@ _EXPECTED = {
 _NUMBERS = ("enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transformer-heads")
 _ESCAPE = re.compile(r"\\(?:(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})|(.))")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "e": "\x1b", "N": "\x85", "_": "\xa0"}
+_ESCAPES |= {"L": "\u2028", "P": "\u2029", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _ORDERS: Mapping[tuple[str, ...], Literal["post", "pre"]] = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
 
 
@@ -98,6 +107,10 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     tables = vocabulary.tables(path, _tables(path, tensors, has_bias=not settings.get("output-omit-bias", False)))
     activation, factor = _ACTIVATIONS[settings["transformer-ffn-activation"]]
     learned = tensors.get(_POSITIONS)
+    if learned is not None and (learned.ndim != 2 or learned.shape[1] != settings["dim-emb"]):
+        raise InputError(
+            f"{path}: the tensor {_POSITIONS} must have rows of {settings['dim-emb']}, got {list(learned.shape)}"
+        )
     positions = {"position_encoding": "sinusoidal_halves"} if learned is None else _learned(len(learned))
     model = TransformerConfig(
         **tables.settings(vocabulary.tokenizer.has_one_id_space),
@@ -113,12 +126,12 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     )
     weights = assembled(path, tensors, model, tables, layers(norm_position), _NOT_OF_LAYERS)
     if learned is not None:
-        weights |= {f"{side}_positions/table": learned for side in ("source", "target")}
+        weights |= {f"{side}_positions/table": np.asarray(learned, np.float32) for side in ("source", "target")}
     sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
     known: dict[str, Any] = dict(languages or {})
     data = DataConfig(vocab_type="unigram", **known, **sizes)
     exponent = float(search.get("normalize", 0.0))
-    decode = DecodeConfig(beam_size=search.get("beam-size", 12), ends_within_beam=True, **normalization(exponent))
+    decode = DecodeConfig(beam_size=search.get("beam-size") or 12, ends_within_beam=True, **normalization(exponent))
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
     return PortableModel(config, _scaled(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(known) == 2)
 
@@ -131,10 +144,9 @@ def _search(folder: Path) -> dict[str, Any]:
         vocabs = search["vocabs"]
         if not isinstance(vocabs, list) or not vocabs or not all(isinstance(name, str) for name in vocabs):
             raise InputError(f"{found[0]}: vocabs must be names of files, got {vocabs!r}")
-    for name, default in (("normalize", 0.0), ("beam-size", 12)):
-        value = search.get(name, default)
-        if not isinstance(value, int | float):
-            raise InputError(f"{found[0]}: {name} must be a number, got {value!r}")
+    if found:
+        number_setting(found[0], search, "normalize", 0.0)
+        whole_setting(found[0], search, "beam-size", 12)
     return search
 
 
@@ -145,7 +157,9 @@ def _checked(path: str, settings: Mapping[str, Any]) -> Literal["post", "pre"]:
     if settings["transformer-ffn-activation"] not in _ACTIVATIONS:
         activation = settings["transformer-ffn-activation"]
         raise InputError(f"{path}: transformer-ffn-activation={activation!r} is not supported")
-    order = tuple(settings.get(f"transformer-{name}", "") for name in ("preprocess", "postprocess", "postprocess-top"))
+    order = tuple(
+        str(settings.get(f"transformer-{name}", "")) for name in ("preprocess", "postprocess", "postprocess-top")
+    )
     if order not in _ORDERS:
         raise InputError(
             f"{path}: transformer-preprocess, -postprocess and -postprocess-top are {', '.join(map(repr, order))}; "
@@ -160,6 +174,9 @@ def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
     source, target = (tensors.get(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder"))
     if source is None or target is None:
         raise InputError(f"{path}: there is no tensor Wemb")
+    for table in (source, target):
+        if table.ndim != 2:
+            raise InputError(f"{path}: the tensor Wemb must be a matrix, got {list(table.shape)}")
     output = tensors[f"{_HEAD}_W"].T if f"{_HEAD}_W" in tensors else tensors.get(f"{_HEAD}_Wt", target)
     if output.shape != target.shape:
         raise InputError(f"{path}: the tensor {_HEAD}_W does not fit decoder_Wemb")
@@ -167,7 +184,9 @@ def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
         raise InputError(f"{path}: there is no tensor {_HEAD}_b")
     if _POSITIONS in tensors:  # embeddings are scaled only beside sinusoids
         source, target = (table / np.float32(table.shape[1] ** 0.5) for table in (source, target))
-    return Tables(source, target, output, tensors.get(f"{_HEAD}_b"))
+    bias = tensors.get(f"{_HEAD}_b")
+    source, target, output = (np.asarray(table, np.float32) for table in (source, target, output))
+    return Tables(source, target, output, None if bias is None else np.asarray(bias, np.float32))
 
 
 def _learned(count: int) -> dict[str, Any]:
@@ -232,7 +251,10 @@ def read_vocabulary(path: Path) -> list[str]:
             value = line.removeprefix(":")
         if not value.strip().isdecimal():
             raise InputError(f"{path}, line {number}: expected 'piece: id', got {line!r}")
-        ids[int(value)] = _unquoted(key)
+        try:
+            ids[int(value)] = _unquoted(key)
+        except (OverflowError, ValueError):
+            raise InputError(f"{path}, line {number}: {key} names a character that there is not") from None
         key = None
     if sorted(ids) != list(range(len(ids))):
         raise InputError(f"{path}: the ids are not 0 to {len(ids) - 1}, each once")

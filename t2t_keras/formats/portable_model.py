@@ -101,6 +101,38 @@ def assembled(
         raise InputError(f"{path}: {error}") from None
 
 
+def check_whole(path: Path | str, model: PortableModel) -> None:
+    """Refuses settings that no run can have, and weights that are not those of a model with these settings.
+
+    Raises:
+        InputError: names `path`, and the setting or the weight.
+    """
+    try:
+        Config.from_dict(model.config.to_dict())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    expected = weight_shapes(model.sizes)
+    found = {name: tuple(array.shape) for name, array in model.weights.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if found.get(name) != expected.get(name):
+            shapes = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (found, expected))
+            raise InputError(f"{path}: {name} is {shapes}")
+
+
+def with_wider_layers(tensors: Arrays, start: str, more: int) -> dict[str, np.ndarray]:
+    """The tensors with `more` units in the feed-forward networks of layers whose names begin with `start`.
+
+    The units give 0 whatever goes in, because relu, swish and gelu of 0 are 0, so that the networks stay the same.
+    """
+    axes = {"fc1.weight": 0, "fc1.bias": 0, "fc2.weight": 1}
+    found = dict(tensors)
+    for name, array in tensors.items():
+        axis = next((axis for end, axis in axes.items() if name.startswith(start) and name.endswith(end)), None)
+        if axis is not None and axis < array.ndim:
+            found[name] = np.pad(array, [(0, more * (place == axis)) for place in range(array.ndim)])
+    return found
+
+
 def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> None:
     """Refuses a Transformer that a format has no place for.
 

@@ -15,7 +15,15 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.files.setting_files import check_kinds, check_settings, only_file, read_bytes, read_json
+from t2t_keras.formats.files.setting_files import (
+    check_kinds,
+    check_settings,
+    number_setting,
+    only_file,
+    read_bytes,
+    read_json,
+    whole_setting,
+)
 from t2t_keras.formats.portable_model import PortableModel, assembled
 from t2t_keras.formats.vocabularies import BARRED, check_covered
 from t2t_keras.formats.weight_table import Arrays, LayerTable
@@ -80,25 +88,25 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     space = 0 if vocabulary.name.startswith("vocab.translate_") else _TARGET_SPACES.get(target, 0)
     tables, tokenizer = _tables(path, tensors, space, vocabulary)
     usual = {"preprocess": "n", "postprocess": "da"}
-    order = tuple(settings.get(f"layer_{name}_sequence", letters) for name, letters in usual.items())
+    order = tuple(str(settings.get(f"layer_{name}_sequence", letters)) for name, letters in usual.items())
     if order not in _ORDERS:
         raise InputError(f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {order}")
     model = TransformerConfig(
         **tables.settings(one_id_space=True),
-        num_encoder_layers=settings.get("num_encoder_layers") or settings["num_hidden_layers"],
-        num_decoder_layers=settings.get("num_decoder_layers") or settings["num_hidden_layers"],
+        num_encoder_layers=whole_setting(folder, settings, "num_encoder_layers", settings["num_hidden_layers"]),
+        num_decoder_layers=whole_setting(folder, settings, "num_decoder_layers", settings["num_hidden_layers"]),
         d_model=settings["hidden_size"],
         d_ff=settings["filter_size"],
         num_heads=settings["num_heads"],
-        d_key=_head_width(settings, "key"),
-        d_value=_head_width(settings, "value"),
+        d_key=_head_width(folder, settings, "key"),
+        d_value=_head_width(folder, settings, "value"),
         norm_position="pre" if _ORDERS[order] == "pre" else "post",
         position_encoding="sinusoidal_halves",
         use_attention_bias=any(name.endswith("/q/bias") for name in tensors),
         layer_norm_epsilon=_EPSILON,
-        dropout_rate=settings.get("layer_prepostprocess_dropout", 0.1),
-        attention_dropout_rate=settings.get("attention_dropout", 0.0),
-        relu_dropout_rate=settings.get("relu_dropout", 0.0),
+        dropout_rate=number_setting(folder, settings, "layer_prepostprocess_dropout", 0.1),
+        attention_dropout_rate=number_setting(folder, settings, "attention_dropout", 0.0),
+        relu_dropout_rate=number_setting(folder, settings, "relu_dropout", 0.0),
     )
     weights = assembled(path, tensors, model, tables, LAYERS, ("symbol_modality_", _SPACE))
     data = DataConfig(source_language=source, target_language=target, vocab_size=tokenizer.vocab_size, max_length=512)
@@ -162,21 +170,21 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _head_width(settings: Mapping[str, Any], kind: str) -> int | None:
+def _head_width(folder: Path, settings: Mapping[str, Any], kind: str) -> int | None:
     """The width of a head's keys or values, if it is not d_model / num_heads."""
-    channels = settings.get(f"attention_{kind}_channels") or settings["hidden_size"]
+    channels = whole_setting(folder, settings, f"attention_{kind}_channels", settings["hidden_size"])
     return None if channels == settings["hidden_size"] else channels // settings["num_heads"]
 
 
 def _languages(
     folder: Path, vocabulary: Path, settings: Mapping[str, Any], given: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Of sources and of targets, of the problem's name; one that ends in "_rev" goes the other way."""
+    """Of sources and of targets: those that are given, or of the problem's name; "_rev" at its end turns them round."""
+    if len(given) == 2:
+        return given["source_language"], given["target_language"]
     for name in (str(settings.get("problem", "")), str(settings.get("problems", "")), folder.name, vocabulary.name):
         if match := _PROBLEM.search(name):
             return (match[2], match[1]) if match[3] else (match[1], match[2])
-    if len(given) == 2:
-        return given["source_language"], given["target_language"]
     raise InputError(
         f"{folder} does not say which languages these are: no name is like translate_ende_wmt32k; give "
         "--source_language and --target_language"
@@ -225,6 +233,10 @@ def _tables(path: Path, tensors: Arrays, space: int, vocabulary: Path) -> tuple[
     # Ours are padding, the end, and an unknown token that they do not have.
     source, targets, output = (np.insert(matrix, _FIRST_SUBWORD, 0, axis=0) for matrix in found)
     if (spaces := tensors.get(_SPACE)) is not None:
+        if spaces.ndim != 2 or len(spaces) <= space or spaces.shape[1] != source.shape[1]:
+            raise InputError(
+                f"{path}: the tensor {_SPACE} must have a row {space} of {source.shape[1]}, got {list(spaces.shape)}"
+            )
         vector = np.asarray(spaces, np.float32)[space]
         source = source + vector / np.float32(source.shape[1] ** 0.5)
     bias = np.zeros(rows + 1, np.float32)

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,7 +44,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             return dict(arrays)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (
+        *(OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error),
+        *(RuntimeError, TypeError, MemoryError),  # an unknown compression, an array that is in no archive, a wrong size
+    ) as error:
         raise InputError(f"{path} is damaged: {error}") from error
 
 

@@ -15,6 +15,8 @@ _Entry: Any = _Model.SentencePiece
 
 # How much less an unknown character scores than the rarest piece.
 _COST_OF_UNKNOWN = 10.0
+# Byte-pair encoding joins unused pieces too, and cuts them again at the end: they come after all others.
+_LAST = -1e6
 _KINDS = (_Entry.CONTROL, _Entry.CONTROL, _Entry.UNKNOWN)
 
 
@@ -44,7 +46,8 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
         if piece in symbols:
             model.pieces.append(_Entry(piece=BLANK + piece, type=_Entry.USER_DEFINED))
         else:
-            model.pieces.append(known.get(piece) or _Entry(piece=piece, type=_Entry.UNUSED))
+            unused = _Entry(piece=piece, type=_Entry.UNUSED, score=_LAST)
+            model.pieces.append(known.get(piece) or unused)
     if not model.trainer_spec.byte_fallback:
         lowest = min((entry.score for entry in known.values() if entry.type == _Entry.NORMAL), default=0.0)
         for entry in model.pieces:

@@ -25,18 +25,23 @@ TEXTS = ["Two dogs in the snow", "Ein Mann steht auf einer Leiter", "A fox 漢 b
 
 
 @functools.cache
-def unigram(language: str) -> bytes:
+def sentencepiece_model(language: str, model_type: str) -> bytes:
     """A SentencePiece model as these projects have it: its own order, its own normalisation."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter((ENGLISH if language == "en" else GERMAN) * 5),
         model_writer=model,
-        model_type="unigram",
-        vocab_size=60 if language == "en" else 55,
+        model_type=model_type,
+        vocab_size=(60 if language == "en" else 55) + 40 * (model_type == "bpe"),
         hard_vocab_limit=False,
         minloglevel=2,
     )
     return model.getvalue()
+
+
+def unigram(language: str) -> bytes:
+    """The model of a language that most of these models have."""
+    return sentencepiece_model(language, "unigram")
 
 
 def pieces(language: str) -> list[str]:

@@ -142,6 +142,19 @@ def test_ctranslate2_itself_translates_as_we_do(tmp_path, changes, numbers):
         assert np.abs(np.subtract(scores, log_probs)).mean() < 0.1 * np.abs(log_probs).mean()
 
 
+def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    sizes = {**tiny.MODEL, "vocab_size": tiny.tokenizer().vocab_size, "position_encoding": "learned"}
+    config = TransformerConfig(**sizes, max_positions=4, layer_norm_epsilon=1e-5)
+    model = PortableModel(Config(config), foreign.random_weights(config), tiny.tokenizer())
+    converter.write(model, tmp_path)
+    pieces = [model.tokenizer.pieces(model.tokenizer.encode(text)) for text in tiny.SENTENCES]
+    assert min(map(len, pieces)) > 4
+    found = ctranslate2.Translator(str(tmp_path), compute_type="float32").score_batch(pieces, pieces)
+    expected = foreign.translator_of(model).score(tiny.SENTENCES, tiny.SENTENCES)
+    np.testing.assert_allclose([sum(each.log_probs) for each in found], [s.log_prob for s in expected], rtol=1e-3)
+
+
 def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ctranslate2")
     (tmp_path / "multi30k_ct2").mkdir()

@@ -32,7 +32,7 @@ def rows(count: int) -> int:
     return -(-count // 8) * 8
 
 
-def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, is_old=False):
+def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, is_old=False, decoder_width=D_FF):
     """Writes a model; returns its tensors of today's names and what it computes."""
     words = {language: WORDS["en"] + WORDS["de"] if joined else WORDS[language] for language in WORDS}
     if with_model:
@@ -55,7 +55,8 @@ def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, i
         for layer in (f"{stack}.layers.{number}" for number in range(LAYERS)):
             parts = ("q", "k", "v", "out")
             linear = {f"{layer}.{name}.{part}_proj": (D_MODEL, D_MODEL) for name in attentions for part in parts}
-            linear |= {f"{layer}.fc1": (D_FF, D_MODEL), f"{layer}.fc2": (D_MODEL, D_FF)}
+            width = decoder_width if stack == "decoder" else D_FF
+            linear |= {f"{layer}.fc1": (width, D_MODEL), f"{layer}.fc2": (D_MODEL, width)}
             for name, shape in linear.items():
                 tensors[f"{name}.weight"] = foreign.random_array(rng, *shape)
                 tensors[f"{name}.bias"] = foreign.random_array(rng, shape[0])
@@ -66,6 +67,7 @@ def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, i
     output = "decoder.embed_out" if is_old else "decoder.output_projection.weight"
     tensors[output] = tensors["decoder.embed_tokens.weight"]
     settings = {**SETTINGS, **{f"{stack}_normalize_before": is_pre_norm for stack in ("encoder", "decoder")}}
+    settings["decoder_ffn_embed_dim"] = decoder_width
     more = {"encoder.version": np.ones(1, np.float32), "decoder.embed_positions._float_tensor": np.ones(1, np.float32)}
     stored = {"model": (of_2018(tensors) if is_old else tensors) | more}
     if is_old:
@@ -118,8 +120,8 @@ def theirs(ids: list[int]) -> list[int]:
 
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"is_pre_norm": True, "joined": False}, {"is_old": True}, {"with_model": True}],
-    ids=["post_norm", "pre_norm_two_vocabularies", "of_2018", "sentencepiece"],
+    [{}, {"is_pre_norm": True, "joined": False}, {"is_old": True}, {"with_model": True}, {"decoder_width": 5}],
+    ids=["post_norm", "pre_norm_two_vocabularies", "of_2018", "sentencepiece", "narrower_decoder"],
 )
 def test_logits_are_those_of_the_formulas(tmp_path, choices):
     _, network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
@@ -158,7 +160,27 @@ DAMAGES = {
             {"model": {"encoder.layers.0.self_attn.in_proj_bias": np.ones(4, np.float32)}, "args": SETTINGS},
             folder / "model.pt",
         ),
-        "in_proj_bias must have rows for queries, keys and values, got 4",
+        r"in_proj_bias must have rows for queries, keys and values, got \[4\]",
+    ),
+    "objects": (
+        lambda folder: torch_writer.save({"model": {}, "args": None, "cfg": [SETTINGS]}, folder / "model.pt"),
+        "model.pt: 'cfg' holds objects of another package; save it as plain dicts and values",
+    ),
+    "objects_inside": (
+        lambda folder: torch_writer.save({"model": {}, "cfg": {"model": [1]}}, folder / "model.pt"),
+        "model.pt: 'cfg' holds objects of another package",
+    ),
+    "number": (
+        lambda folder: torch_writer.save({"model": {3: np.ones(1, np.float32)}, "args": SETTINGS}, folder / "model.pt"),
+        "model.pt: 3 is no tensor",
+    ),
+    "scalar": (
+        lambda folder: torch_writer.save(
+            {"model": {f"{s}.embed_tokens.weight": np.ones([], np.float32) for s in ("encoder", "decoder")}}
+            | {"args": SETTINGS},
+            folder / "model.pt",
+        ),
+        r"the tensor encoder.embed_tokens.weight must be a matrix, got \[\]",
     ),
     "no_model": (lambda folder: torch_writer.save({"args": SETTINGS}, folder / "model.pt"), "it has no 'model'"),
     "no_settings": (lambda folder: torch_writer.save({"model": {}}, folder / "model.pt"), "neither 'args' nor 'cfg'"),
@@ -187,7 +209,9 @@ def test_languages_that_it_does_not_say_may_be_given(tmp_path):
     "settings, message",
     [
         ({"layernorm_embedding": True}, "layernorm_embedding=True is not supported, only False"),
-        ({"decoder_ffn_embed_dim": 3}, "encoder_ffn_embed_dim and decoder_ffn_embed_dim must be equal"),
+        ({"decoder_ffn_embed_dim": 3}, r"decoder.layers.0.fc1.weight must have shape \[12, 8\], got \[21, 8\]"),
+        ({"dropout": None}, "model.pt: dropout must be a number, got None"),
+        ({"decoder_attention_heads": 1}, "encoder_attention_heads and decoder_attention_heads must be equal"),
         ({"activation_fn": "tanh"}, "activation_fn='tanh' is not supported"),
         ({"encoder_layers": None}, "model.pt must say what encoder_layers is, a whole number; got None"),
         ({"decoder_normalize_before": 1}, "must say what decoder_normalize_before is, true or false; got 1"),

@@ -18,8 +18,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.tensor_files import read_safetensors, write_safetensors
 from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.formats.vocabularies import NamedIds, mapped
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
+from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 
 
@@ -81,6 +83,34 @@ def test_texts_are_cut_as_they_are_there(folder):
     assert tokenizer.has_one_id_space and tokenizer.sizes["source_vocab_size"] is None
     for text in tiny.SENTENCES[3:]:
         assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_two_models_of_byte_pairs_cut_texts_as_each_alone():
+    models = {language: foreign.sentencepiece_model(language, "bpe") for language in ("en", "de")}
+    processors = {name: sentencepiece.SentencePieceProcessor(model_proto=model) for name, model in models.items()}
+    pieces = [each.id_to_piece(number) for each in processors.values() for number in range(3, len(each))]
+    names = ["</s>", "<unk>", *dict.fromkeys(pieces), "<pad>"]
+    sides = [NamedIds(names, len(names) - 1, 0, 1, models[language]) for language in ("de", "en")]
+    tokenizer = mapped(*sides).tokenizer
+    for side, language, texts in ((tokenizer.source, "en", foreign.ENGLISH), (tokenizer, "de", foreign.GERMAN)):
+        for text in texts:
+            assert side.pieces(side.encode(text)) == processors[language].encode(text, out_type=str)
+
+
+def test_a_narrower_decoder_is_the_same_network(folder):
+    """Its layers get units that give 0."""
+    tensors = make_folder(folder, np.random.default_rng(1), decoder_ffn_dim=5)
+    for number in range(foreign.LAYERS):
+        place = f"model.decoder.layers.{number}"
+        tensors[f"{place}.fc1.weight"] = tensors[f"{place}.fc1.weight"][:5]
+        tensors[f"{place}.fc1.bias"] = tensors[f"{place}.fc1.bias"][:5]
+        tensors[f"{place}.fc2.weight"] = tensors[f"{place}.fc2.weight"][:, :5]
+    write_safetensors(folder / "model.safetensors", tensors)
+    weights = huggingface.read(folder).weights
+    inner, outer = (weights[f"decoder/layer_0/feed_forward/{name}_kernel"] for name in ("inner", "outer"))
+    assert inner.shape == (D_MODEL, foreign.D_FF) and not np.any(inner[:, 5:]) and not np.any(outer[5:])
+    given = tensors["model.decoder.layers.0.fc1.weight"]  # of states in another order
+    np.testing.assert_array_equal(np.sort(inner[:, :5].T, axis=1), np.sort(given, axis=1))
 
 
 def test_settings_come_along(folder):
@@ -187,6 +217,14 @@ def test_other_numbers_are_refused(tmp_path):
         huggingface.write(PortableModel(config, {}, tiny.tokenizer()), tmp_path, "int8")
 
 
+def test_the_subwords_of_tensor2tensor_are_refused(tmp_path):
+    config = Config(TransformerConfig(**{**tiny.MODEL, "vocab_size": 9}))
+    tokenizer = Tokenizer(serialized_subwords(["the_", *"theab_\\;u0123456789"]))
+    with pytest.raises(InputError, match="cannot have a vocabulary of tensor2tensor's subwords"):
+        huggingface.write(PortableModel(config, {}, tokenizer), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def change_json(path, **values):
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
@@ -209,6 +247,18 @@ DAMAGES = {
     "no_setting": (
         lambda folder: change_json(folder / "config.json", decoder_start_token_id=None),
         "config.json must say what decoder_start_token_id is, a whole number; got None",
+    ),
+    "dropout": (
+        lambda folder: change_json(folder / "config.json", dropout=None),
+        "config.json: dropout must be a number, got None",
+    ),
+    "beams": (
+        lambda folder: change_json(folder / "config.json", num_beams="x"),
+        "config.json must say what num_beams is, a whole number; got 'x'",
+    ),
+    "penalty": (
+        lambda folder: change_json(folder / "config.json", length_penalty="x"),
+        "config.json: length_penalty must be a number, got 'x'",
     ),
     "padding": (
         lambda folder: change_json(folder / "config.json", pad_token_id=-1),
@@ -313,6 +363,6 @@ def test_languages_may_be_given(folder):
 
 def test_positions_of_old_files_are_known(folder):
     make_folder(folder, np.random.default_rng(1))
-    positions = sines_then_cosines(np.arange(9), D_MODEL, D_MODEL / 2)
+    positions = sines_then_cosines(np.arange(4096), D_MODEL, D_MODEL / 2)
     change_tensors(folder, "model.encoder.embed_positions.weight", positions)
     assert huggingface.read(folder).config.model.position_encoding == "sinusoidal"

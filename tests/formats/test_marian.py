@@ -111,7 +111,7 @@ def network_of(tensors, settings) -> Network:
         start=np.zeros(D_MODEL),
         layers=LAYERS,
         heads=HEADS,
-        epsilon=1e-9,
+        epsilon=1e-6,
         activation={"swish": swish, "relu": relu, "gelu": gelu}[settings["transformer-ffn-activation"]],
         is_pre_norm=is_pre_norm,
     )
@@ -158,15 +158,19 @@ def test_settings_of_the_search_come_along(tmp_path):
 def test_entries_are_read_as_they_were_written(tmp_path):
     """Some as pieces of OPUS-MT's vocabularies are written: quoted, escaped, or with the id on the next line."""
     lines = ['"</s>": 0', '"<unk>": 1', "▁the: 2", "? ▁long", ": 3", "'▁a''b': 4", '"\\"": 5', '"\\\\": 6', ":: 7", ""]
-    lines += ['"\\x85": 8', "▁1: 9", '"\\u2028": 10', "null: 11"]
+    lines += ['"\\x85": 8', "▁1: 9", '"\\u2028": 10', "null: 11", '"\\P\\a": 12']
     (tmp_path / "vocab.yml").write_text("\n".join(lines), encoding="utf-8", newline="")
-    expected = ["</s>", "<unk>", "▁the", "▁long", "▁a'b", '"', "\\", ":", "\x85", "▁1", "\u2028", "null"]
+    expected = ["</s>", "<unk>", "▁the", "▁long", "▁a'b", '"', "\\", ":", "\x85", "▁1", "\u2028", "null", "\u2029\a"]
     assert marian.read_vocabulary(tmp_path / "vocab.yml") == expected
 
 
 @pytest.mark.parametrize(
     "text, message",
-    [("a 1", "line 1: expected 'piece: id', got 'a 1'"), ("a: 0\nb: 2", "the ids are not 0 to 1, each once")],
+    [
+        ("a 1", "line 1: expected 'piece: id', got 'a 1'"),
+        ("a: 0\nb: 2", "the ids are not 0 to 1, each once"),
+        ('a: 0\n"\\UFFFFFFFF": 1', "line 2: .* names a character that there is not"),
+    ],
 )
 def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
     (tmp_path / "vocab.yml").write_text(text)
@@ -216,6 +220,16 @@ DAMAGES = {
         lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", np.zeros([1, SIZE + 1], np.float32)),
         f"the output's bias has {SIZE + 1} rows, the vocabulary {SIZE} entries",
     ),
+    "positions": (
+        lambda folder: change_tensor(folder, "Wpos", np.zeros([40, 7], np.float32)),
+        r"the tensor Wpos must have rows of 8, got \[40, 7\]",
+    ),
+    "flat": (
+        lambda folder: change_tensor(folder, "Wemb", np.zeros([3], np.float32)),
+        r"the tensor Wemb must be a matrix, got \[3\]",
+    ),
+    "npy": (lambda folder: write_array(folder / "model.npz"), "model.npz cannot be read as .npz"),
+    "beam": (lambda folder: (folder / "decoder.yml").write_text("beam-size: 2.5"), "beam-size is, a whole number"),
     "no_bias": (lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", None), "no tensor decoder_ff_logit_out"),
     "two_vocabularies": (
         lambda folder: (folder / "en.vocab.yml").write_text("</s>: 0\n"),
@@ -228,6 +242,11 @@ DAMAGES = {
         "vocab.spm is no SentencePiece model",
     ),
 }
+
+
+def write_array(path):
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(3))
 
 
 def change_tensor(folder, name, array):

@@ -187,6 +187,9 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     assert [model.tokenizer.decode(ids) for ids in (source, target)] == [TEXT, TRANSLATION]
 
 
+LANGUAGES = {"source_language": "en", "target_language": "de"}
+
+
 def change(folder, **settings):
     (folder / "hparams.json").write_text(json.dumps({**SETTINGS, **settings}))
 
@@ -214,6 +217,14 @@ DAMAGES = {
             json.dumps({**SETTINGS, "layer_preprocess_sequence": "nd"})
         ),
         "layer_preprocess_sequence and layer_postprocess_sequence are",
+    ),
+    "dropout": (
+        lambda folder: change(folder, relu_dropout=None),
+        "relu_dropout must be a number, got None",
+    ),
+    "half_a_layer": (
+        lambda folder: change(folder, num_encoder_layers=1.5),
+        "must say what num_encoder_layers is, a whole number; got 1.5",
     ),
     "kind": (
         lambda folder: change(folder, pos="emb"),
@@ -257,6 +268,15 @@ def test_languages_that_no_name_says_may_be_given(tmp_path):
         path.rename(tmp_path / "model" / "vocab.mine")
     data = tensor2tensor.read(tmp_path / "model", {"source_language": "fi", "target_language": "sv"}).config.data
     assert (data.source_language, data.target_language) == ("fi", "sv")
+
+
+def test_given_languages_come_before_those_of_names(tmp_path):
+    """They choose the row of the table of target languages, which old problems have."""
+    make_folder(tmp_path / "model", np.random.default_rng(1), is_problems_own=False)
+    read = [tensor2tensor.read(tmp_path / "model", given) for given in ({}, LANGUAGES)]
+    assert [model.config.data.target_language for model in read] == ["en", "de"]
+    tables = [model.weights["source_embedding/table"] for model in read]
+    assert not np.allclose(*tables)
 
 
 def test_matrices_that_differ_are_refused(tmp_path):

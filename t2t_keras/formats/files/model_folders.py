@@ -25,4 +25,4 @@ def local_folder(name: str) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(name.removeprefix(_SCHEME), ignore_patterns=["*.h5", "*.ot"]))
     except Exception as error:  # its errors have no common class, and those of its network library come too
-        raise InputError(f"{name} cannot be downloaded: {error}") from error
+        raise InputError(f"{name} cannot be downloaded: {' '.join(str(error).split())}") from error

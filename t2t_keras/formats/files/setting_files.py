@@ -71,6 +71,22 @@ def check_kinds(path: Path | str, settings: Mapping[str, Any], kinds: Mapping[st
             raise InputError(f"{path} must say what {name} is, {_KINDS[kind]}; got {settings.get(name)!r}")
 
 
+def number_setting(path: Path | str, settings: Mapping[str, Any], name: str, default: float) -> float:
+    """A number that settings need not have; an InputError names the file, the setting and what is no number."""
+    value = settings.get(name, default)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError(f"{path}: {name} must be a number, got {value!r}")
+    return value
+
+
+def whole_setting(path: Path | str, settings: Mapping[str, Any], name: str, default: int) -> int:
+    """As `number_setting`, for a whole one; None and nothing are the default."""
+    value = settings.get(name)
+    if value is not None:
+        check_kinds(path, settings, {name: int})
+    return value or default
+
+
 def check_settings(path: Path | str, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Refuses settings that have other values than those that this project's Transformer can have.
 

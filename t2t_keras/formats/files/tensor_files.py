@@ -2,6 +2,7 @@
 
 import contextlib
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,10 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             return dict(arrays)
     except OSError as error:
         raise InputError(f"{path}: cannot read it: {error}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (
+        *(ValueError, EOFError, zipfile.BadZipFile, zlib.error),
+        *(RuntimeError, TypeError, MemoryError),  # an unknown compression, an array that is in no archive, a wrong size
+    ) as error:
         raise InputError(f"{path} cannot be read as .npz: {error}") from error
 
 

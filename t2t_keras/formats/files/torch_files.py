@@ -3,12 +3,13 @@
 A pickle can call any function. Here it gets those few that tensors and plain values need, and an error for all others.
 """
 
-import argparse
 import collections
 import io
 import math
 import pickle
+import types
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -79,6 +80,15 @@ class _LeftOut:
         pass
 
 
+class _Namespace:
+    """In place of argparse's, whose attributes a pickle could set for all programs."""
+
+    values: Mapping[str, Any] = types.MappingProxyType({})
+
+    def __setstate__(self, state: Any) -> None:
+        self.values = dict(state)
+
+
 class _Unpickler(pickle.Unpickler):
     """Makes tensors and plain values, and nothing else."""
 
@@ -121,7 +131,7 @@ _GLOBALS: Mapping[str, Any] = {
     "torch._utils._rebuild_parameter": _parameter,
     "_codecs.encode": _bytes,
     "collections.OrderedDict": collections.OrderedDict,
-    "argparse.Namespace": argparse.Namespace,
+    "argparse.Namespace": _Namespace,
 }
 
 
@@ -139,7 +149,7 @@ def read_torch_file(path: str | Path) -> Any:
         raise InputError(f"{path} does not exist") from None
     except (
         *(pickle.UnpicklingError, zipfile.BadZipFile, EOFError, OSError, MemoryError, RecursionError),
-        *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+        *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError, zlib.error),
     ) as error:
         raise InputError(f"{path} cannot be read as a file of torch: {error}") from error
 
@@ -193,8 +203,8 @@ def _with_arrays(contents: Any) -> Any:
     """The same with arrays in place of tensors, and plain dicts and lists."""
     if isinstance(contents, _Tensor):
         return contents.array()
-    if isinstance(contents, argparse.Namespace):
-        return _with_arrays(vars(contents))
+    if isinstance(contents, _Namespace):
+        return _with_arrays(contents.values)
     if isinstance(contents, Mapping):
         return {key: _with_arrays(value) for key, value in contents.items()}
     if isinstance(contents, list | tuple):

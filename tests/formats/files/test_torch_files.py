@@ -1,5 +1,6 @@
 """Files of torch are read without torch, and nothing in them is run."""
 
+import argparse
 import collections
 import io
 import pickle
@@ -84,6 +85,48 @@ def test_nothing_is_run(tmp_path, function, is_old):
     with pytest.raises(InputError, match=r"model.pt cannot be read as a file of torch: it asks for \w+\.\w+, which no"):
         read_torch_file(tmp_path / "model.pt")
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
+
+
+def test_a_class_of_the_process_stays_as_it_is(tmp_path):
+    """A pickle may set attributes of a class that it names."""
+    before = vars(argparse.Namespace).copy()
+    for state in ({"epoch": 3}, (None, {"__init__": 1}), ({}, {"values": 2})):
+        settings = argparse.Namespace.__new__(argparse.Namespace)
+        torch_writer.save({"args": WithState(settings, state)}, tmp_path / "model.pt")
+        if isinstance(state, dict):
+            assert read_torch_file(tmp_path / "model.pt") == {"args": state}
+            continue
+        with pytest.raises(InputError, match="model.pt cannot be read as a file of torch"):
+            read_torch_file(tmp_path / "model.pt")
+    assert vars(argparse.Namespace) == before
+
+
+class WithState:
+    """Is pickled as an object with a state."""
+
+    def __init__(self, value, state):
+        self.parts = type(value), (), state
+
+    def __reduce__(self):
+        return self.parts
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.9])
+def test_a_damaged_compressed_file_is_named(tmp_path, place):
+    path = tmp_path / "model.pt"
+    torch_writer.save({"a": np.arange(3000, dtype=np.float32)}, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, contents in members.items():
+            archive.writestr(name, contents)
+        info = archive.getinfo("archive/data/0")
+    damaged = bytearray(path.read_bytes())
+    start = info.header_offset + 30 + len(info.filename)
+    damaged[start + int(place * info.compress_size)] ^= 0xFF
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match="model.pt cannot be read as a file of torch"):
+        read_torch_file(path)
 
 
 @both_layouts
