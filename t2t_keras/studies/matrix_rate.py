@@ -13,7 +13,7 @@ import numpy as np
 
 from t2t_keras.machine.files import replacing
 
-_LONG_ENOUGH = 0.05  # seconds of a product, beside which the time of a call is nothing
+_LONG_ENOUGH = 0.01  # seconds of a product: long beside the time of a call, short beside what else may run
 _LARGEST = 16384
 # Best of so many, and of as many as some seconds allow: something else may run for a while.
 _TRIES = 5

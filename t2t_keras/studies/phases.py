@@ -3,12 +3,13 @@
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import pathlib
 import platform
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -23,13 +24,13 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
 from t2t_keras.machine.locking import locked
-from t2t_keras.machine.streams import share_out_cores
+from t2t_keras.machine.streams import num_streams, share_out_cores, side_by_side
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.records import Record, read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.studies.data_facts import DataFacts
-from t2t_keras.studies.matrix_rate import multiply_with_numpy, note_rate, processor
+from t2t_keras.studies.matrix_rate import note_rate, processor
 from t2t_keras.studies.performing import StoppedError
 from t2t_keras.studies.states import RECORD, read_record
 from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
@@ -172,14 +173,24 @@ def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
 def _machine(study_dir: pathlib.Path) -> tuple[str, float]:
     """The devices that train here, and the operations a second of one of them."""
     gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
-    if not gpus:
-        return processor(), note_rate(study_dir, processor(), multiply_with_numpy)
-    name = gpus[0].get("device_name", "GPU")
-    return f"{len(gpus)} x {name}", note_rate(study_dir, name, _multiply_on_device)
+    name = gpus[0].get("device_name", "GPU") if gpus else processor()
+    return f"{len(gpus)} x {name}" if gpus else name, note_rate(study_dir, name, _multiply)
 
 
-def _multiply_on_device(size: int) -> float:
-    """A product on the first GPU; returns its seconds. Ten of them are run, so that the call itself counts little."""
+def _multiply(size: int) -> float:
+    """A product on the first GPU, or on all cores; returns its seconds.
+
+    Ten of them are run, so that the call itself counts little, and at once as many as the cores are divided among.
+    """
+    products, streams = _products(size), range(num_streams())
+    begun = time.perf_counter()
+    list(side_by_side(lambda _: products().numpy(), streams))
+    return (time.perf_counter() - begun) / 10 / len(streams)
+
+
+@functools.cache
+def _products(size: int) -> Callable[[], tf.Tensor]:
+    """Ten products of matrices one after the other, traced."""
     matrix = tf.random.uniform([size, size])
 
     @tf.function
@@ -189,10 +200,8 @@ def _multiply_on_device(size: int) -> float:
             product = tf.matmul(matrix, product) / size
         return tf.reduce_sum(product)
 
-    products().numpy()
-    begun = time.perf_counter()
-    products().numpy()
-    return (time.perf_counter() - begun) / 10
+    products()
+    return products
 
 
 def _share_out_cores() -> None:
