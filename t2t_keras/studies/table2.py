@@ -12,8 +12,7 @@ from t2t_keras.studies.training_job import TrainingJob
 
 # Highest rates: the presets' 0.001 times 2.5, 5, 6.25 or 15.6; docs/tables.md says what was tried.
 _DEEP_ATT = ("train.learning_rate_scale=1.265",)
-_UNTIED = "model.tie_embeddings=false"
-_GNMT = ("train.learning_rate_scale=2.53", _UNTIED, "model.dropout_rate=0.2")
+_GNMT = ("train.learning_rate_scale=2.53",)
 _CONV_S2S = ("train.learning_rate_scale=7.9",)
 _BYTENET = ("train.learning_rate_scale=5.59",)
 _MOE = ("train.learning_rate_scale=2.236",)
@@ -21,7 +20,6 @@ _MOE = ("train.learning_rate_scale=2.236",)
 _RISK = ("model.dropout_rate=0", "train.objective=risk", "train.schedule=constant", "train.warmup_steps=100")
 _TINY_RISK = (
     *_RISK,
-    _UNTIED,
     *("train.learning_rate_scale=1.77e-4", "train.max_steps=1000"),
     *("train.checkpoint_steps=50", "train.keep_checkpoints=5"),
 )
