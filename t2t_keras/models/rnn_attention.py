@@ -160,7 +160,7 @@ class RNNAttention(EncoderDecoder):
         """Attention of the state before each position: [batch, target_len, source_len]."""
         queries = ops.pad(bottom, ((0, 0), (1, 0), (0, 0)))[:, :-1]
         attention = self.bottom.attention
-        weights = attention.weights(queries, attention.keys(memory), self._bias(inputs["source"]))
+        weights = attention.attention_weights(queries, attention.keys(memory), self._bias(inputs["source"]))
         return ops.cast(weights, "float32")
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:

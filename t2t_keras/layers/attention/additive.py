@@ -27,8 +27,7 @@ class AdditiveAttention(keras.layers.Layer):
     Returns:
         float [batch, query_len, d_memory], and the weights, float [batch, query_len, key_len].
 
-    Reference:
-        Bahdanau et al., "Neural Machine Translation by Jointly Learning to Align and Translate", 2015.
+    Reference: Bahdanau et al., "Neural Machine Translation by Jointly Learning to Align and Translate", 2015.
     """
 
     def __init__(self, d_attention: int, **kwargs: Any) -> None:
@@ -48,16 +47,15 @@ class AdditiveAttention(keras.layers.Layer):
         return kernels.linear(memory, self.memory_kernel, self.bias)
 
     def call(self, queries: Tensor, memory: Tensor, keys: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        hidden = kernels.linear(queries, self.query_kernel, None)[:, :, None] + keys[:, None]
-        hidden = ops.tanh(hidden)  # --> [batch, query_len, key_len, d_attention]
+        hidden = ops.tanh(kernels.linear(queries, self.query_kernel, None)[:, :, None] + keys[:, None])
         scores = kernels.linear(hidden, self.score, None)[..., 0]  # --> [batch, query_len, key_len]
         weights = kernels.softmax(scores if bias is None else scores + bias)
         return ops.matmul(weights, memory), weights  # --> [batch, query_len, d_memory]
 
-    def weights(self, queries: Tensor, keys: Tensor, bias: Tensor | None = None) -> Tensor:
+    def attention_weights(self, queries: Tensor, keys: Tensor, bias: Tensor | None = None) -> Tensor:
         """The weights of `call` alone, without the hidden layer of all pairs at once, for many queries."""
         scores = additive_scores(kernels.linear(queries, self.query_kernel, None), keys, self.score[:, 0])
-        return kernels.softmax(scores if bias is None else scores + bias)  # --> [batch, query_len, key_len]
+        return kernels.softmax(scores if bias is None else scores + bias)
 
     def compute_output_shape(self, queries_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
         return (*queries_shape[:-1], memory_shape[-1]), (*queries_shape[:-1], memory_shape[-2])
