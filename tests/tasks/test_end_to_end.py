@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text  # noqa: F401, the operations of exported tokenizers
 from drive import run_cases
 
 from t2t_keras.config import DecodeConfig
@@ -275,8 +276,6 @@ def test_training_is_monitored_by_the_task(name, folder, translator):
 def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path):
     if not (program := c_program.compiled(tmp_path)):
         pytest.skip("there is no C compiler here")
-    import tensorflow_text
-
     (library,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
     expected = translator.translate(ROUGH[name])
     size = translator.config.beam_size
