@@ -13,7 +13,7 @@ from absl import flags
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.runs import averaging, checkpoints
-from t2t_keras.runs.run import Run, lasting_differences
+from t2t_keras.runs.run import Run, lasting_differences, vocabulary_bytes
 
 from . import program
 from .flag_groups import extensions
@@ -70,7 +70,7 @@ def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
         return
     if changed := lasting_differences(config, other.config):
         raise InputError(f"{path} was trained with other settings than --model_dir: {'; '.join(changed)}")
-    if other.vocab_path.read_bytes() != run.vocab_path.read_bytes():
+    if vocabulary_bytes(other.vocab_path) != vocabulary_bytes(run.vocab_path):
         raise InputError(f"{path} has another vocabulary than that of --model_dir: {other.vocab_path}")
 
 
@@ -81,8 +81,8 @@ def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Ch
     gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
     interval: float
     interval, reason = config.train.checkpoint_steps, f"train.checkpoint_steps={config.train.checkpoint_steps}"
-    if config.train.checkpoint_minutes and gaps:
-        # Intervals saved by the clock differ in their number of steps.
+    if gaps and (config.train.checkpoint_minutes or config.train.validation_steps):
+        # Intervals by the clock differ in their number of steps, and a validation saves a checkpoint too.
         interval, reason = statistics.median(gaps) / 2, "half of what is usual in this run"
     if pairs := averaging.crowded(steps, interval):
         places = ", ".join(f"{first} and {second}" for first, second in pairs)

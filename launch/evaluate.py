@@ -27,7 +27,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings
-from t2t_keras.text.languages import east_asian, written_in
+from t2t_keras.text.languages import language_of
 
 from .flag_groups import decoding_flags, model_flags
 
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> None:
     run = Run(model_flags.MODEL_DIR.value)
     config = run.config
     sources, references = _text(run)
-    language = _language(config.data.target_language, references)
+    language = _TARGET_LANGUAGE.value or language_of(references, config.data.target_language)
     lowercase = config.data.lowercase if _LOWERCASE.value is None else _LOWERCASE.value
     scoring = ScoringSettings(language, lowercase, _PAPER_BLEU.value)
     task(config.data.task).check(references, scoring)
@@ -112,12 +112,6 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
         raise InputError("give --split=valid, --split=test, or both --source and --reference")
     pairs = list(read_pairs(_SOURCE.value, _REFERENCE.value))
     return [source for source, _ in pairs], [reference for _, reference in pairs]
-
-
-def _language(configured: str, references: list[str]) -> str:
-    """The target language: the flag's, else an East Asian one that the references are written in, else the model's."""
-    written = None if east_asian(configured) else written_in(references)
-    return _TARGET_LANGUAGE.value or written or configured
 
 
 def _show_progress() -> Any:

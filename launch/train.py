@@ -17,6 +17,7 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
+from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
@@ -105,10 +106,10 @@ def _data_dir(run: Run) -> str:
 
 
 def _remembered(run: Run) -> Run | None:
-    """The run that knows what the flags do not say: the run itself if it exists, else the one that it begins from."""
-    if run.exists:
-        return run
-    return Run(RunCheckpoint.parse(_INIT_FROM.value).model_dir) if _INIT_FROM.value else None
+    """The run that knows what the flags do not say: the run itself, or the one that it begins from."""
+    if _INIT_FROM.value and not checkpoints.exist(run.checkpoints_path):
+        return Run(RunCheckpoint.parse(_INIT_FROM.value).model_dir)
+    return run if run.exists else None
 
 
 def _init_from(run: Run) -> RunCheckpoint | None:

@@ -291,7 +291,9 @@ def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig
         if old is None:
             return trained_tokenizer(text, size, config.lowercase, config.vocab_type, symbols)
         more = with_symbols(old, symbols)
-        return with_pieces(more, config.extend_vocab, text, config.vocab_type) if config.extend_vocab else more
+        if not config.extend_vocab:
+            return more
+        return with_pieces(more, config.extend_vocab, text, config.vocab_type, lowercase=config.lowercase)
 
     if config.source_vocab_size:
         source = made(given and given.source, config.source_vocab_size, [0])

@@ -294,7 +294,7 @@ def _lstm_forward(
     x: Tensor, factors: Sequence[Tensor], is_token: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units], at each position."""
-    length = tf.shape(x)[0]
+    length, is_padding = tf.shape(x)[0], 1 - is_token
 
     def step(count: Tensor, hidden: Tensor, cell: Tensor, arrays: tuple) -> tuple:
         at, recurrent = length - 1 - count if reverse else count, hidden
@@ -303,8 +303,8 @@ def _lstm_forward(
         add, keep, candidate, show = tf.split(x[at] + recurrent, 4, axis=-1)
         add, keep, candidate, show = tf.sigmoid(add), tf.sigmoid(keep), tf.tanh(candidate), tf.sigmoid(show)
         next_cell = keep * cell + add * candidate
-        hidden += is_token[at] * (show * tf.tanh(next_cell) - hidden)
-        cell += is_token[at] * (next_cell - cell)
+        hidden = is_token[at] * show * tf.tanh(next_cell) + is_padding[at] * hidden
+        cell = is_token[at] * next_cell + is_padding[at] * cell
         values = tf.concat([add, keep, candidate, show], -1), hidden, cell
         return count + 1, hidden, cell, tuple(array.write(at, v) for array, v in zip(arrays, values, strict=True))
 

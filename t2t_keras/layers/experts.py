@@ -123,8 +123,7 @@ class MixtureOfExperts(keras.layers.Layer):
     Returns:
         float [batch, length, d_model], and the balance loss of each sentence, float32 [batch].
 
-    Reference:
-        Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017.
+    Reference: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017.
     """
 
     def __init__(
@@ -158,12 +157,12 @@ class MixtureOfExperts(keras.layers.Layer):
         self.gate_kernel = self.add_weight(**gates, name="gate_kernel")
         self.noise_kernel = self.add_weight(**gates, name="noise_kernel")
         limit = math.sqrt(6.0 / (d_model + self.d_expert))  # Glorot's, of each expert for itself
-        start = keras.initializers.RandomUniform(-limit, limit)
-        self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert, start)
-        self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model, start)
+        self.inner_kernels, self.inner_biases = self._weights("inner", d_model, self.d_expert, limit)
+        self.outer_kernels, self.outer_biases = self._weights("outer", self.d_expert, d_model, limit)
 
-    def _weights(self, name: str, d_in: int, d_out: int, start: Any) -> tuple[Any, Any]:
+    def _weights(self, name: str, d_in: int, d_out: int, limit: float) -> tuple[Any, Any]:
         """One kernel and one bias an expert."""
+        start = keras.initializers.RandomUniform(-limit, limit)  # one for two kernels would give both the same numbers
         kernels = self.add_weight(shape=(self.num_experts, d_in, d_out), initializer=start, name=f"{name}_kernels")
         biases = self.add_weight(shape=(self.num_experts, d_out), initializer="zeros", name=f"{name}_biases")
         return kernels, biases
@@ -252,5 +251,7 @@ class MixtureOfExperts(keras.layers.Layer):
 def feed_forward_layer(settings: LayerSettings, dtype: Any) -> FeedForward | MixtureOfExperts:
     """The position-wise sub-layer that the settings of a layer choose."""
     if settings.num_experts:
+        if settings.activation != "relu":
+            raise ValueError(f"`activation` must be 'relu' beside experts, got {settings.activation!r}")
         return MixtureOfExperts(**settings.experts, name="feed_forward", dtype=dtype)
     return FeedForward(**settings.feed_forward, name="feed_forward", dtype=dtype)

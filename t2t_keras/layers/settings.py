@@ -28,7 +28,7 @@ class LayerSettings:
         attention_score: "scaled_dot", "dot" or "additive"; see `MultiHeadAttention`.
         attention_window: positions that self-attention reaches on either side, the decoder's only before; None or 0
             means all.
-        activation: of the feed-forward network; see `FeedForward`.
+        activation: of the feed-forward network; see `FeedForward`. Experts have relu.
     """
 
     num_heads: int

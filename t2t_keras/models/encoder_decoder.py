@@ -12,6 +12,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers import TiedEmbedding
 from t2t_keras.models import presets
 from t2t_keras.models.contract import States
+from t2t_keras.symbols import PAD_ID
 
 Tensor = Any
 
@@ -77,7 +78,11 @@ class EncoderDecoder(keras.Model):
                 embedding.build()
 
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
-        return self.logits(self.states(inputs, seed=seed, training=training).hidden)
+        states = self.states(inputs, seed=seed, training=training)
+        if training:  # for Keras's `fit`: over tokens, like `SmoothedCrossEntropy`
+            tokens = ops.sum(ops.cast(ops.not_equal(inputs["target"], PAD_ID), "float32"))
+            self.add_loss(ops.cast(states.auxiliary_loss, "float32") / ops.maximum(tokens, 1.0))
+        return self.logits(states.hidden)
 
     @property
     def output_head(self) -> TiedEmbedding:

@@ -96,7 +96,7 @@ def activation_memory(config: Config, length: int) -> int:
 
 def pair_bytes(model: ModelConfig, length: int) -> int:
     """Bytes of a prepared pair on disk: ids of 16 or 32 bits, and the offset of each side."""
-    id_bytes = 2 if model.vocab_size <= 2**16 else 4
+    id_bytes = 2 if max(model.vocab_size, model.source_entries) <= 2**16 else 4
     return 2 * (length * id_bytes + _OFFSET_BYTES)
 
 

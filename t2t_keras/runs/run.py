@@ -100,7 +100,7 @@ class Run:
         """The directory of the prepared data when the run was last trained."""
         values = self._read()
         if _DATA_DIR not in values:
-            raise InputError(f"{self.config_path} does not say where the data was")
+            raise InputError(f"{self.config_path} does not say where the data was; give --data_dir")
         return pathlib.Path(values[_DATA_DIR])
 
     @property
@@ -152,7 +152,7 @@ class Run:
             InputError: as `check_trainable`, or the run's configuration (names the differences) or vocabulary differs.
         """
         self.check_trainable()
-        vocab = _vocabulary(vocab_path)
+        vocab = vocabulary_bytes(vocab_path)
         if self.exists:
             init_from = self.init_from
             if changed := lasting_differences(self.config, config):
@@ -160,9 +160,9 @@ class Run:
                     f"{self.path} holds a run with another configuration ({'; '.join(changed)}); "
                     "use another --model_dir or the old settings"
                 )
-            if _vocabulary(self.vocab_path) != vocab:
+            if vocabulary_bytes(self.vocab_path) != vocab:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
-        elif self.vocab_path.exists() and _vocabulary(self.vocab_path) != vocab:
+        elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
             raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first: it marks the directory as a run's.
@@ -209,7 +209,7 @@ class Run:
         return values
 
 
-def _vocabulary(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
+def vocabulary_bytes(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
     """The contents of a vocabulary's file, and of the one of sources that may be beside it."""
     beside = source_vocabulary(pathlib.Path(path))
     return pathlib.Path(path).read_bytes(), beside.read_bytes() if beside.exists() else None

@@ -18,14 +18,18 @@ _Entry: Any = _Model.SentencePiece
 def with_symbols(tokenizer: Tokenizer, symbols: Sequence[str]) -> Tokenizer:
     """A vocabulary with further entries: words that are one token each wherever they begin a word.
 
-    Symbols that it has stay where they are.
+    Symbols that it has stay where they are; without others the result is the vocabulary itself.
     """
-    model = _model_of(tokenizer)
     new = [symbol for symbol in dict.fromkeys(symbols) if symbol not in tokenizer.symbols]
-    return _as_tokenizer(model, [_Entry(piece=BLANK + symbol, type=_Entry.USER_DEFINED) for symbol in new])
+    if not new:
+        return tokenizer
+    entries = [_Entry(piece=BLANK + symbol, type=_Entry.USER_DEFINED) for symbol in new]
+    return _as_tokenizer(_model_of(tokenizer), entries)
 
 
-def with_pieces(tokenizer: Tokenizer, count: int, sentences: Iterable[str], vocab_type: VocabType) -> Tokenizer:
+def with_pieces(
+    tokenizer: Tokenizer, count: int, sentences: Iterable[str], vocab_type: VocabType, *, lowercase: bool = False
+) -> Tokenizer:
     """A vocabulary with `count` further entries: pieces of some text that it does not have.
 
     They are the first ones of a vocabulary that is trained on this text alone, characters before all others. They are
@@ -36,6 +40,7 @@ def with_pieces(tokenizer: Tokenizer, count: int, sentences: Iterable[str], voca
         count: number of further entries.
         sentences: the text.
         vocab_type: how `tokenizer` was made; "byte" needs no more entries.
+        lowercase: whether it lowercases what it encodes.
 
     Raises:
         InputError: the text does not have as many new pieces; the message names the limit.
@@ -45,7 +50,6 @@ def with_pieces(tokenizer: Tokenizer, count: int, sentences: Iterable[str], voca
     model = _model_of(tokenizer)
     # So large that at least `count` of its entries are new, if the text has them.
     size = len(model.pieces) + 2 * count
-    lowercase = bool(model.normalizer_spec.precompiled_charsmap)
     trained = trained_tokenizer(sentences, size, lowercase, vocab_type, list(tokenizer.symbols), must_have_size=False)
     known = {entry.piece for entry in model.pieces}
     new = [entry for entry in _model_of(trained).pieces if entry.type == _Entry.NORMAL and entry.piece not in known]
@@ -72,6 +76,8 @@ def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     Raises:
         ValueError: `new` does not begin with the entries of `old`, or prepares text in another way.
     """
+    if old.serialized == new.serialized:
+        return []
     old_model, new_model = _model_of(old), _model_of(new)
     count = len(old_model.pieces)
     if new_model.pieces[:count] != old_model.pieces[:] or new_model.normalizer_spec != old_model.normalizer_spec:

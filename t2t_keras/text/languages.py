@@ -50,6 +50,11 @@ def _word() -> re.Pattern[str]:
     return re.compile(rf"\w+(?:(?:[{basic}]|(?=[\U00010000-\U0010ffff])[{others}])+\w*)*")
 
 
+def language_of(references: Iterable[str], configured: str) -> str:
+    """An East Asian language that references are written in while another is configured, or the configured one."""
+    return configured if east_asian(configured) else written_in(references) or configured
+
+
 def written_in(lines: Iterable[str]) -> str | None:
     """The one of "zh", "ja" and "ko" whose script most letters of a text belong to, or None."""
     text = "\n".join(lines)

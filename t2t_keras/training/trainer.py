@@ -97,9 +97,9 @@ class Trainer:
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
-        keras.config.set_dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32")
         with self.workers.watched():
-            model = make_model(config.model)
+            with _dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32"):
+                model = make_model(config.model)
             self.account = [] if beginning is None else take_weights(model, beginning, self.workers)
             self.training = TrainingStep(model, config.train, strategy)
         self.validator = Validator(
@@ -113,7 +113,9 @@ class Trainer:
         self.step, self.position, self.interval = 0, Position(), Interval()
         self.best: float | None = None
         self.best_step: int | None = None
+        self.best_on_time: float | None = None
         self.validations_without_gain = 0
+        self.is_validation_on_time = True
         self.is_validation_due = False  # for the checkpoint that training resumes from
         self.signals = StopSignals()
 
@@ -191,6 +193,7 @@ class Trainer:
             stopped_by = decided.signal
             if checkpoint_due or validation_due or (reason and self.step != last_saved):
                 self.is_validation_due = validation_due or bool(reason and not stopped_by)
+                self.is_validation_on_time = validation_due
                 self._save(monitor)
                 if self.is_validation_due and not stopped_by:
                     self._validate(monitor)
@@ -252,7 +255,10 @@ class Trainer:
         gain = -validation.loss if by_loss else validation.score
         improved = self.best is None or gain > self.best
         self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
-        self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
+        if self.is_validation_on_time:  # one more, at a limit, must not change when patience ends
+            is_gain = self.best_on_time is None or gain > self.best_on_time
+            self.best_on_time = gain if is_gain else self.best_on_time
+            self.validations_without_gain = 0 if is_gain else self.validations_without_gain + 1
         self.is_validation_due = False
         with self.workers.alike():
             monitor.sync()
@@ -287,8 +293,10 @@ class Trainer:
             "interval": self.interval.sums(),
             "best": self.best,
             "best_step": self.best_step,
+            "best_on_time": self.best_on_time,
             "validations_without_gain": self.validations_without_gain,
             "is_validation_due": self.is_validation_due,
+            "is_validation_on_time": self.is_validation_on_time,
             "config": self.config.to_dict(),
         }
 
@@ -310,6 +318,8 @@ class Trainer:
         self.best = saved.state["best"]
         self.validations_without_gain = saved.state["validations_without_gain"]
         self.best_step = saved.state.get("best_step")
+        self.best_on_time = saved.state.get("best_on_time", self.best)
+        self.is_validation_on_time = saved.state.get("is_validation_on_time", True)
         self.is_validation_due = saved.state.get("is_validation_due", False)
         if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
             # Repeated, because a kill may have prevented it, or the note may be damaged.
@@ -363,6 +373,17 @@ class Trainer:
             f"the last good checkpoint is {saved.path if saved else 'none'}. "
             "Lower train.learning_rate_scale, raise train.warmup_steps or set train.clip_norm"
         )
+
+
+@contextlib.contextmanager
+def _dtype_policy(name: str) -> Iterator[None]:
+    """Inside, new layers have Keras's dtype policy of that name."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 _MOMENTS = ("first_moments", "second_moments")

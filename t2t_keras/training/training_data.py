@@ -38,6 +38,7 @@ def _mixture(config: Config, data: PreparedData) -> Mixture | None:
     weights = config.train.corpus_weights
     if weights and len(weights) != len(data.part_sizes):
         raise InputError(
-            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}"
+            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}; "
+            "--set train.corpus_weights= takes each pair once"
         )
     return Mixture(data.part_sizes, weights) if weights else None

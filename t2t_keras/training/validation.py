@@ -13,6 +13,7 @@ from t2t_keras import evaluation
 from t2t_keras.config import Config
 from t2t_keras.data.pipeline import EncodedPairs, validation_batches
 from t2t_keras.inference.translator import Translator
+from t2t_keras.text.languages import language_of
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.step import TrainingStep
@@ -50,9 +51,9 @@ class Validator:
         workers: Workers,
     ) -> None:
         self._step, self._translator, self._workers = step, translator, workers
-        self._language = config.data.target_language
         count = config.train.validation_sentences
         self._sources, self._references = (list(side[:count]) for side in texts)
+        self._language = language_of(self._references, config.data.target_language)
         cut = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
         if cut.num_cut and workers.is_chief:
             logging.getLogger(__name__).warning(

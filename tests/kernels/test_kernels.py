@@ -239,6 +239,15 @@ def test_lstm(rng, dtype, reverse, widths):
     assert all(float(tf.reduce_max(tf.abs(gradient))) > 0.1 for gradient in pair[0][1:])
 
 
+def test_a_cell_that_forgets_keeps_nothing_but_the_new_value():
+    """In bfloat16, where a difference to the old value would be rounded."""
+    gates = tf.constant([[[30.0, -30.0, 0.01, 30.0]]], tf.bfloat16)  # add, keep, candidate, show
+    kernel, first = tf.zeros([1, 4], tf.bfloat16), tf.ones([1, 1], tf.bfloat16)
+    _, hidden, cell = fast.lstm(gates, [kernel], tf.constant([[True]]), first, first)
+    for value in (cell, hidden):  # --> [1, 1]
+        assert value.numpy().astype("float32").item() == pytest.approx(0.01, rel=4e-3)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("kernel_size", "dilation_rate", "before"), [(1, 1, 0), (3, 1, 2), (3, 1, 1), (2, 3, 3), (3, 4, 4), (5, 1, 0)]

@@ -10,6 +10,7 @@ import pytest
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
+from t2t_keras.text.tokenizer import source_vocabulary
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -79,6 +80,8 @@ def test_steps_that_lie_close_are_warned_of(make_run):
     done = average(f"--model_dir={by_minutes.path}", "--average_last=5")
     assert done.returncode == 0
     assert "steps 199 and 203 lie closer" in done.stderr and "101" not in done.stderr
+    validated = make_run("validated", [2, 4, 6], train={"validation_steps": 2})  # each of which saves a checkpoint
+    assert average(f"--model_dir={validated.path}", "--average_last=3").stderr == ""
 
 
 def check_refused(done: subprocess.CompletedProcess, *words: str):
@@ -104,6 +107,10 @@ def test_bad_input_is_one_line(make_run, tmp_path):
     foreign = make_run("foreign", [70], b"other words")
     chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
     check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "another vocabulary")
+    of_sources = make_run("of_sources", [80])
+    source_vocabulary(of_sources.vocab_path).write_bytes(b"words of sources")
+    chosen = f"10,{of_sources.checkpoints_path / 'step_00000080'}"
+    check_refused(average(flag, f"--checkpoints={chosen}"), "step_00000080", "another vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
     check_refused(average(flag, "--average_last=2"), "weights.npz is damaged")
     assert checkpoints.steps(run.checkpoints_path) == [10, 20]

@@ -1,5 +1,6 @@
 """The program: signals and sudden death change nothing, bad input is one line."""
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -81,7 +82,7 @@ def results(folder, stopped):
     """What many calls of the program did, by name: exit status, standard output, standard error."""
     del stopped
     flagfile, data_dir = f"--flagfile={folder / 'flags'}", f"--data_dir={folder / 'data'}"
-    new, tiny = "--model_dir=NEW", "--preset=tiny"
+    new, tiny, one_step = "--model_dir=NEW", "--preset=tiny", "--set=train.max_steps=1"
     (folder / "interrupted").mkdir()
     (folder / "interrupted" / "preparing.json").write_text("{}", encoding="utf-8")
     (folder / "a_file").write_text("", encoding="utf-8")
@@ -96,7 +97,7 @@ def results(folder, stopped):
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
         # By itself a run knows its data and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
-        "characters": [flagfile, new, f"--data_dir={characters.directory}", "--set=train.max_steps=1"],
+        "characters": [flagfile, new, f"--data_dir={characters.directory}", one_step],
         "characters again": [f"--model_dir={folder / 'characters'}"],
         "differs": [f"--model_dir={folder / 'uninterrupted'}", "--set=train.warmup_steps=7", "--set=train.seed=3"],
         "diverges": [flagfile, new, "--set=train.learning_rate_scale=1e30"],
@@ -124,7 +125,8 @@ def results(folder, stopped):
         "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
         # Settings and data are those of the other run.
         "begins": [new, f"--init_from={folder / 'uninterrupted'}@{STEPS}", "--set=train.max_steps=2"],
-        "begins again": [f"--model_dir={folder / 'begun'}", "--set=train.max_steps=1"],
+        "begins again": [f"--model_dir={folder / 'begun'}", one_step],
+        "begins anew": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", one_step],
         "nowhere": [new, f"--init_from={folder / 'nowhere'}"],
     }
     unfinished = Run(folder / "begun")  # and stopped before its first checkpoint
@@ -133,6 +135,8 @@ def results(folder, stopped):
     model = TransformerConfig(**{**tiny_training.MODEL, "vocab_size": data.tokenizer.vocab_size})
     config = Config(model=model, data=data.config, train=TrainConfig(**tiny_training.TRAIN))
     unfinished.start(config, data.directory, data.vocab_path, noted)
+    other = dataclasses.replace(config, train=dataclasses.replace(config.train, warmup_steps=77))
+    Run(folder / "left").start(other, data.directory, data.vocab_path)
     for name, case in cases.items():
         # The run of a call that is refused, which no other call has begun.
         cases[name] = [flag.replace("NEW", str(folder / name.replace(" ", "_"))) for flag in case]
@@ -195,6 +199,11 @@ def test_a_run_begins_with_another_ones_weights(folder, results, name, checkpoin
     assert run.init_from["path"] == str(path)
     before = tiny_training.records(folder / "uninterrupted", "train")
     assert tiny_training.records(run.path, "train")[0]["loss"] < 0.8 * before[0]["loss"]
+
+
+def test_a_run_without_checkpoints_may_begin_anew(folder, results):
+    assert results["begins anew"][0] == 0, results["begins anew"][2]
+    assert Run(folder / "left").config.train.warmup_steps == Run(folder / "uninterrupted").config.train.warmup_steps
 
 
 @pytest.mark.parametrize(

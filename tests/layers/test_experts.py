@@ -90,6 +90,8 @@ def test_at_the_start_noise_alone_chooses():
     assert np.bincount(chosen.ravel(), minlength=EXPERTS).min() > 150
     limit = (6 / (WIDTH + INNER)) ** 0.5  # as one feed-forward network of these widths
     assert 0.9 * limit < np.abs(layer.inner_kernels).max() <= limit
+    inner, outer = np.ravel(layer.inner_kernels), np.ravel(layer.outer_kernels)
+    assert abs(np.corrcoef(inner, outer)[0, 1]) < 0.2
 
 
 def gradients(layer, function) -> list[np.ndarray]:

@@ -371,6 +371,19 @@ def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
     assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
 
 
+def test_plain_fit_adds_the_balance_loss_of_experts():
+    """Over tokens, as training itself has it."""
+    model = Transformer(dataclasses.replace(SMALL, num_experts=4, experts_per_token=2, d_expert=9, balance_weight=7.0))
+    model.build()
+    inputs, seed = {"source": SOURCE, "target": TARGET}, np.array([1, 2], "int32")
+    balance = model.states(inputs, seed=seed, training=True).auxiliary_loss
+    model(inputs, seed=seed, training=True)
+    assert float(sum(model.losses)) == pytest.approx(float(balance) / np.count_nonzero(TARGET), rel=1e-5)
+    assert float(balance) > 0.1
+    model(inputs)
+    assert not model.losses
+
+
 def test_plain_fit_learns_to_copy():
     rng = np.random.default_rng(1)
     lengths = rng.integers(2, 6, 1024)

@@ -1,11 +1,14 @@
 """More entries for a vocabulary."""
 
+import io
+
 import pytest
+import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from t2t_keras.errors import InputError
 from t2t_keras.text.extension import spellings, with_pieces, with_symbols
-from t2t_keras.text.tokenizer import trained_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 
 OLD = ["the cat sees a small dog and big trees", "two old houses stand by the green river"] * 20
 NEW = ["le chat voit un petit chien près d'une forêt", "deux vieilles maisons sont près de la rivière"] * 20
@@ -77,9 +80,22 @@ def test_another_vocabulary_has_no_spellings(both):
 
 def test_lowercase_stays_so():
     old = trained_tokenizer(OLD, 330, lowercase=True)
-    new = with_pieces(old, 5, [line.upper() for line in NEW], "bpe")
+    new = with_pieces(old, 5, [line.upper() for line in NEW], "bpe", lowercase=True)
     assert new.encode("LE CHAT") == new.encode("le chat")
     assert all(piece == piece.lower() for piece in new.pieces(range(old.vocab_size, new.vocab_size)))
+
+
+def test_what_is_normalised_in_another_way_keeps_its_capitals():
+    written = io.BytesIO()
+    special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    sizes = {"vocab_size": 330, "model_type": "bpe", "byte_fallback": True, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(OLD), model_writer=written, normalization_rule_name="nmt_nfkc", **special, **sizes
+    )
+    old = Tokenizer(written.getvalue())
+    new = with_pieces(old, 40, [line.upper() for line in NEW], "bpe")
+    assert {"L", "CH"} <= {piece.strip("▁") for piece in new.pieces(range(old.vocab_size, new.vocab_size))}
+    assert new.decode(new.encode("LE CHAT")) == "LE CHAT"
 
 
 def test_bad_wishes_are_refused():

@@ -1,6 +1,6 @@
 import pytest
 
-from t2t_keras.text.languages import east_asian, written_in
+from t2t_keras.text.languages import east_asian, language_of, written_in
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,9 @@ def test_codes_of_other_languages(code):
 )
 def test_what_a_text_is_written_in(lines, expected):
     assert written_in(lines) == expected
+
+
+def test_what_is_configured_counts_unless_references_are_east_asian():
+    chinese = ["他在图书馆看书。"]
+    assert [language_of(chinese, code) for code in ("de", "ja", "")] == ["zh", "ja", "zh"]
+    assert language_of(["Ein Mann steht auf einer Leiter."], "de") == "de"

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.text.extension import with_symbols
+from t2t_keras.text.extension import spellings, with_symbols
 from t2t_keras.text.subwords import Subwords, joined_parts, parts_of, serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -92,6 +92,11 @@ def test_files_come_back(tokenizer, tmp_path):
     again = Tokenizer.load(tmp_path / "vocab.model")
     assert again.serialized == tokenizer.serialized and again.entries == ["<pad>", "</s>", "<unk>", *SUBWORDS]
     assert again.symbols == {} and again.sizes == {"vocab_size": len(SUBWORDS) + 3, "source_vocab_size": None}
+
+
+def test_without_more_entries_it_is_what_it_was(tokenizer):
+    assert with_symbols(tokenizer, []).serialized == tokenizer.serialized
+    assert spellings(tokenizer, Tokenizer(tokenizer.serialized)) == []
 
 
 def test_what_cannot_be_is_refused(tokenizer):

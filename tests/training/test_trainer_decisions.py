@@ -69,6 +69,20 @@ def test_patience(tmp_path, data, scripted):
     assert best_step(tmp_path) == 5
 
 
+def test_a_validation_at_a_limit_does_not_count_for_patience(tmp_path, data, scripted):
+    """Else a training that a limit stopped now and then would end sooner than one that was never stopped."""
+    settings = {"patience": 2, "checkpoint_steps": 2}
+    scripted(3.0, 2.5, 2.8, 2.9, 2.0, 2.2, 2.3)
+    train(tmp_path, data, max_steps=2, **settings)  # 3.0
+    for step in (3, 5):  # 2.5, then 2.8 and 2.9
+        outcome = train(tmp_path, data, max_steps=step, **settings)
+        assert outcome == (step, "reached train.max_steps", 0)
+    assert best_step(tmp_path) == 3  # it may be the best all the same
+    assert train(tmp_path, data, **settings).step == 10  # 2.0, 2.2, 2.3
+    lines = [(line["step"], line["loss"]) for line in records(tmp_path, "valid")]
+    assert lines == [(2, 3.0), (3, 2.5), (4, 2.8), (5, 2.9), (6, 2.0), (8, 2.2), (10, 2.3)]
+
+
 def test_max_minutes(tmp_path, data, scripted):
     del scripted
     assert train(tmp_path, data, max_minutes=1e-9) == (1, "reached train.max_minutes", 0)

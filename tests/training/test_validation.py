@@ -71,6 +71,18 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     assert validator._score() == pytest.approx(100.0)
 
 
+def test_references_in_chinese_are_scored_as_such(monkeypatch, trainer, data):
+    """Also where the data was prepared without a word on its languages, as English to German."""
+    references = ["他在图书馆看书。", "今天天气很好！"]
+    validator = Validator(
+        *(trainer.training, trainer.config, data.split("valid"), (["a", "b"], references)),
+        *(trainer.validator._translator, trainer.workers),
+    )
+    answers = [Translation("他在图书馆看报。"), Translation("今天天气不好！")]
+    monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers)
+    assert validator._score() == translation_scores.bleu([answer.text for answer in answers], references, "zh") > 0
+
+
 def test_lines_are_cut_where_those_of_other_programs_are(tmp_path, trainer, data):
     """At the length of the training data, so that BLEU is that of launch.evaluate."""
     assert trainer.validator._translator.max_source_length == data.config.max_length == 256

@@ -26,9 +26,8 @@ class MultiplicativeAttention(keras.layers.Layer):
     Returns:
         float [batch, query_len, d_memory], and the weights, float [batch, query_len, key_len].
 
-    Reference:
-        Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
-        appendix G.
+    Reference: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
+    appendix G.
     """
 
     def __init__(self, d_attention: int, **kwargs: Any) -> None:
