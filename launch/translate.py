@@ -9,6 +9,7 @@ Examples:
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
+import codecs
 import contextlib
 import itertools
 import json
@@ -40,7 +41,11 @@ _NUM_BEST = flags.DEFINE_integer(
 _TOKEN_SCORES = flags.DEFINE_bool("token_scores", False, "With --json: every token and its log-probability.")
 _ALIGNMENTS = flags.DEFINE_bool("alignments", False, "With --json: the word alignment, as 0-0 1-2.")
 _ON_ERROR = flags.DEFINE_enum(
-    "on_error", "stop", ["stop", "skip"], "At a line that cannot be translated; skip: leave it empty, or an 'error'."
+    "on_error",
+    "stop",
+    ["stop", "skip"],
+    "At a line that cannot be translated; skip: leave it empty, with --num_best leave it out, with --json say an "
+    "'error'.",
 )
 _VERIFY = flags.DEFINE_integer(
     "verify", 0, "Translate so many lines again, one by one, and compare; exit status 1 if any differs.", lower_bound=0
@@ -58,7 +63,7 @@ def main(argv: list[str]) -> None:
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")
-    if _INPUT.value is None and sys.stdin.isatty():
+    if _INPUT.value is None and sys.stdin.isatty() and _OUTPUT.value is None and not _VERIFY.value:
         _converse(_load_translator())
         return
     lines = sys.stdin.buffer if _INPUT.value is None else read_raw_lines(_INPUT.value)
@@ -109,7 +114,7 @@ def _translate(
 
 def _line(number: int, raw: bytes) -> json_lines.Line:
     try:
-        text = decoded_line(raw)
+        text = decoded_line(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw)
     except InputError as error:
         return json_lines.Line(number, None, None, str(error))
     return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)
@@ -162,7 +167,9 @@ def _json_text(translator: Translator, lines: list[json_lines.Line], results: di
     for line in lines:
         row = {} if line.id is None else {"id": line.id}
         row.update({"error": line.error} if line.error else next(answers))
-        rows.append(json.dumps(row, ensure_ascii=False) + "\n")
+        text = json.dumps(row, ensure_ascii=False)
+        # Half a surrogate pair, which an id may hold, is written as JSON writes it in ASCII.
+        rows.append(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
     return "".join(rows)
 
 

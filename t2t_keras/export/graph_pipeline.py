@@ -100,7 +100,7 @@ class Pipeline:
         self._source_pieces, self._target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
         settings = (translator.lowercase, translator.max_source_length, translator.excluded)
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
-        form = self._task.form(translator.tokenizer)
+        form = self._form = self._task.form(translator.tokenizer)
         searches = Searches(self._model, self.config, excluded, form=form)
         sampling = Searches(self._model, _sampling(self.config), excluded, form=form)
 
@@ -174,7 +174,9 @@ class Pipeline:
 
     def output_limits(self, sentences: Sentences) -> tf.Tensor:
         """The most tokens of each sentence's translation, int32 [sentences]."""
-        return output_limits(sentences.lengths, self.config)
+        limits = output_limits(sentences.lengths, self.config)
+        # The task's own number of tokens counts, which is no more than the source's.
+        return limits if self._form is None else tf.maximum(limits, tf.maximum(sentences.lengths, 2))
 
     def search(self, sentences: Sentences, only_best: bool) -> Found:
         """The best hypotheses or, if the settings say so, samples: one per sentence, or `config.beam_size`."""
@@ -277,7 +279,8 @@ class Pipeline:
         """Decodes token ids, int32 [parts, k, length], to texts, string [parts, k]."""
         inside = tf.cumsum(tf.cast(token_ids == EOS_ID, tf.int32), axis=-1) == 0
         k = token_ids.shape[1]
-        flat = tf.reshape(token_ids, [-1, tf.shape(token_ids)[2]])  # --> [parts * k, length]
+        parts, _, length = tf.unstack(tf.shape(token_ids))
+        flat = tf.reshape(token_ids, [parts * k, length])  # -1 would be k where there are no parts
         kept = tf.reshape(inside & (token_ids != PAD_ID), tf.shape(flat))
         texts = self._target_tokenizer.detokenize(tf.ragged.boolean_mask(flat, kept))
         return tf.reshape(repaired(texts), [-1, k])  # byte fallback can spell any character, even a line break

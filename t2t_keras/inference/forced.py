@@ -83,7 +83,7 @@ def _log_probs(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
 
 def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
-    """Checks that pairs of token ids, end symbols included, can be scored.
+    """Checks that given pairs, as token ids with end symbols, can be scored; those of a search always can.
 
     Raises:
         InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.

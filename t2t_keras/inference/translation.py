@@ -90,7 +90,7 @@ def chosen_list(parts: Sequence[Sequence[Translation]], num_best: int, no_answer
     Parts whose best translation is `no_answer` are left out, unless all are like that.
     """
     answering = [part for part in parts if part[0].text != no_answer] or parts
-    candidates = [translation for part in answering for translation in part]
+    candidates = [dataclasses.replace(each, num_parts=len(parts)) for part in answering for each in part]
     return sorted(candidates, key=lambda translation: -translation.score)[:num_best] or [joined([])]
 
 

@@ -224,8 +224,7 @@ class Translator:
     def score_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[ForcedScore]:
-        """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`; raises the same."""
-        check_pairs(sources, targets)
+        """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`, of any length."""
         scores: dict[int, ForcedScore] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             for row, log_probs in zip(rows, self._token_log_probs(*batch).numpy(), strict=True):
@@ -247,9 +246,12 @@ class Translator:
     def explain_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[Explanation]:
-        """`explain` of token ids with end symbols, such as those of a `Translation`; raises the same."""
+        """`explain` of token ids with end symbols, such as those of a `Translation`, of any length.
+
+        Raises:
+            InputError: as for `explain`.
+        """
         attention_views(self.model)  # raises if it has none
-        check_pairs(sources, targets)
         explanations: dict[int, Explanation] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             log_probs, attention = tf.nest.map_structure(lambda values: values.numpy(), self._explained(*batch))
@@ -264,10 +266,11 @@ class Translator:
         """The word alignments of `explain_tokens`, without keeping its attention in memory.
 
         Raises:
-            InputError: as for `score`, or the model does not offer its attention.
+            InputError: the model does not offer its attention, or its vocabulary does not say where words begin.
         """
         attention_views(self.model)  # raises if it has none
-        check_pairs(sources, targets)
+        if not self.tokenizer.marks_words:
+            raise InputError("there is no word alignment: tensor2tensor's subwords do not say where words begin")
         aligned: dict[int, WordAlignment] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
             for row, weights in zip(rows, self._alignment_attention(*batch).numpy(), strict=True):
@@ -278,8 +281,17 @@ class Translator:
     def _encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
         """The token ids of lines and of what the model writes for their translations, end symbols included."""
         sources = self.tokenizer.source.encode_batch([self.repaired(line) for line in lines])
-        targets = self.tokenizer.encode_batch([self.task.target(self.repaired(text)) for text in translations])
-        return [(*ids, EOS_ID) for ids in sources], [(*ids, EOS_ID) for ids in targets]
+        targets = self.tokenizer.encode_batch([self._target(*line) for line in enumerate(translations, start=1)])
+        encoded = [(*ids, EOS_ID) for ids in sources], [(*ids, EOS_ID) for ids in targets]
+        check_pairs(*encoded)
+        return encoded
+
+    def _target(self, number: int, translation: str) -> str:
+        """What the model writes for the translation of a line."""
+        try:
+            return self.task.target(self.repaired(translation))
+        except InputError as error:
+            raise InputError(f"line {number:,}: {error}") from None
 
     def _pieces(self, source: Ids, target: Ids) -> tuple[list[str], list[str]]:
         return self.tokenizer.source.pieces(source), self.tokenizer.pieces(target)

@@ -121,7 +121,9 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
         coverage = (tf.where(state.done[:, tf.newaxis], state.coverage_scores[0], moved),)
     best = tf.reduce_max(log_probs, axis=1) if num_groups > 1 else log_probs[:, 0]
     limits = _per_group(goal.max_lengths, num_groups)
-    last = finished.scores[:, min(goal.num_returned, finished.scores.shape[1]) - 1]
+    count = finished.scores.shape[1]
+    # A group that is done no longer keeps others away from its tokens, so all of them go on as if all were returned.
+    last = finished.scores[:, (count if num_groups > 1 else min(goal.num_returned, count)) - 1]
     done = state.done | (length >= limits) | (last >= _bound(best, limits, goal))
     if goal.settings.patience:
         done |= tf.cast(num_finished, tf.float32) >= goal.settings.patience * log_probs.shape[1]

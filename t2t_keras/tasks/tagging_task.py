@@ -76,7 +76,7 @@ class TaggingTask(Task):
         return Form(label_ids(tokenizer), starts)
 
     def target(self, reference: str) -> str:
-        return " ".join(map(as_symbol, reference.split(" ")))
+        return " ".join(as_symbol(label) for label in reference.split(" ") if label)
 
     def target_in_graph(self, references: Any) -> Any:
         import tensorflow as tf

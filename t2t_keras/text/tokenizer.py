@@ -110,6 +110,11 @@ class Tokenizer:
         return [self._processor.id_to_piece(token) for token in range(self.vocab_size)]
 
     @property
+    def marks_words(self) -> bool:
+        """Whether the entries say where a word begins; tensor2tensor's subwords say where one ends."""
+        return not isinstance(self._processor, Subwords)
+
+    @property
     def serialized(self) -> bytes:
         """The bytes of the model file."""
         return self._serialized

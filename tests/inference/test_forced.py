@@ -87,3 +87,6 @@ def test_bad_input_is_named(monkeypatch):
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 2: the translation has .* tokens; at most 5 can be scored"):
         make().score(["a", "b"], ["a", tiny.SENTENCES[0]])
+    (found,) = make().translate(tiny.SENTENCES[:1])  # what a search gave may be longer
+    assert len(found.token_ids[0]) > 5
+    assert make().score_tokens(found.source_ids, found.token_ids)[0].log_prob == pytest.approx(found.log_prob, abs=1e-4)

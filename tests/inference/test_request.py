@@ -14,6 +14,9 @@ from t2t_keras.inference.request import (
     numbered,
     request_batches,
 )
+from t2t_keras.inference.translator import Translator
+from t2t_keras.text.subwords import serialized_subwords
+from t2t_keras.text.tokenizer import Tokenizer
 
 
 def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> RequestEncoder:
@@ -36,6 +39,16 @@ def test_plain_lines_and_requests_keep_their_order():
     texts = ("A man", "dogs", "", "", "snow")
     expected = [(text, tuple(tiny.tokenizer().encode(text))) for text in texts]
     assert found == [EncodedRequest((ids,) if ids else (), text) for text, ids in expected]
+
+
+def test_words_that_no_entry_begins_cannot_be_excluded():
+    subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
+    ours = RequestEncoder(subwords, DecodeConfig(), False, 256)
+    assert ours.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
+    with pytest.raises(InputError, match="excluded: tensor2tensor's subwords do not say where words begin"):
+        ours.encode(Request("a b", excluded=("a",)))
+    with pytest.raises(InputError, match="there is no word alignment: tensor2tensor's subwords"):
+        Translator(subwords, tiny.transformer()).align_tokens([], [])
 
 
 @pytest.mark.parametrize("phrase", ["Schnee", "A man", "ü", "日", "in"])

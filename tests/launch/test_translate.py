@@ -86,6 +86,8 @@ def results(folder):
         "json": ([*run, "--json", "--token_scores", "--alignments", "--num_best=2"], ODD_LINES),
         "json_both": ([*run, "--json", "--json_input", "--on_error=skip", "--verify=9"], JSON_LINES),
         "skip": ([*run, "--json_input", "--on_error=skip", "--chunk_lines=3"], JSON_LINES),
+        "mark": ([*run, "--json_input", "--json"], b'\xef\xbb\xbf{"text": "A man", "id": "\\ud800"}\n'),
+        "skip_nbest": ([*run, "--on_error=skip", "--num_best=2"], b"A d\xffg\nA man\n"),
         "skip_bytes": ([*run, "--on_error=skip", "--verify=2"], b"A man\nA d\xffg\nA man\n"),
     }
     return dict(zip(cases, run_cases("launch.translate", list(cases.values())), strict=True))
@@ -228,10 +230,22 @@ def test_lines_that_cannot_be_translated_stay_empty(results):
     assert err.splitlines()[-1] == "verify: 2 of 2 lines agree with their translation alone"
 
 
-def test_terminal_gets_a_prompt(folder):
+def test_a_byte_order_mark_and_half_a_character_come_through(results):
+    status, out, err = results["mark"]
+    assert (status, err) == (0, "") and out.startswith('{"id": "\\ud800", "translation": ')
+
+
+def test_nbest_lists_leave_out_what_cannot_be_translated(results):
+    status, out, err = results["skip_nbest"]
+    assert status == 0 and [line.split(" ||| ")[0] for line in out.splitlines()] == ["1", "1"]
+    assert "line 1: not valid UTF-8" in err
+
+
+def typed(folder, *flags: str) -> tuple[bytes, bytes]:
+    """What the program writes, on both outputs, for two lines typed on a terminal."""
     terminal, keyboard = pty.openpty()
     program = subprocess.Popen(
-        [sys.executable, "-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT],
+        [sys.executable, "-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT, *flags],
         stdin=keyboard,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -241,6 +255,16 @@ def test_terminal_gets_a_prompt(folder):
     os.close(keyboard)
     os.close(terminal)
     assert program.returncode == 0
+    return out, err
+
+
+def test_what_is_typed_goes_to_the_output(folder):
+    out, _ = typed(folder, f"--output={folder / 'typed.txt'}")
+    assert out == b"" and len((folder / "typed.txt").read_text().splitlines()) == 2
+
+
+def test_terminal_gets_a_prompt(folder):
+    out, err = typed(folder)
     assert b"Ctrl-D" in err
     assert out.count(b"> ") == 3
     assert out.count(b"\n") == 2

@@ -167,6 +167,13 @@ def test_groups_that_avoid_each_other_begin_differently():
     assert all(one != other for one, other in zip(first, second, strict=False) if EOS_ID not in (one, other))
 
 
+@pytest.mark.parametrize("strength", [0.5, 2.0])
+def test_groups_find_the_same_best_whatever_is_asked_for(strength):
+    """A group that ended early would let others take its tokens."""
+    own = translator(beam_size=4, num_groups=2, diversity_strength=strength)
+    assert all(map(same, own.translate(LINES), (first for first, *_ in own.translate_nbest(LINES, 4))))
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_no_repeated_ngrams(size):
     for translation in translator(no_repeat_ngram_size=size, min_length=7).translate(LINES):

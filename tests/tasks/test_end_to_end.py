@@ -16,6 +16,8 @@ import tensorflow_text  # noqa: F401, the operations of exported tokenizers
 from drive import run_cases
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
@@ -236,6 +238,36 @@ def test_another_task_begins_with_what_denoising_learned(folders, tmp_path):
     assert Run(tmp_path / "run").init_from["model_dir"] == str(denoising)
 
 
+def test_a_long_paragraph_has_several_parts(folders):
+    translator = Translator.load(folders["question_answering"] / "run")
+    long, short, _ = (each.num_parts for each in translator.translate(ROUGH["question_answering"]))
+    assert long > 1 and short == 1
+
+
+def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders, tmp_path):
+    """Whatever the settings allow."""
+    config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=2)
+    run = Run(folders["tagging"] / "run")
+    translator = Translator.load(run.path, config=config)
+    version = export_translator(translator, run.config, tmp_path)
+    lines = [" ".join(["Ana"] * 12), "Bo"]
+    found = tf.saved_model.load(str(version)).signatures["serving_default"](tf.constant(lines))["translation"]
+    expected = [translation.text for translation in translator.translate(lines)]
+    assert [text.decode() for text in found.numpy()] == expected
+    assert len(expected[0].split()) == 12
+
+
+def test_given_outputs_that_are_none_are_named_by_their_line(folders):
+    translator = Translator.load(folders["parsing"] / "run")
+    with pytest.raises(InputError, match=r"line 2: .* never close"):
+        translator.score(["the dog", "a cat"], ["(TOP (NP (X the) (X dog)))", "(TOP (NP (X a)"])
+
+
+def test_a_sentence_without_labels_is_an_end_symbol_alone(folders):
+    (score,) = Translator.load(folders["tagging"] / "run").score(["x"], [""])
+    assert score.pieces == ("</s>",)
+
+
 def test_a_long_text_has_one_label(folders):
     """Of its first part, as in training."""
     translator = Translator.load(folders["classification"] / "run")
@@ -314,6 +346,13 @@ def test_greedy_search_takes_the_best_answer_too(folders):
     assert any(len(translator._encoder.encode_lines([line])[0].parts) > 1 for line in lines)
     texts = [[t.text for t in translator.translate(lines, scored=scored)] for scored in (True, False)]
     assert texts[0] == texts[1]
+
+
+@of_each_graph
+def test_an_export_answers_a_blank_line_alone(version):
+    signatures = tf.saved_model.load(str(version)).signatures
+    assert signatures["serving_default"](tf.constant([""]))["translation"].numpy().tolist() == [b""]
+    assert signatures["nbest"](tf.constant([" "]))["translations"].numpy()[0, 0] == b""
 
 
 @of_each_graph

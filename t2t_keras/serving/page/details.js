@@ -67,6 +67,8 @@ export class Details {
   use(model) {
     this.model = model;
     this.sentence = "";
+    clearTimeout(this.timer); // what was asked of the model before is not of this one
+    this.controller.abort();
     for (const card of this.cards) {
       card.known.clear();
       card.there = model.gives(card.signature, ["text"], card.outputs);
