@@ -40,7 +40,7 @@ class TrainConfig:
         checkpoint_steps: steps between two checkpoints.
         checkpoint_minutes: minutes between two checkpoints; when positive, replaces checkpoint_steps.
         keep_checkpoints: how many of the newest checkpoints stay on disk.
-        validation_steps: steps between two validations; 0 means at each checkpoint.
+        validation_steps: steps between two validations, each of which saves a checkpoint too; 0 means at each one.
         validation_sentences: how many validation sentences are decoded for the task's score (BLEU); 0 means none.
         best_metric: what decides on the best checkpoint: "loss", or the task's score, such as "bleu", which needs
             validation_sentences.
