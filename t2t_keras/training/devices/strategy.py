@@ -42,6 +42,8 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
     if name == "auto" and os.environ.get("TPU_NAME"):
         name = "tpu"
     if name == "tpu":
+        if replicas:
+            raise InputError(f"--replicas={replicas} is for processors and GPUs; a TPU has as many as it has cores")
         # "local" is the TPU of this machine.
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(os.environ.get("TPU_NAME"))
         tf.config.experimental_connect_to_cluster(resolver)

@@ -52,7 +52,9 @@ def test_unknown_name():
         make_strategy("gpu")
 
 
-def test_negative_replicas():
+def test_replicas_that_cannot_be():
+    with pytest.raises(InputError, match="--replicas=2 is for processors and GPUs"):
+        make_strategy("tpu", 2)
     with pytest.raises(InputError, match="--replicas must not be negative, got -1"):
         make_strategy("cpu", -1)
 
