@@ -66,7 +66,8 @@ def main(argv: list[str]) -> None:
     if _INPUT.value is None and sys.stdin.isatty() and _OUTPUT.value is None and not _VERIFY.value:
         _converse(_load_translator())
         return
-    lines = sys.stdin.buffer if _INPUT.value is None else read_raw_lines(_INPUT.value)
+    # Not read behind its end, which on a terminal would have to be typed again.
+    lines = iter(sys.stdin.buffer.readline, b"") if _INPUT.value is None else read_raw_lines(_INPUT.value)
     sample = verification.Sample(_VERIFY.value)
     with _open_output() as output:
         translator = _load_translator()

@@ -35,7 +35,6 @@ from t2t_keras.studies.performing import StoppedError
 from t2t_keras.studies.states import RECORD, read_record
 from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
 from t2t_keras.tasks.task import ScoringSettings
-from t2t_keras.text.languages import language_of
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.interval import Interval
 from t2t_keras.training.trainer import Trainer
@@ -236,9 +235,9 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
         "valid_perplexity"; the "output_tokens_per_second" of the last split; "bleu_signature"; "date" and "versions".
     """
     results: dict[str, Any] = {}
+    language = data.config.target_language
     for split in (name for name in ("valid", "test") if name in data.splits):
         sources, references = data.text(split)
-        language = language_of(references, data.config.target_language)
         found = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
         scores = {score.name: score for score in found.scores}
         settings = {"split": split, "target_language": language}

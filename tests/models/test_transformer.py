@@ -261,6 +261,8 @@ def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
 
 @every_option
 def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
+    if "num_experts" in changes:  # rounding may change which experts are picked, so all are
+        changes = {**changes, "experts_per_token": changes["num_experts"]}
     model = make(changes)
     exact, rounded = (
         model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset(wanted)) for wanted in ((), (BFLOAT16,))
