@@ -14,10 +14,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
-from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Attentions
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.schedules import PaperSchedule
 from t2t_keras.search.searches import Searches
 
 SMALL = TransformerConfig(
@@ -371,32 +369,3 @@ def test_mixed_bfloat16_stays_close_and_its_logits_are_float32():
         assert keras.backend.standardize_dtype(found.dtype) == "float32"
         np.testing.assert_allclose(found, expected, atol=0.05)
     assert {keras.backend.standardize_dtype(w.dtype) for w in mixed.trainable_variables} == {"float32"}
-
-
-def test_plain_fit_adds_the_balance_loss_of_experts():
-    """Over tokens, as training itself has it."""
-    model = Transformer(dataclasses.replace(SMALL, num_experts=4, experts_per_token=2, d_expert=9, balance_weight=7.0))
-    model.build()
-    inputs, seed = {"source": SOURCE, "target": TARGET}, np.array([1, 2], "int32")
-    balance = model.states(inputs, seed=seed, training=True).auxiliary_loss
-    model(inputs, seed=seed, training=True)
-    assert float(sum(model.losses)) == pytest.approx(float(balance) / np.count_nonzero(TARGET), rel=1e-5)
-    assert float(balance) > 0.1
-    model(inputs)
-    assert not model.losses
-
-
-def test_plain_fit_learns_to_copy():
-    rng = np.random.default_rng(1)
-    lengths = rng.integers(2, 6, 1024)
-    tokens = np.where(np.arange(6) < lengths[:, None], rng.integers(3, 13, (1024, 6)), 0).astype("int32")
-    tokens[np.arange(1024), lengths] = 1
-    config = dataclasses.replace(SMALL, d_model=32, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, dropout_rate=0)
-    model = Transformer(config)
-    schedule = PaperSchedule(32, warmup_steps=50, scale=1.5)
-    model.compile(keras.optimizers.Adam(schedule, 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
-    inputs = {"source": tokens, "target": tokens}
-    losses = model.fit(inputs, tokens, batch_size=64, epochs=14, verbose=0).history["loss"]
-    assert losses[-1] < 0.5 * losses[0]
-    predicted = model.predict(inputs, verbose=0).argmax(-1)
-    assert np.mean(predicted[tokens != 0] == tokens[tokens != 0]) > 0.95
