@@ -41,6 +41,7 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
         raise InputError(f"--replicas must not be negative, got {replicas}")
     if name == "auto" and os.environ.get("TPU_NAME"):
         name = "tpu"
+    workers = _find_workers(name, cluster)
     if name == "tpu":
         if replicas:
             raise InputError(f"--replicas={replicas} is for processors and GPUs; a TPU has as many as it has cores")
@@ -50,7 +51,6 @@ def make_strategy(name: str = "auto", replicas: int = 0, cluster: str = "auto") 
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     if name in ("auto", "multiworker"):
-        workers = find_cluster(cluster)
         if name == "multiworker" and workers is None:
             raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
         if workers and len(workers.addresses) > 1:
@@ -95,7 +95,7 @@ def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
     """
     if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
         raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")
-    workers = find_cluster(cluster) if name in ("auto", "multiworker") else None
+    workers = _find_workers(name, cluster)
     gpus = 0 if name == "cpu" else len(tf.config.list_physical_devices("GPU"))
     here = replicas or max(gpus, 1)
     count, index = (len(workers.addresses), workers.index) if workers else (1, 0)
@@ -129,6 +129,15 @@ def next_shares(strategy: tf.distribute.Strategy, elements: Any) -> Any:
 def num_streams(strategy: tf.distribute.Strategy) -> int:
     """Parts of a replica's share of a batch that are computed in parallel: two on a single CPU, else one."""
     return _CPU_STREAMS if isinstance(strategy, tf.distribute.OneDeviceStrategy) else 1
+
+
+def _find_workers(name: str, cluster: str) -> Cluster | None:
+    """The workers that a strategy of this name trains with, if there are any."""
+    if name in ("auto", "multiworker"):
+        return find_cluster(cluster)
+    if cluster != "auto":
+        raise InputError(f"--cluster={cluster} names workers, and --strategy={name} has none; valid: auto, multiworker")
+    return None
 
 
 def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:

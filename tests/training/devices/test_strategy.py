@@ -134,6 +134,13 @@ def test_workers_need_a_cluster(no_gpus):
         make_strategy("multiworker")
 
 
+@pytest.mark.parametrize("name", ["cpu", "mirrored", "tpu"])
+def test_a_cluster_for_a_strategy_without_workers(monkeypatch, no_gpus, name):
+    workers_in_environment(monkeypatch, 2)
+    with pytest.raises(InputError, match=f"--cluster=tf_config names workers, and --strategy={name} has none"):
+        make_strategy(name, cluster="tf_config")
+
+
 def test_workers_that_do_not_meet(monkeypatch, no_gpus):
     def fail(resolver):
         raise tf.errors.DeadlineExceededError(None, None, "waited too long\nand a trace")
