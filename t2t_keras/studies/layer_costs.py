@@ -29,7 +29,8 @@ def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
 
     Returns:
         For each length N, "seconds_N" of a forward and backward pass, the median of some turns, and "bytes_N", how far
-        it raised the memory of the process; "time_exponent" and "memory_exponent", fitted to the longest lengths;
+        it raised the memory of the process; "time_exponent", fitted to the longest lengths, and "memory_exponent",
+        fitted to how much more each of them takes than the one before;
         "sequential_operations" and "path_length" at `job.path_tokens`; "machine".
     """
     del study_dir
@@ -42,8 +43,8 @@ def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
         results[f"seconds_{length}"] = _seconds(functools.partial(passes, length))
         results[f"bytes_{length}"] = _peak_bytes() - before
     fitted = job.lengths[-job.fitted :]
-    for name, key in (("time_exponent", "seconds"), ("memory_exponent", "bytes")):
-        results[name] = exponent(fitted, [results[f"{key}_{length}"] for length in fitted])
+    results["time_exponent"] = exponent(fitted, [results[f"seconds_{length}"] for length in fitted])
+    results["memory_exponent"] = memory_exponent(fitted, [results[f"bytes_{length}"] for length in fitted])
     sequential = sequential_operations(job)
     path_length = sequential * layers_between_ends(job)
     return {**results, "sequential_operations": sequential, "path_length": path_length, "machine": processor()}
@@ -98,6 +99,15 @@ def layers_between_ends(job: LayerCostJob) -> int:
 def exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
     """The e of value = c * length^e, fitted by least squares of the logarithms."""
     return float(np.polyfit(np.log(lengths), np.log(np.maximum(values, 1e-9)), 1)[0])
+
+
+def memory_exponent(lengths: Sequence[int], peaks: Sequence[float]) -> float:
+    """The e of peak = once + c * length^e, where each length is twice the one before.
+
+    A process takes some memory once, whatever the length. It is in no difference of two peaks, and the differences of
+    c * length^e grow with the same e.
+    """
+    return exponent(lengths[:-1], np.diff(peaks).tolist())
 
 
 def _passes(layer: Layer, job: LayerCostJob) -> Callable[[int], None]:

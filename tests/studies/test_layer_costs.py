@@ -12,7 +12,7 @@ from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings
 
 TYPES = [row[0] for row in table1.ROWS]
-SMALL = {"d_model": 8, "batch": 1, "lengths": (8, 16), "fitted": 2, "neighbours": 4, "path_tokens": 12}
+SMALL = {"d_model": 8, "batch": 1, "lengths": (8, 16, 32), "fitted": 3, "neighbours": 4, "path_tokens": 12}
 
 
 def small(layer_type: str, **changes) -> LayerCostJob:
@@ -21,6 +21,13 @@ def small(layer_type: str, **changes) -> LayerCostJob:
 
 def test_an_exponent_is_that_of_a_power():
     assert layer_costs.exponent([16, 32, 64], [3 * n**1.7 for n in (16, 32, 64)]) == pytest.approx(1.7)
+
+
+def test_memory_that_a_process_takes_once_has_no_part_in_the_exponent():
+    lengths = [512, 1024, 2048, 4096]
+    peaks = [90 * 2**20 + 3 * n**1.9 for n in lengths]
+    assert layer_costs.memory_exponent(lengths, peaks) == pytest.approx(1.9)
+    assert layer_costs.exponent(lengths, peaks) < 1.6
 
 
 # The ends are 11 positions apart. Two of four neighbours are on either side; dilations of 1, 3 and 9 read 3, 9 and 27.
