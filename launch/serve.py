@@ -30,6 +30,9 @@ from t2t_keras.serving.options import Limits, ServingOptions
 if TYPE_CHECKING:
     from t2t_keras.serving.server import Server
 
+# gRPC writes lines of its own about what this program says in words.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 _EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a version in each numbered subdirectory.")
 _NAME = flags.DEFINE_string("name", "", "The model's name in requests; default: the name of its directory.")
 _HOST = flags.DEFINE_string("host", ServingOptions.host, "Address to listen at; 0.0.0.0 is every one of the machine.")

@@ -5,11 +5,10 @@ import dataclasses
 import os
 import re
 import shlex
-import subprocess
-import sys
 import typing
 from pathlib import Path
 
+import programs
 import pytest
 
 from t2t_keras.config import SECTIONS, Config
@@ -150,7 +149,7 @@ def test_plans_of_scaling_are_what_their_commands_print() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert len(commands) == len(outputs) == 4
     for command, output in zip(commands, outputs, strict=True):
-        program = [sys.executable, "-m", "launch.describe", *command]
-        done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300)
+        program = ["-m", "launch.describe", *command]
+        done = programs.run(program, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         assert output in done.stdout, command

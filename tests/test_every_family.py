@@ -3,11 +3,10 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
+import programs
 import pytest
 import tensorflow as tf
 import tiny
@@ -46,9 +45,9 @@ def trainings(tmp_path_factory) -> dict[str, np.ndarray]:
         for replicas in (1, 3)
     }
     (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-    command = [sys.executable, TESTS / "training" / "trajectories.py", folder / "cases.json", folder / "results.npz"]
+    command = [TESTS / "training" / "trajectories.py", folder / "cases.json", folder / "results.npz"]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(TESTS.parent)}
-    subprocess.run(command, check=True, env=environment, timeout=1200)
+    programs.run(command, check=True, env=environment, timeout=1200)
     return dict(np.load(folder / "results.npz"))
 
 

@@ -7,17 +7,17 @@ import pickle
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import c_program
 import drill
 import httpx
 import numpy as np
+import programs
 import pytest
 import tensorflow as tf
 import tiny_training
-from drive import run_cases
+from programs import run_cases
 
 from t2t_keras.config import Config, DecodeConfig
 from t2t_keras.config import model_config as registry
@@ -63,7 +63,7 @@ def flags(data: PreparedData, name: str, *more: str, **train) -> list[str]:
 
 def kill(arguments: list[str], model_dir: pathlib.Path, step: int) -> None:
     """Starts the program, and kills it once that step is in its metrics."""
-    with subprocess.Popen([sys.executable, "-m", "launch.train", *arguments], stderr=subprocess.DEVNULL) as process:
+    with programs.Program(["-m", "launch.train", *arguments], stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + PATIENCE
         while not any(record["step"] >= step for record in read_metrics(Run(model_dir).metrics_path)[-5:]):
             assert process.poll() is None and time.monotonic() < deadline
@@ -216,8 +216,8 @@ def test_its_export_is_read_back(translator, version):
 
 @pytest.mark.slow
 def test_a_server_serves_it_and_knows_of_no_family(translator, version):
-    command = [sys.executable, "-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    command = ["-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
+    with programs.Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
             answer = httpx.post(f"{rest}/v1/models/toy:predict", json={"inputs": LINES}, timeout=60).json()
@@ -255,7 +255,7 @@ def test_a_process_that_gets_its_settings_knows_the_family(toy_family):
     code += "make_model(pickle.load(sys.stdin.buffer).model)"
     config = pickle.dumps(Config(model=toy_family.ToyConfig(vocab_size=9)))
     environment = {**os.environ, "PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
-    subprocess.run([sys.executable, "-c", code], input=config, check=True, env=environment)
+    programs.run(["-c", code], input=config, check=True, env=environment)
 
 
 def test_extensions_that_cannot_be_told_apart_are_refused(tmp_path):

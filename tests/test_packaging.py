@@ -11,6 +11,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import programs
 import pytest
 import yaml
 
@@ -24,11 +25,18 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def run_python(code: str, *arguments: str, cwd: Path = ROOT, path: Path = ROOT, stdin: str = "") -> str:
-    """Standard output of an interpreter of its own."""
+def run_python(code: str, cwd: Path = ROOT, path: Path = ROOT) -> str:
+    """Standard output of an interpreter that has imported nothing."""
     environment = {**os.environ, "PYTHONPATH": str(path), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-P", "-c", code, *arguments]
-    done = subprocess.run(command, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=600)
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_code(code: str, cwd: Path = ROOT, stdin: str = "") -> str:
+    """Standard output of a process of its own."""
+    done = programs.run(["-c", code], cwd=cwd, input=stdin, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -207,7 +215,7 @@ print(json.dumps(failures))
     found = python_commands("launch")
     programs = {program for _, program, _ in found}
     assert programs == set(commands().values())
-    assert json.loads(run_python(code, stdin=json.dumps(found))) == []
+    assert json.loads(run_code(code, stdin=json.dumps(found))) == []
 
 
 def test_documented_benchmarks_take_the_flags_they_are_given() -> None:
@@ -291,7 +299,7 @@ def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]
     code = code.replace("vocab_size=8000", "vocab_size=290").replace("max_minutes=30", "max_steps=2")
     code = code.replace('"train.max_steps=2"', '"train.max_steps=2", "model.num_encoder_layers=1"')
     assert "max_steps=2" in code and "num_encoder_layers=1" in code
-    return folder, run_python(code, cwd=folder)
+    return folder, run_code(code, cwd=folder)
 
 
 def test_every_block_of_python_is_run_by_a_test_here() -> None:
@@ -313,7 +321,7 @@ print(explained.word_alignment(), str(words), sep="\\n")
 print(explained.attention.cross.shape, len(explained.token_log_probs), explanation.attention.cross.shape)
 """
     code = "\n".join([translated, explained, "explained = explanation", in_parts, result])
-    printed, facts = run_python(code, cwd=readers_folder[0]).split("=====\n")
+    printed, facts = run_code(code, cwd=readers_folder[0]).split("=====\n")
     lines = printed.splitlines()
     # A translation with its score and its tokens of each of two lines, then the best of each with two others.
     assert all(re.fullmatch(r".* -?[\d.]+ \d+", line) for line in lines[:2])
@@ -328,7 +336,7 @@ print(explained.attention.cross.shape, len(explained.token_log_probs), explanati
 
 def test_code_about_attention_draws_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
     (code,) = python_blocks("attention.md")
-    assert run_python(code, cwd=readers_folder[0]) == ""
+    assert run_code(code, cwd=readers_folder[0]) == ""
     assert (readers_folder[0] / "cross.png").stat().st_size > 5000
     assert ">key</text>" in (readers_folder[0] / "second_word.svg").read_text(encoding="utf-8")
 
@@ -338,7 +346,7 @@ def test_code_about_results_runs_on_the_readmes_run(readers_folder: tuple[Path, 
     for documents, here in (("data/multi30k", "data/mine"), ("runs/multi30k", "runs/mine"), ('"test"', '"valid"')):
         assert documents in code
         code = code.replace(documents, here)
-    lines = run_python(code, cwd=readers_folder[0]).splitlines()
+    lines = run_code(code, cwd=readers_folder[0]).splitlines()
     assert len(lines) == 2
     for line in lines:
         score, speed = map(float, line.split())

@@ -7,7 +7,8 @@ import tempfile
 import threading
 from collections.abc import Iterator
 
-# Notices about a missing GPU, a tokenizer and integers in a graph, which TensorFlow writes at any log level.
+# Notices about a missing GPU, a tokenizer and integers in a graph, which TensorFlow writes at any log level, and about
+# gradients that an export has not, since nobody trains it.
 _NOTICES = (
     b"All log messages before absl::InitializeLog()",
     b"oneDNN custom operations are on",
@@ -15,6 +16,7 @@ _NOTICES = (
     b"failed call to cuInit",
     b"precompiled_charsmap is empty",
     b"oneDNN supports DT_",
+    b"with ops with unsaved custom gradients",
     b"Created TensorFlow Lite XNNPACK delegate",
     # At each conversion to TensorFlow Lite by TensorFlow 2.20:
     b"Number of eligible GPUs",

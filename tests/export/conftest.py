@@ -5,8 +5,8 @@ import pickle
 import subprocess
 import sys
 
-import drive
 import exporting
+import programs
 import pytest
 
 HERE = pathlib.Path(__file__).parent
@@ -42,7 +42,7 @@ def program_results(folder) -> dict[str, tuple[int, str, str]]:
         "average_of_export": [*exported, "--average_last=2"],
         "checkpoint_of_export": [*exported, "--checkpoint=1"],
     }
-    found = drive.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
+    found = programs.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
     return dict(zip(cases, found, strict=True))
 
 

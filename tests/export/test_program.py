@@ -1,6 +1,6 @@
 """The program that exports a run's model, and others with an export in place of a run."""
 
-import drive
+import programs
 import pytest
 from exporting import LINES, TEXTS, tiny
 
@@ -40,12 +40,12 @@ def test_other_programs_take_an_export(translator, folder, version):
     lines = [
         line for line, text in zip(LINES, TEXTS, strict=True) if line.encode() == text and len(line.splitlines()) == 1
     ]
-    (translated,) = drive.run_cases("launch.translate", [([f"--model_dir={version}"], "\n".join(lines).encode())])
+    (translated,) = programs.run_cases("launch.translate", [([f"--model_dir={version}"], "\n".join(lines).encode())])
     assert translated[:2] == (0, "".join(f"{t.text}\n" for t in translator.translate(lines)))
     (folder / "a.en").write_text("\n".join(tiny.SENTENCES))
     pairs = [f"--source={folder / 'a.en'}", f"--reference={folder / 'a.en'}"]
     cases = [([f"--model_dir={version}", *flags], b"") for flags in (pairs, ["--split=test"])]
-    no_place, no_data = drive.run_cases("launch.evaluate", cases)
+    no_place, no_data = programs.run_cases("launch.evaluate", cases)
     message = f"error: --model_dir={version} is an exported model, which stays as it is: give --output_dir\n"
     assert no_place == (1, "", message)
     assert no_data[0] == 1

@@ -13,13 +13,13 @@ import os
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
+import programs
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
@@ -139,8 +139,8 @@ def losses(model_dir: pathlib.Path) -> list[list[float]]:
 
 def launch(program: str, *flags: str, cwd: pathlib.Path) -> None:
     """Runs one of the project's programs."""
-    command = [sys.executable, "-m", f"launch.{program}", *flags]
-    done = subprocess.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    command = ["-m", f"launch.{program}", *flags]
+    done = programs.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
     if done.returncode:
         raise RuntimeError(f"{program}: {done.stderr.decode()[-2000:]}")
 

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 import tiny
-from drive import run_cases
+from programs import run_cases
 
 from t2t_keras.config import RNNAttentionConfig
 from t2t_keras.models.families import make_model

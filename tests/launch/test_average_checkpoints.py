@@ -2,9 +2,9 @@
 
 import pathlib
 import subprocess
-import sys
 
 import numpy as np
+import programs
 import pytest
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
@@ -16,8 +16,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def average(*flags: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "launch.average_checkpoints", *flags]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = ["-m", "launch.average_checkpoints", *flags]
+    return programs.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

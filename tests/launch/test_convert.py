@@ -5,17 +5,17 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 
 import foreign
 import httpx
 import huggingface_folder
 import numpy as np
+import programs
 import pytest
 import test_marian
 import tiny
-from drive import run_cases
 from hub import serving
+from programs import run_cases
 
 from t2t_keras.formats import huggingface
 from t2t_keras.inference.translator import Translator
@@ -189,8 +189,8 @@ def test_an_imported_model_is_fine_tuned_on_multi30k_and_served(tmp_path):
     assert len(losses) == 4 and losses == sorted(losses, reverse=True)
     done("export", tuned, f"--export_dir={tmp_path}/export/mine")
     texts = ["A man in a blue shirt is standing on a ladder.", "Two dogs play in the snow."]
-    command = [sys.executable, "-m", "launch.serve", f"--export_dir={tmp_path}/export/mine", "--rest_port=0"]
-    with subprocess.Popen([*command, "--grpc_port=0"], stdout=subprocess.PIPE, text=True) as server:
+    command = ["-m", "launch.serve", f"--export_dir={tmp_path}/export/mine", "--rest_port=0"]
+    with programs.Program([*command, "--grpc_port=0"], stdout=subprocess.PIPE, text=True) as server:
         try:
             rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
             answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": texts}, timeout=60).json()

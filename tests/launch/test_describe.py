@@ -1,9 +1,9 @@
 """The program that prints a model's size."""
 
 import subprocess
-import sys
 import time
 
+import programs
 import pytest
 
 from t2t_keras.config import Config, TransformerConfig
@@ -12,7 +12,7 @@ from t2t_keras.runs.run import Run
 
 
 def describe(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "launch.describe", *arguments], capture_output=True, text=True)
+    return programs.run(["-m", "launch.describe", *arguments], capture_output=True, text=True)
 
 
 def test_big_is_described_at_once():

@@ -1,6 +1,6 @@
 """The program that draws trees."""
 
-from drive import run_cases
+from programs import run_cases
 
 
 def test_every_tree_gets_a_file(tmp_path):

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import tiny
-from drive import run_cases
+from programs import run_cases
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare

@@ -3,9 +3,9 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import time
 
+import programs
 import pytest
 
 from t2t_keras.data.prepare import PreparedData
@@ -25,8 +25,8 @@ def files(tmp_path):
 
 def run(*arguments, **more):
     """The program's exit status, output and errors."""
-    command = [sys.executable, "-m", "launch.prepare_data", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=os.getcwd(), **more)
+    command = ["-m", "launch.prepare_data", *map(str, arguments)]
+    done = programs.run(command, capture_output=True, text=True, check=False, cwd=os.getcwd(), **more)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -58,9 +58,9 @@ def test_files_to_prepared_data_with_a_table_and_again(files):
 
 def test_a_killed_preparation_goes_on_with_what_is_missing(files):
     assert run(*flags_for(files, data_dir=files / "whole", shard_pairs=20), "--processes=1")[0] == 0
-    command = [sys.executable, "-m", "launch.prepare_data", *flags_for(files, shard_pairs=20, processes=2)]
+    command = ["-m", "launch.prepare_data", *flags_for(files, shard_pairs=20, processes=2)]
     journal = files / "data" / "preparing.json"
-    with subprocess.Popen(command, cwd=os.getcwd(), stdout=subprocess.DEVNULL) as process:
+    with programs.Program(command, cwd=os.getcwd(), stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + PATIENCE
         while not (journal.exists() and '"cleaning ' in journal.read_text(encoding="utf-8")):
             assert process.poll() is None and time.monotonic() < deadline
@@ -161,10 +161,11 @@ def test_bad_input_is_one_line_and_status_1(files, changes, message):
     assert re.fullmatch(f"error: {message}.*\n", errors)
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_complete(files):
-    def limit_files():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+def limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_complete(files):
     status, _, errors = run(*flags_for(files), preexec_fn=limit_files)
     assert status == 1
     # On a busy machine gRPC, which TensorFlow brings along, may tell of a wait that was interrupted.

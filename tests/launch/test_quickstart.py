@@ -2,10 +2,9 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import programs
 import pytest
 
 pytestmark = pytest.mark.slow  # the quickstart itself four times
@@ -50,9 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The folder that the runs worked in, and what each of the first three printed, which export and serve."""
     folder = tmp_path_factory.mktemp("quickstart")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    finished = subprocess.run(
-        [sys.executable, "-c", SESSION], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
-    )
+    finished = programs.run(["-c", SESSION], cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert finished.returncode == 0, finished.stderr
     *outputs, last = finished.stdout.split("=====\n")
     (folder / "without_serve.txt").write_text(last, encoding="utf-8")

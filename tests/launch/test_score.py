@@ -4,7 +4,7 @@ import json
 
 import pytest
 import tiny
-from drive import run_cases
+from programs import run_cases
 
 
 @pytest.fixture(scope="module")

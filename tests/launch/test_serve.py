@@ -7,12 +7,12 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import httpx
+import programs
 import pytest
-from drive import run_cases
+from programs import run_cases
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,8 @@ class Program:
     """The program in a process of its own."""
 
     def __init__(self, *arguments):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "launch.serve", "--rest_port=0", "--grpc_port=0", *arguments],
+        self.process = programs.Program(
+            ["-m", "launch.serve", "--rest_port=0", "--grpc_port=0", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -7,15 +7,15 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import keras
 import numpy as np
+import programs
 import pytest
 import tiny_training
-from drive import run_cases
 from performed_study import Here, Performing, check_costs, config_of, record
+from programs import run_cases
 
 from t2t_keras import evaluation
 from t2t_keras.config import DataConfig
@@ -74,9 +74,9 @@ class Stopped:
 def stopped(data, tmp_path_factory) -> Stopped:
     study_dir = tmp_path_factory.mktemp("studies") / "study"
     flags = [EXTENSION, "--table=toy", f"--data_dir={data.directory}", f"--study_dir={study_dir}", "--only=base"]
-    command = [sys.executable, "-m", "launch.study", *flags, f"--set=train.max_steps={MANY_STEPS}"]
+    command = ["-m", "launch.study", *flags, f"--set=train.max_steps={MANY_STEPS}"]
     run = study_dir / "base" / "seed_1"
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with programs.Program(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + PATIENCE
         while not read_metrics(run / "metrics.jsonl"):
             assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
@@ -96,8 +96,8 @@ def max_steps(stopped) -> int:
 def taken_up(stopped, max_steps) -> subprocess.CompletedProcess:
     """The same study again, known by its folder, with its first training alone."""
     flags = [EXTENSION, f"--study_dir={stopped.study_dir}", "--shard=1/4", "--only=base"]
-    command = [sys.executable, "-m", "launch.study", *flags, f"--set=train.max_steps={max_steps}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    command = ["-m", "launch.study", *flags, f"--set=train.max_steps={max_steps}"]
+    return programs.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_a_signal_saves_and_is_the_exit_status(stopped):

@@ -5,12 +5,12 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import time
 
+import programs
 import pytest
 import tiny_training
-from drive import run_cases
+from programs import run_cases
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.data.prepare import PreparedData
@@ -43,9 +43,9 @@ def folder(tmp_path_factory):
 
 def stop(folder: pathlib.Path, number: signal.Signals, step: int) -> subprocess.CompletedProcess:
     """Starts the program on the run `stopped`, and sends a signal once that step is in its metrics."""
-    command = [sys.executable, "-m", "launch.train", f"--flagfile={folder / 'flags'}"]
+    command = ["-m", "launch.train", f"--flagfile={folder / 'flags'}"]
     metrics = Run(folder / "stopped").metrics_path
-    with subprocess.Popen(
+    with programs.Program(
         [*command, f"--model_dir={folder / 'stopped'}"],
         cwd=ROOT,
         stderr=subprocess.PIPE,
@@ -271,8 +271,8 @@ def test_bad_flags_are_no_traceback(results, name, word):
 
 
 def test_help_is_short():
-    command = [sys.executable, "-m", "launch.train", "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = ["-m", "launch.train", "--help"]
+    done = programs.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Trains a model on prepared data")
     assert len(lines) < 48

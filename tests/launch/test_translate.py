@@ -7,9 +7,10 @@ import pty
 import subprocess
 import sys
 
+import programs
 import pytest
 import tiny
-from drive import run_cases
+from programs import run_cases
 
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]
@@ -244,8 +245,8 @@ def test_nbest_lists_leave_out_what_cannot_be_translated(results):
 def typed(folder, *flags: str) -> tuple[bytes, bytes]:
     """What the program writes, on both outputs, for two lines typed on a terminal."""
     terminal, keyboard = pty.openpty()
-    program = subprocess.Popen(
-        [sys.executable, "-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT, *flags],
+    program = programs.Program(
+        ["-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT, *flags],
         stdin=keyboard,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -5,15 +5,15 @@ import pathlib
 import random
 import re
 import subprocess
-import sys
 
 import c_program
 import httpx
 import numpy as np
+import programs
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401, the operations of exported tokenizers
-from drive import run_cases
+from programs import run_cases
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
@@ -358,8 +358,8 @@ def test_an_export_answers_a_blank_line_alone(translator, version):
 
 @of_each_graph
 def test_a_server_answers(name, translator, version):
-    command = [sys.executable, "-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    command = ["-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
+    with programs.Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
             answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": ROUGH[name]}, timeout=60).json()

@@ -4,10 +4,9 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
+import programs
 import pytest
 import tiny_training
 from tiny_training import assert_same_numbers, records
@@ -23,9 +22,7 @@ EXACT = 1e-5
 
 def run_program(*arguments: object) -> None:
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800
-    )
+    done = programs.run([*map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
 
 

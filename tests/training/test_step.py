@@ -3,8 +3,6 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -48,7 +46,7 @@ def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
     """Results of a program with eight logical devices."""
     folder = tmp_path_factory.mktemp("replicas")
     eight = {"replicas": 8, "check_replicas": True}
-    programs = [
+    by_strategy = [
         {
             "eight": {**eight, "train": {**EVERYTHING, "steps_per_call": 5}},
             "risk": {**eight, "train": RISK, "steps": 4},
@@ -56,12 +54,12 @@ def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
         {"two": {"replicas": 2, "check_replicas": True, "train": {**EVERYTHING, "accumulation_steps": 2}}},
     ]
     results: dict[str, np.ndarray] = {}
-    for cases in programs:
+    for cases in by_strategy:
         # One program a strategy: TensorFlow keeps the groups of its collective operations for good.
         (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-        command = [sys.executable, HERE / "trajectories.py", folder / "cases.json", folder / "results.npz"]
+        command = [HERE / "trajectories.py", folder / "cases.json", folder / "results.npz"]
         root = str(HERE.parents[1])
-        subprocess.run(command, check=True, env={**_environment(), "PYTHONPATH": root}, timeout=1200)
+        programs.run(command, check=True, env={**_environment(), "PYTHONPATH": root}, timeout=1200)
         results = {**np.load(folder / "results.npz"), **results}
     return results
 

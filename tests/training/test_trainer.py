@@ -5,11 +5,10 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
+import programs
 import pytest
 import tensorflow as tf
 import tiny_training
@@ -136,8 +135,8 @@ def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, u
 @pytest.mark.slow
 def test_killed_on_eight_replicas_changes_nothing(tmp_path, data):
     """A program of its own, for its logical devices; see `resumed_on_replicas.py`."""
-    command = [sys.executable, HERE / "resumed_on_replicas.py", data.directory, tmp_path, "8"]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])}, timeout=1200)
+    command = [HERE / "resumed_on_replicas.py", data.directory, tmp_path, "8"]
+    programs.run(command, check=True, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])}, timeout=1200)
     assert_same_end(tmp_path / "killed", tmp_path / "uninterrupted", 4)
     assert [line["step"] for line in records(tmp_path / "killed", "train")] == [1, 2, 3, 4]
     assert records(tmp_path / "killed", "valid") == records(tmp_path / "uninterrupted", "valid")

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import programs
+
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 PROGRAM = ("-m", "launch.train")
@@ -98,8 +100,8 @@ class WorkerProcesses:
         for own, environment, log in zip(flags, environments or tf_config(len(flags)), self._logs, strict=True):
             with open(log, "w", encoding="utf-8") as file:
                 self.processes.append(
-                    subprocess.Popen(
-                        [sys.executable, *program, "--strategy=multiworker", *own],
+                    programs.Program(
+                        [*program, "--strategy=multiworker", *own],
                         cwd=ROOT,
                         env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **environment},
                         stdout=subprocess.DEVNULL,

@@ -6,8 +6,8 @@ import pathlib
 import re
 import shlex
 import subprocess
-import sys
 
+import programs
 import pytest
 
 HERE = pathlib.Path(__file__).parent
@@ -65,8 +65,8 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
 
 
 def parsed(lines: list[tuple[str, list[str]]]) -> list[str | None]:
-    done = subprocess.run(
-        [sys.executable, HERE / "parse_commands.py"],
+    done = programs.run(
+        [HERE / "parse_commands.py"],
         input=json.dumps(lines),
         capture_output=True,
         text=True,

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import programs
 import pytest
 import yaml
 
@@ -78,9 +79,9 @@ def test_the_health_check_is_a_program_that_asks_for_the_status():
 
 def test_the_program_has_the_flags():
     commands = json.dumps([["serve", arguments()], ["serve", ["--no_such_flag=1"]]])
-    parser = [sys.executable, str(pathlib.Path(__file__).parent / "parse_commands.py")]
+    parser = [str(pathlib.Path(__file__).parent / "parse_commands.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(parser, input=commands, capture_output=True, text=True, env=environment, check=True)
+    done = programs.run(parser, input=commands, capture_output=True, text=True, env=environment, check=True)
     fits, wrong = json.loads(done.stdout.splitlines()[-1])
     assert fits is None and "no_such_flag" in wrong
 

@@ -6,9 +6,9 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
 import page_model
+import programs
 import pytest
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
@@ -242,8 +242,8 @@ def shell_client(server: Server, *arguments: str, stdin: str = "", **settings: s
 
 
 def grpc_client(server: Server, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess:
-    command = [sys.executable, str(SERVING / "client_grpc.py"), f"--server={server.grpc_address}", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, encoding="utf-8")
+    command = [str(SERVING / "client_grpc.py"), f"--server={server.grpc_address}", *arguments]
+    return programs.run(command, input=stdin, capture_output=True, text=True, encoding="utf-8")
 
 
 def predictions(output: str) -> list[str]:

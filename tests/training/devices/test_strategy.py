@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
 
+import programs
 import pytest
 import tensorflow as tf
 
@@ -109,7 +108,7 @@ def test_many_replicas_on_a_machine_without_a_gpu(name):
         "has_gpu = tf.config.list_physical_devices('GPU'); "
         f"print('replicas', 0 if has_gpu else make_strategy({name!r}, 3).num_replicas_in_sync)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = programs.run(["-c", code], capture_output=True, text=True, check=True)
     if "replicas 0" in done.stdout:
         pytest.skip("there is a GPU")
     assert "replicas 3" in done.stdout

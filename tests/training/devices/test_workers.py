@@ -5,10 +5,9 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
-import sys
 import time
 
+import programs
 import pytest
 import tensorflow as tf
 import tiny_training
@@ -67,9 +66,9 @@ def eager():
 
 def train_alone(flags: list[str], replicas: int) -> None:
     """In one process, on logical devices."""
-    command = [sys.executable, "-m", "launch.train", "--strategy=cpu", f"--replicas={replicas}", *flags]
+    command = ["-m", "launch.train", "--strategy=cpu", f"--replicas={replicas}", *flags]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run(command, cwd=worker_processes.ROOT, env=environment, check=True, capture_output=True, timeout=1200)
+    programs.run(command, cwd=worker_processes.ROOT, env=environment, check=True, capture_output=True, timeout=1200)
 
 
 def train_together(count: int, flags: list[str], folder: pathlib.Path, environments=None) -> None:

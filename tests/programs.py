@@ -1,0 +1,149 @@
+"""Processes that have TensorFlow when they begin.
+
+Importing it takes three to five seconds of a core. One process of a test session does so once, and each program that a
+test starts is a fork of it, with arguments, environment, folder, files and exit status of its own. What is decided when
+Keras and TensorFlow are imported (KERAS_BACKEND, TF_CPP_MIN_LOG_LEVEL) is the same in all: a test of that starts Python
+itself, and so does one of what a process costs.
+"""
+
+import atexit
+import functools
+import io
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).parents[1]
+IMPORTED = (
+    "tensorflow",
+    "tensorflow_text",
+    "keras",
+    "sacrebleu",
+    "t2t_keras.training.trainer",
+    "t2t_keras.export.writing",
+)
+
+
+@functools.cache
+def _forks() -> multiprocessing.context.ForkServerContext:
+    """What makes the forks; the process that they are forks of is started at the first call."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED))
+    # The package that is tested, wherever another one may be installed.
+    with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}):
+        forkserver.ensure_running()
+    return context
+
+
+class Program(subprocess.Popen):
+    """Like `subprocess.Popen([sys.executable, *arguments])`; the arguments begin with -m, -c or a script."""
+
+    def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest) -> None:
+        """Called by `Popen`, which has made the pipes: `rest` has their ends at places 3 to 8."""
+        stdin, own_stdin, own_stdout, stdout, own_stderr, stderr = rest[3:9]
+        ends = (stdin, stdout, stderr)
+        files = [Connection(os.dup(number if end < 0 else end)) for number, end in enumerate(ends)]
+        environment = {**(os.environ if env is None else env)}
+        arguments = [os.fspath(argument) for argument in args]
+        folder = os.path.abspath(cwd or ".")
+        self._process = _forks().Process(target=_become, args=(arguments, environment, folder, preexec_fn, files))
+        self._process.start()
+        self.pid, self._child_created = self._process.pid, True
+        for file in files:
+            file.close()
+        devnull = getattr(self, "_devnull", None)
+        for end, own in ((stdin, own_stdin), (stdout, own_stdout), (stderr, own_stderr)):
+            if -1 not in (end, own) and end != devnull:
+                os.close(end)
+        if devnull is not None:
+            os.close(devnull)
+
+    def _internal_poll(self, *_args, **_kwargs) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._process.exitcode
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        self._process.join(timeout)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+
+def run(
+    arguments: Sequence[str | Path],
+    *,
+    input: str | bytes | None = None,
+    capture_output: bool = False,
+    check: bool = False,
+    timeout: float = 600,
+    **more,
+) -> subprocess.CompletedProcess:
+    """Like `subprocess.run([sys.executable, *arguments])`."""
+    if capture_output:
+        more |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        more["stdin"] = subprocess.PIPE
+    with Program(arguments, **more) as program:
+        try:
+            outputs = program.communicate(input, timeout)
+        except BaseException:
+            program.kill()
+            raise
+    done = subprocess.CompletedProcess(arguments, program.returncode, *outputs)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def run_cases(module: str, cases: Sequence[tuple[list[str], bytes]]) -> list[tuple[int, str, str]]:
+    """What each call of a program did, given arguments and standard input: exit status, standard output and error."""
+    results = [run(["-m", module, *arguments], input=stdin, capture_output=True) for arguments, stdin in cases]
+    return [(done.returncode, done.stdout.decode(), done.stderr.decode()) for done in results]
+
+
+def _become(
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    preexec_fn: Callable[[], object] | None,
+    files: list[Connection],
+) -> None:
+    """In the fork: runs the program as Python would."""
+    for number, file in enumerate(files):
+        os.dup2(file.fileno(), number)
+        file.close()
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(os.fdopen(number, mode, closefd=False), encoding="utf-8", line_buffering=number == 2)
+        for number, mode in enumerate(("rb", "wb", "wb"))
+    )
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    if preexec_fn is not None:
+        preexec_fn()
+    first, *rest = arguments
+    beside = {"-m": folder, "-c": ""}.get(first, os.path.dirname(os.path.abspath(first)))
+    asked = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [beside, *asked, *sys.path]
+    sys.argv = rest if first == "-m" else ["-c", *rest[1:]] if first == "-c" else arguments
+    try:
+        if first == "-m":
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        elif first == "-c":
+            exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            runpy.run_path(first, run_name="__main__")
+    except KeyboardInterrupt:  # as Python ends by it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        atexit._run_exitfuncs()
