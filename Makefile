@@ -10,18 +10,20 @@ PROCESSES ?= 2
 VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: help venv quickstart test slow faults lint format ci clean
+.PHONY: help venv quickstart test integration slow faults lint format ci clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make venv                    the virtual environment in $(VENV), with everything installed"
 	@echo "make quickstart [MINUTES=5]  train on real text, score, translate, export, serve"
-	@echo "make test [PROCESSES=2]      the tests, side by side in so many processes"
+	@echo "make test [PROCESSES=2]      the quick tests, side by side in so many processes (5 minutes)"
+	@echo "make integration             whole programs, exports, families and tasks (15 minutes)"
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style, common mistakes and types; make format puts the style right"
-	@echo "make ci                      lint and test, with what only tests of other backends, peers and manifests need"
+	@echo "make ci                      lint, test and integration, with what only tests of other backends, peers and manifests need"
 	@echo "make clean                   removes the environments and what building and testing leave behind"
 	@echo "TENSORFLOW=2.20 with any of them does it on TensorFlow 2.20, in an environment of its own; 2.21 is usual"
 
@@ -40,7 +42,10 @@ quickstart: $(INSTALLED)
 	$(BIN)/python -m launch.quickstart --minutes=$(MINUTES)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not integration and not slow and not faults'
+
+integration: $(INSTALLED)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'integration and not slow and not faults'
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
@@ -59,7 +64,7 @@ format: $(INSTALLED)
 
 ci: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[ci]' 'tensorflow==$(TENSORFLOW).*'
-	$(MAKE) lint test
+	$(MAKE) lint test integration
 
 clean:
 	rm -rf .venv .venv-2.20 build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,4 +1,8 @@
-"""What all tests share: quiet logs, set before anything imports TensorFlow, a Ctrl-C that is heard, and their order."""
+"""What all tests share: quiet logs, set before anything imports TensorFlow, a Ctrl-C that is heard, and rings.
+
+A test is of the quick ring, `make test`, unless it is marked `integration`. Of one marked `quick("a", "b")`, the cases
+a and b are in the quick ring and all others in the integration ring.
+"""
 
 import os
 import signal
@@ -12,9 +16,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Their files take longest: begun first, they do not keep one process busy when the others have nothing left.
-_FIRST = ("training", "launch", "tests", "lite", "search", "export")
+_FIRST = ("tasks", "training", "launch", "tests", "lite", "search", "models", "export")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Orders the files by their folders."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gives each case its ring, and orders the files by their folders."""
+    unknown: dict[str, set[str]] = {}
+    for item in items:
+        mark = item.get_closest_marker("quick")
+        if mark is not None:
+            case = item.callspec.id
+            unknown.setdefault(item.nodeid.partition("[")[0], set(mark.args)).discard(case)
+            if case not in mark.args:
+                item.add_marker("integration")
+    if not any("[" in argument for argument in config.args) and any(unknown.values()):
+        raise pytest.UsageError(
+            f"pytest.mark.quick names cases that are not there: { {k: v for k, v in unknown.items() if v} }"
+        )
     items.sort(key=lambda item: _FIRST.index(item.path.parent.name) if item.path.parent.name in _FIRST else len(_FIRST))

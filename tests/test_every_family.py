@@ -23,6 +23,8 @@ from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.searches import Searches
 from t2t_keras.training.devices.strategy import make_strategy
 
+pytestmark = pytest.mark.integration
+
 TESTS = pathlib.Path(__file__).parent
 STEPS = 4
 # So few that the shares of some replicas are empty.

@@ -13,6 +13,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.inference.translator import Translator
 
+pytestmark = pytest.mark.integration
+
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 WEIGHTS, SEARCHES, LOSSES = (
     json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8")) for name in ("weights", "searches", "losses")

@@ -30,6 +30,8 @@ from t2t_keras.models import families, presets
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 
+pytestmark = pytest.mark.integration
+
 TESTS = pathlib.Path(__file__).parent
 EXTENSION = f"--extension={TESTS / 'toy_family.py'}"
 STEPS, CHECKPOINT_STEPS = 120, 20

@@ -96,6 +96,7 @@ def test_the_package_is_light_until_a_name_is_asked_for() -> None:
     assert run_python(code) == "set()\n"
 
 
+@pytest.mark.integration
 def test_layers_and_model_ask_for_no_tensorflow() -> None:
     """Whoever imports it must be Keras's backend, or the kernels for that backend."""
     code = """
@@ -185,6 +186,7 @@ def test_pip_finds_packages_of_one_tensorflow(tensorflow: str, tmp_path: Path) -
     assert versions["keras"].startswith("3.15."), versions
 
 
+@pytest.mark.integration
 def test_documented_programs_take_the_flags_they_are_given() -> None:
     """Each is parsed by the program itself, settings included."""
     code = """
@@ -307,11 +309,13 @@ def test_every_block_of_python_is_run_by_a_test_here() -> None:
     assert blocks == {"README.md": 2, "attention.md": 1, "convert.md": 2, "decoding.md": 3, "results.md": 1}
 
 
+@pytest.mark.integration
 def test_code_in_the_readme_runs(readers_folder: tuple[Path, str]) -> None:
     score = float(readers_folder[1].splitlines()[-1].split()[-1])
     assert score < 0
 
 
+@pytest.mark.integration
 def test_code_about_decoding_runs_on_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
     """The block that makes a translator comes second in the document, and the others take what it leaves."""
     explained, translated, in_parts = python_blocks("decoding.md")
@@ -334,6 +338,7 @@ print(explained.attention.cross.shape, len(explained.token_log_probs), explanati
     assert targets == num_log_probs
 
 
+@pytest.mark.integration
 def test_code_about_attention_draws_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
     (code,) = python_blocks("attention.md")
     assert run_code(code, cwd=readers_folder[0]) == ""
@@ -341,6 +346,7 @@ def test_code_about_attention_draws_the_readmes_run(readers_folder: tuple[Path, 
     assert ">key</text>" in (readers_folder[0] / "second_word.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.integration
 def test_code_about_results_runs_on_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
     (code,) = python_blocks("results.md")
     for documents, here in (("data/multi30k", "data/mine"), ("runs/multi30k", "runs/mine"), ('"test"', '"valid"')):

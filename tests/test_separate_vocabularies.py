@@ -24,6 +24,8 @@ from t2t_keras.runs.run import Run
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 
+pytestmark = pytest.mark.integration
+
 PAIRS = [(f"жук номер {n}", f"beetle no. {n} of {n % 7}") for n in range(300)]
 DATA = DataConfig(vocab_size=300, source_vocab_size=290, symbols=("<a>",), source_language="ru", target_language="en")
 LINES = ["жук номер 5", "номер", "beetle", ""]

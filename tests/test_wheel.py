@@ -13,6 +13,8 @@ from packaging.requirements import Requirement
 
 import t2t_keras
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[1]
 
 # Loads what every command would call, one after the other: flags of two programs cannot live together.

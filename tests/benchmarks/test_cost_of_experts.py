@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.experts import layer_flops, model_config
 
+pytestmark = pytest.mark.integration
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 

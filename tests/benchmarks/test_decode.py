@@ -14,6 +14,8 @@ from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 WORDS = "the cat sees a small dog and big trees over street green apples two old houses by rivers"
 

@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.plan import _generate
 
+pytestmark = pytest.mark.integration
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 

@@ -9,6 +9,8 @@ from benchmarks import serving, serving_faults, serving_process
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 class InProcess:
     """What the load generator asks of a server, for one in this process."""

@@ -2,12 +2,15 @@
 
 import keras
 import numpy as np
+import pytest
 from tiny_families import tiny_family
 
 from benchmarks import conv_s2s_in_keras, rnn_attention_in_keras
 from benchmarks.train_step import sizes_of
 from benchmarks.train_step_engines import shifted
 from t2t_keras.models import families
+
+pytestmark = pytest.mark.integration
 
 SOURCE = np.array([[5, 6, 7, 1], [9, 1, 0, 0]], np.int32)
 TARGET = np.array([[3, 4, 5, 6, 1], [8, 1, 0, 0, 0]], np.int32)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from exporting import LINES, TEXTS
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):

@@ -10,6 +10,8 @@ from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def translator() -> Translator:

@@ -15,6 +15,8 @@ from t2t_keras.models import families
 from t2t_keras.text.extension import with_symbols
 from t2t_keras.text.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.integration
+
 
 def assert_same(tokenizer: Tokenizer, lines: list[str], texts: list[bytes]) -> list[Translation]:
     """That a pipeline translates as its translator, whose translations are returned."""

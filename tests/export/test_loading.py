@@ -15,6 +15,8 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def loaded(version) -> Translator:

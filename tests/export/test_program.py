@@ -4,6 +4,8 @@ import programs
 import pytest
 from exporting import LINES, TEXTS, tiny
 
+pytestmark = pytest.mark.integration
+
 
 def test_it_exports(program_results, version):
     status, output, error = program_results["average"]

@@ -20,6 +20,8 @@ from t2t_keras.export.writing import export_translator
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.runs.load import load_model
 
+pytestmark = pytest.mark.integration
+
 SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
 
 

@@ -16,6 +16,8 @@ from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.explain import Explanation
 from t2t_keras.inference.translator import Translator
 
+pytestmark = pytest.mark.integration
+
 LOWEST = np.finfo(np.float32).min
 
 

@@ -111,6 +111,7 @@ def test_what_is_written_is_our_network(changes):
     assert reader.read == set(arrays)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("numbers", ["float32", "int8"])
 @pytest.mark.parametrize(
     "changes",
@@ -155,6 +156,7 @@ def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
     np.testing.assert_allclose([sum(each.log_probs) for each in found], [s.log_prob for s in expected], rtol=1e-3)
 
 
+@pytest.mark.integration
 def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ctranslate2")
     (tmp_path / "multi30k_ct2").mkdir()

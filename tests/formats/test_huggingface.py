@@ -159,6 +159,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.quick("two_vocabularies")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape):
     tokenizer = tiny.tokenizer()

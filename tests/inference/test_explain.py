@@ -41,6 +41,13 @@ def copier() -> Translator:
     return Translator(tiny.tokenizer(), model, DecodeConfig(tokens_per_batch=60))
 
 
+@functools.cache
+def untrained() -> Translator:
+    """A translator with one layer on each side."""
+    model = tiny.transformer(num_encoder_layers=1, num_decoder_layers=1)
+    return Translator(tiny.tokenizer(), model, DecodeConfig(tokens_per_batch=60))
+
+
 def by_hand(source: list[str], target: list[str], *layers: list[list[float]]) -> Explanation:
     """One head a layer; rows of attention without the end symbols."""
     attention = np.zeros((len(layers), 1, len(target) + 1, len(source) + 1), np.float32)
@@ -110,6 +117,7 @@ def test_nothing_to_align(source, target):
     assert explanation.word_alignment() == ""
 
 
+@pytest.mark.integration
 def test_a_copied_sentence_is_aligned_with_itself():
     lines = [" ".join(words()[:6]), " ".join(words()[12:5:-1]), words()[9]]
     for explanation, line in zip(copier().explain(lines, lines), lines, strict=True):
@@ -122,9 +130,9 @@ def test_a_copied_sentence_is_aligned_with_itself():
 def test_its_numbers_are_those_of_the_score_and_its_attention_adds_up():
     targets = [*tiny.SENTENCES[1:], ""]
     progress = []
-    explanations = copier().explain(tiny.SENTENCES, targets, lambda *done: progress.append(done))
+    explanations = untrained().explain(tiny.SENTENCES, targets, lambda *done: progress.append(done))
     assert progress == sorted(progress) and progress[-1] == (5, 5) and len(progress) > 1
-    scores = copier().score(tiny.SENTENCES, targets)
+    scores = untrained().score(tiny.SENTENCES, targets)
     for explanation, score, line in zip(explanations, scores, tiny.SENTENCES, strict=True):
         assert explanation.target_pieces == score.pieces
         assert explanation.source_pieces == tuple(tiny.tokenizer().pieces([*tiny.tokenizer().encode(line), EOS_ID]))
@@ -160,6 +168,7 @@ def test_alignment_alone_is_that_of_the_explanation(layers):
     np.testing.assert_allclose(translator.model.alignment_attention(inputs), np.mean(attention, axis=1), atol=1e-6)
 
 
+@pytest.mark.integration
 def test_alignments_of_tokens_are_those_of_the_explanations():
     """Of a model that knows where it looks: rounding does not decide."""
     ids = [[*tiny.tokenizer().encode(" ".join(words()[i : i + 5])), EOS_ID] for i in range(6)]
@@ -169,18 +178,18 @@ def test_alignments_of_tokens_are_those_of_the_explanations():
 
 
 def test_nothing_to_explain():
-    assert copier().explain([], []) == []
-    assert copier().align_tokens([], []) == []
+    assert untrained().explain([], []) == []
+    assert untrained().align_tokens([], []) == []
 
 
 def test_bad_input_is_named(monkeypatch):
     with pytest.raises(InputError, match="2 lines, but 1 translations"):
-        copier().explain(["a", "b"], ["a"])
+        untrained().explain(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="kind must be one of encoder, decoder, cross; got 'self'"):
         by_hand(["▁a"], ["▁x"], [[1.0]]).view("self")
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 1: the source has .* tokens"):
-        copier().explain(tiny.SENTENCES[:1], ["a"])
+        untrained().explain(tiny.SENTENCES[:1], ["a"])
     with pytest.raises(InputError, match=r"\(CopyModel\) has no attention to show"):
         Translator(tiny.tokenizer(), tiny.CopyModel(350)).explain(["a"], ["a"])
     with pytest.raises(InputError, match=r"\(CopyModel\) has no attention to show"):

@@ -76,6 +76,7 @@ def test_lowercase():
     assert texts(copier(data=DataConfig(lowercase=True)).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
 
 
+@pytest.mark.quick("line0")
 @pytest.mark.parametrize("line", ["Two dogs play. " * 6667, "dog " * 25000, "a" * 100_000, "犬" * 3000])
 def test_absurdly_long_line(line):
     translator = copier(config=DecodeConfig(beam_size=1), data=DataConfig(max_length=200))
@@ -141,6 +142,7 @@ def test_stream_equals_translate():
         next(translator.translate_stream(lines, chunk_lines=0))
 
 
+@pytest.mark.quick("tensorflow-1")
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("engine", ["tensorflow", "lite"])
 def test_without_scores_it_finds_the_same(beam, engine):

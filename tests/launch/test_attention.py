@@ -10,6 +10,8 @@ from t2t_keras.config import RNNAttentionConfig
 from t2t_keras.models.families import make_model
 from t2t_keras.text.tokenizer import train_tokenizer
 
+pytestmark = pytest.mark.integration
+
 SOURCE, TARGET = "Two dogs play in the snow; one of them barks!", "Zwei Hunde spielen im Schnee."
 
 

@@ -12,6 +12,8 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.text.tokenizer import source_vocabulary
 
+pytestmark = pytest.mark.integration
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 

@@ -21,6 +21,8 @@ from t2t_keras.formats import huggingface
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 
+pytestmark = pytest.mark.integration
+
 PAIRS = [(f"{foreign.ENGLISH[n % 3]} {n}", f"{foreign.GERMAN[n % 2]} {n}") for n in range(120)]
 TRAIN = ["max_steps=20", "checkpoint_steps=20", "tokens_per_batch=200", "warmup_steps=5", "validation_sentences=2"]
 

@@ -1,6 +1,9 @@
 """The program that draws trees."""
 
+import pytest
 from programs import run_cases
+
+pytestmark = pytest.mark.integration
 
 
 def test_every_tree_gets_a_file(tmp_path):

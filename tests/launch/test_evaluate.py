@@ -11,6 +11,8 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources import corpora
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

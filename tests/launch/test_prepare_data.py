@@ -10,6 +10,8 @@ import pytest
 
 from t2t_keras.data.prepare import PreparedData
 
+pytestmark = pytest.mark.integration
+
 PATIENCE = 120  # seconds that a busy machine may take
 
 ENGLISH = [f"Room {n} has {n % 7} doors and {n % 5} windows." for n in range(200)]

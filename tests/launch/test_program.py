@@ -163,12 +163,14 @@ def test_flagfile(call, tmp_path):
     assert call(f"--flagfile={tmp_path / 'flags'}").stderr == "error: --number=2 is too many; valid: 1\n"
 
 
+@pytest.mark.integration
 def test_tensorflow_is_imported_quietly():
     code = "from launch import program, quiet_tensorflow; import tensorflow as tf; print(int(tf.constant(1) + 1))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
 
 
+@pytest.mark.integration
 def test_other_lines_are_not_kept_from_standard_error():
     code = (
         "import os\nfrom launch.quiet_tensorflow import without_notices\n"

@@ -6,6 +6,8 @@ import pytest
 import tiny
 from programs import run_cases
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

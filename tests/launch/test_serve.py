@@ -14,6 +14,8 @@ import programs
 import pytest
 from programs import run_cases
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def export_dir(tmp_path_factory):

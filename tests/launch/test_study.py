@@ -30,6 +30,8 @@ from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings, read_settings
 from t2t_keras.tasks import translation_scores
 
+pytestmark = pytest.mark.integration
+
 ROOT = pathlib.Path(__file__).parents[2]
 EXTENSION = f"--extension={ROOT / 'tests/studies/toy_table.py'}"
 PATIENCE = 600  # seconds that a busy machine may take

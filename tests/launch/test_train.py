@@ -18,6 +18,8 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 
+pytestmark = pytest.mark.integration
+
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 200
 PATIENCE = 600  # seconds that a busy machine may take for a few steps

@@ -12,6 +12,8 @@ import pytest
 import tiny
 from programs import run_cases
 
+pytestmark = pytest.mark.integration
+
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]
 JSON_LINES = "\n".join(

@@ -13,6 +13,8 @@ import train_elsewhere
 
 from t2t_keras.layers.attention import scores, window
 
+pytestmark = pytest.mark.integration
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 MARGIN = 0.01
 

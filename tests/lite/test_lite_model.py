@@ -19,6 +19,8 @@ from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.searches import Searches
 from t2t_keras.symbols import EOS_ID
 
+pytestmark = pytest.mark.integration
+
 VOCAB = 60
 SHAPES = {
     "paper": {},

@@ -56,6 +56,7 @@ def forced(variant: str):
     return token_log_probs_function(make(variant))
 
 
+@pytest.mark.quick("window_of_3-beam_size1", "additive-beam_size1")
 @pytest.mark.parametrize("settings", SEARCHES, ids=lambda settings: ",".join(settings))
 @pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "dot"])
 def test_steps_are_teacher_forcing(variant, settings):

@@ -221,6 +221,7 @@ def forced():
     return token_log_probs_function(make())
 
 
+@pytest.mark.quick("beam_size1")
 @pytest.mark.parametrize(
     "settings",
     [

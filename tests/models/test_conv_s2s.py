@@ -179,6 +179,7 @@ def test_gradients_of_the_encoder_are_scaled():
     assert gradient[3] == pytest.approx(slope / layers, rel=0.02)
 
 
+@pytest.mark.quick("beam_size1")
 @pytest.mark.parametrize(
     "settings",
     [

@@ -168,6 +168,7 @@ def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
     assert float(make("no_experts").states(BATCH, training=True).auxiliary_loss) == 0
 
 
+@pytest.mark.quick("fewest_layers-beam_size")
 @pytest.mark.parametrize(
     "settings",
     [

@@ -31,6 +31,7 @@ def test_plain_fit_adds_the_balance_loss_of_experts():
     assert not model.losses
 
 
+@pytest.mark.integration
 def test_plain_fit_learns_to_copy():
     keras.utils.set_random_seed(1)
     rng = np.random.default_rng(1)

@@ -155,6 +155,7 @@ def test_a_target_depends_on_earlier_ones_alone():
     assert np.abs(logits[2, 3] - others[2, 3]).max() > 1e-3
 
 
+@pytest.mark.quick("one_layer-beam_size0", "one_layer-beam_size,coverage_penalty,length_normalization")
 @pytest.mark.parametrize(
     "settings",
     [

@@ -96,6 +96,7 @@ def test_padding_and_neighbours_change_nothing(changes):
     np.testing.assert_allclose(logits_of(model, wider), logits, atol=1e-5)
 
 
+@pytest.mark.quick("base")
 @every_option
 def test_skipping_padding_changes_no_token(changes):
     """Neither inside a graph nor outside, where shapes are known."""
@@ -109,6 +110,7 @@ def test_skipping_padding_changes_no_token(changes):
         assert np.abs(skipped - expected)[TARGET == 0].max() > 1e-4
 
 
+@pytest.mark.quick("base")
 @every_option
 def test_attention_out_comes_with_the_logits_of_the_call(changes):
     """Inside a graph too, with shapes unknown; it tells layers and heads apart, and hides padding and the future."""
@@ -149,6 +151,7 @@ def test_a_source_of_nothing_but_padding_gives_numbers():
     assert np.all(np.isfinite(logits_of(model, np.zeros_like(SOURCE), np.zeros_like(TARGET), training=True)))
 
 
+@pytest.mark.quick("3-base", "1-experts", "3-additive_window")
 @every_option
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
@@ -176,6 +179,7 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
         prefixes = np.concatenate([prefixes[chosen], rng.integers(1, 13, (rows, 1), "int32")], 1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "settings",
     [
@@ -231,6 +235,7 @@ def test_what_is_offered_depends_on_the_experts():
     assert experts.offers == plain.offers - {LITE}
 
 
+@pytest.mark.quick("base")
 @every_option
 def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
     """The last layer's, mean over heads, of the same queries attending all at once; logits stay as they are."""
@@ -257,6 +262,7 @@ def test_coverage_is_the_attention_of_all_steps(monkeypatch, changes):
         np.testing.assert_allclose(found[0], logits[0], atol=1e-5)
 
 
+@pytest.mark.quick("base")
 @every_option
 def test_steps_with_weights_in_bfloat16_are_as_exact_as_these(changes):
     if "num_experts" in changes:  # rounding may change which experts are picked, so all are
@@ -290,6 +296,7 @@ def test_tied_embeddings_are_one_matrix_and_separate_ones_three():
     assert separate.count_params() - tied.count_params() == 2 * 13 * 16
 
 
+@pytest.mark.quick("base")
 @every_option
 def test_dropout_is_a_function_of_the_seed(changes):
     model = make(changes)
@@ -317,6 +324,7 @@ def test_every_site_of_dropout_has_a_seed_of_its_own(monkeypatch):
     assert len(set(drawn)) == len(drawn)
 
 
+@pytest.mark.quick("widths")
 @every_option
 def test_keras_save_and_load(changes, tmp_path):
     model = make(changes)

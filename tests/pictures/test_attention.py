@@ -111,6 +111,7 @@ def test_many_heads_have_colours_of_their_own():
     assert len({tuple(color) for color in figure.axes[0].collections[0].get_colors()}) == 16
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("tokens", [MOST_TOKENS, 300])
 def test_pictures_of_long_sentences_are_bounded_and_say_so(tokens):
     pieces = ["▁word"] * tokens

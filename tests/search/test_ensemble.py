@@ -66,6 +66,7 @@ def in_numpy(logits: list[np.ndarray], combination: str) -> np.ndarray:
     return log_softmax(np.mean(log_probs, axis=0))
 
 
+@pytest.mark.quick("1-3-log_probabilities")
 @every_combination
 @pytest.mark.parametrize(("copies", "beam"), [(1, 3), (3, 1)])
 def test_a_model_with_itself_is_the_model(models, combination, copies, beam):
@@ -114,6 +115,7 @@ def test_decoding_with_a_cache_equals_decoding_at_once(models, combination):
         previous = target[:, position]
 
 
+@pytest.mark.integration
 @every_combination
 def test_hypotheses_have_the_score_that_the_search_gave_them(models, combination):
     """Which they have only if every member's cache followed its hypothesis."""
@@ -146,6 +148,7 @@ def test_coverage_is_the_members_mean(models):
     np.testing.assert_allclose(parts[0], (parts[1] + parts[2]) / 2, atol=1e-6)
 
 
+@pytest.mark.integration
 def test_batched_equals_one_by_one(models):
     translator = translator_of(Ensemble(models), beam_size=3)
     lines = [*tiny.SENTENCES, "dogs", "", "A man"]
@@ -157,6 +160,7 @@ def test_batched_equals_one_by_one(models):
     assert translator._searches.num_traces() == 1
 
 
+@pytest.mark.integration
 def test_an_ensemble_scores_and_is_evaluated(models):
     translator = translator_of(Ensemble(models))
     scores = translator.score(tiny.SENTENCES, tiny.SENTENCES)
@@ -164,6 +168,7 @@ def test_an_ensemble_scores_and_is_evaluated(models):
     assert total == pytest.approx(-sum(score.log_prob for score in scores), rel=1e-5)
 
 
+@pytest.mark.integration
 def test_attention_is_the_members_mean():
     alike = [make_model(1), make_model(2)]
     inputs = {"source": SOURCE, "target": SOURCE}
@@ -224,6 +229,7 @@ def add_checkpoint(model_dir: pathlib.Path, step: int, model: Transformer) -> No
     checkpoints.save(run.Run(model_dir).checkpoints_path, step, weights, {}, {})
 
 
+@pytest.mark.integration
 def test_checkpoints_of_one_run(model_dir):
     loaded = Translator.load_ensemble([(model_dir, "1"), RunCheckpoint(model_dir)], "log_probabilities")
     direct = Ensemble([tiny.transformer(), make_model(2)], "log_probabilities")
@@ -235,6 +241,7 @@ def test_checkpoints_of_one_run(model_dir):
         Translator.load_ensemble([(model_dir, "1"), (model_dir, "77")])
 
 
+@pytest.mark.integration
 def test_runs_of_other_settings(model_dir, tmp_path):
     """The shortest limit holds; the first run's decoding settings do."""
     shorter = tiny.make_run(tmp_path / "shorter", max_length=100)

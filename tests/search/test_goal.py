@@ -56,6 +56,7 @@ def check_alone(beam: int, sentences: list[Options]) -> None:
             np.testing.assert_allclose(getattr(together, part)[sentence], getattr(alone, part)[0], rtol=1e-6)
 
 
+@pytest.mark.quick("options4-2", "options0-5", "options1-1", "options2-2", "options3-2")
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize(
     "options",
@@ -93,6 +94,7 @@ def test_a_prefix_comes_before_rules_and_the_minimum_length():
     check_alone(3, sentences)
 
 
+@pytest.mark.quick("0.0-2")
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("end_bias", [0.0, 2.0])
 def test_constraints(beam, end_bias):
@@ -150,6 +152,7 @@ def test_length_normalizations(normalization, beam):
     assert_same(hypotheses(wide, 0), expected)
 
 
+@pytest.mark.quick("4-2-0.7-0.0", "6-2-0.5-0.5")
 @pytest.mark.parametrize(
     ("beam", "num_groups", "strength", "patience"),
     [(4, 2, 0.0, 0.0), (4, 2, 0.7, 0.0), (6, 3, 2.0, 0.0), (3, 3, 1.3, 0.0), (6, 2, 0.5, 0.5)],
@@ -173,6 +176,7 @@ def test_groups_without_strength_are_the_same_search_over_again():
     assert_same(grouped[::2], grouped[1::2])
 
 
+@pytest.mark.quick("0.2-2")
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("penalty", [0.2, 2.0])
 def test_coverage_penalty(beam, penalty):
@@ -219,6 +223,7 @@ ALL_OPTIONS = [
 ]
 
 
+@pytest.mark.quick("options0")
 @pytest.mark.parametrize("options", ALL_OPTIONS)
 def test_corners(options):
     for beam, vocab in [(12, 5), (2, 5)]:

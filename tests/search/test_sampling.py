@@ -136,6 +136,7 @@ def test_the_largest_number_draws_the_last_token_that_may_come():
     np.testing.assert_array_equal(draw(logits, np.zeros([3, 3], np.float32), samples(top_p=0.9)), [1, 0, 0])
 
 
+@pytest.mark.integration
 def test_rounding_hardly_ever_changes_a_draw():
     """Borders in a single row of 8,000 tokens would let some 12 of these 10,000 draws change."""
     rng = np.random.default_rng(4)

@@ -45,6 +45,7 @@ def same(one: Translation, other: Translation) -> bool:
     return one.token_ids == other.token_ids and one.score == pytest.approx(other.score, abs=1e-4)
 
 
+@pytest.mark.integration
 def test_requests_are_met_and_depend_on_nothing_else():
     own = translator()
     found = own.translate(REQUESTS)
@@ -72,6 +73,7 @@ def test_lines_that_ask_for_nothing_run_the_plain_search():
         own.check(Request("", "Ein"))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_excluded_words(beam_size):
     copier, settings = tiny.CopyModel(tiny.tokenizer().vocab_size), {"beam_size": beam_size, "max_length_offset": 2}
@@ -84,6 +86,7 @@ def test_excluded_words(beam_size):
     assert for_all[0].text.startswith("Two") and for_all[2].text == "A man"
 
 
+@pytest.mark.quick("settings0")
 @pytest.mark.parametrize(
     "settings",
     [{}, {"length_normalization": "average"}, {"length_normalization": "none"}, {"length_penalty": 1.0}],
@@ -105,6 +108,7 @@ def test_nbest_has_its_scores_from_the_model(settings):
         assert len({translation.token_ids for translation in hypotheses}) == len(hypotheses)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("members", [1, 2])
 def test_searching_in_bfloat16_finds_much_the_same(members):
     models = [tiny.transformer(), tiny.transformer(d_ff=24)]
@@ -141,6 +145,7 @@ def test_nbest_of_a_line_in_parts_are_the_best_combinations():
     assert len(found[0].token_ids) == found[0].num_parts
 
 
+@pytest.mark.integration
 def test_samples_are_those_of_their_seed():
     own = translator(sampling=True, temperature=1.5, top_k=50, top_p=0.9)
     found = own.translate_nbest(LINES, 3)
@@ -156,6 +161,7 @@ def test_samples_are_those_of_their_seed():
     assert len(samples) == 3 and all(sample.num_parts > 1 for sample in samples)
 
 
+@pytest.mark.integration
 def test_greedy_sampling_is_greedy_search():
     greedy, sampled = translator(beam_size=1), translator(beam_size=1, sampling=True, top_k=1)
     assert all(map(same, greedy.translate(LINES), sampled.translate(LINES)))
@@ -167,6 +173,7 @@ def test_groups_that_avoid_each_other_begin_differently():
     assert all(one != other for one, other in zip(first, second, strict=False) if EOS_ID not in (one, other))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("strength", [0.5, 2.0])
 def test_groups_find_the_same_best_whatever_is_asked_for(strength):
     """A group that ended early would let others take its tokens."""
@@ -182,6 +189,7 @@ def test_no_repeated_ngrams(size):
         assert len(grams) == len(set(grams)) > 5
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("members", [0, 1, 2])
 def test_coverage_penalty_is_that_of_the_attention(members):
     models = (tiny.transformer(), tiny.transformer(d_ff=48))[:members]
@@ -212,6 +220,7 @@ def test_beam_larger_than_the_vocabulary():
         translator(beam_size=351)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("changes", "traces"), [({}, 2), ({"no_repeat_ngram_size": 2}, 1), ({"beam_size": 2}, 1)])
 def test_what_needs_its_scores_is_not_traced_without_them(changes, traces):
     searches = Searches(tiny.transformer(), DecodeConfig(**{"beam_size": 1, "max_length_offset": 3, **changes}))

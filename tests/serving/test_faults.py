@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import httpx
 import numpy as np
+import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from t2t_keras.serving.served_models import Model
+
+pytestmark = pytest.mark.integration
 
 NUM_REQUESTS, NUM_CLIENTS = 2000, 16
 WORDS = ["Hund", "Katze", "größer", "日本語", "", "a b c", "1 2", "x" * 50]

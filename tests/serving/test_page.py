@@ -14,7 +14,10 @@ from selenium.webdriver.common.keys import Keys
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
+]
 
 
 @contextlib.contextmanager

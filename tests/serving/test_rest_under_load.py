@@ -7,7 +7,10 @@ import threading
 import time
 
 import httpx
+import pytest
 from rest_calls import MODEL, metric, predict
+
+pytestmark = pytest.mark.integration
 
 
 def queued(client):

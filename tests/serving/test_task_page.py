@@ -11,7 +11,10 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.tasks.registry import TASKS
 
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
+]
 
 
 @pytest.fixture(scope="module")

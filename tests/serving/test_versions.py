@@ -275,6 +275,7 @@ def test_a_version_whose_warm_up_fails_is_not_served(export_dir, tmp_path):
     assert core.close(20)
 
 
+@pytest.mark.integration
 def test_a_model_is_freed(export_dir):
     model = Model(export_dir / "1", 1)
     assert model.warm_up(export_dir / "1") == 2

@@ -40,6 +40,7 @@ def test_operations_that_wait_and_layers_between_the_ends(layer_type, sequential
     assert layer_costs.layers_between_ends(small(layer_type)) == layers
 
 
+@pytest.mark.quick("convolutional")
 @pytest.mark.parametrize("layer_type", TYPES)
 def test_a_measurement_has_every_number_of_the_table(layer_type, tmp_path):
     job = small(layer_type)

@@ -22,6 +22,8 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
 
+pytestmark = pytest.mark.integration
+
 MODEL = ["num_encoder_layers=1", "num_decoder_layers=1", "d_model=16", "d_ff=32", "num_heads=2", "dropout_rate=0"]
 TRAIN = ["max_steps=40", "checkpoint_steps=20", "tokens_per_batch=400", "warmup_steps=20", "validation_sentences=4"]
 SETTINGS = [*(f"--set=model.{each}" for each in MODEL), *(f"--set=train.{each}" for each in TRAIN)]

@@ -131,6 +131,7 @@ def test_no_such_checkpoint_is_refused(tmp_path, data, other):
         begun(tmp_path / "run", data, RunCheckpoint(other, "5"))
 
 
+@pytest.mark.integration
 def test_stopping_and_going_on_changes_nothing(tmp_path, data, other):
     begun(tmp_path / "whole", data, RunCheckpoint(other), max_steps=6, frozen=("encoder/*",)).train()
     for max_steps in (2, 6):
@@ -146,6 +147,7 @@ def test_stopping_and_going_on_changes_nothing(tmp_path, data, other):
     assert changed and not any(name.startswith("encoder/") for name in changed)
 
 
+@pytest.mark.integration
 def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other):
     source = tmp_path / "source"
     shutil.copytree(other, source)

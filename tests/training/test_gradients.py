@@ -61,6 +61,7 @@ def test_an_auxiliary_loss_is_added_and_trained():
         np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("frozen", [("encoder/*",), ("*embedding*", "decoder/*")])
 def test_frozen_weights_have_no_gradient_and_others_the_same(frozen):
     model = make()
@@ -81,6 +82,7 @@ def test_patterns_of_frozen_weights_are_checked():
         frozen_names(names, ("*a", "*b"))
 
 
+@pytest.mark.quick("transformer")
 @pytest.mark.parametrize("family", TINY)
 def test_no_sum_depends_on_which_part_is_done_first(family):
     """AddN of three or more begins with an input that nothing else needs at that moment, if there is one."""
@@ -101,6 +103,7 @@ def test_no_sum_depends_on_which_part_is_done_first(family):
     assert all(node.attr["N"].i <= 2 for node in within if node.op == "AddN")
 
 
+@pytest.mark.integration
 def test_parts_of_a_batch_add_up_with_an_auxiliary_loss():
     model = make()
     whole, *parts = (gradients_of(model, rows) for rows in (slice(None), slice(0, 1), slice(1, 4)))
@@ -108,6 +111,7 @@ def test_parts_of_a_batch_add_up_with_an_auxiliary_loss():
         np.testing.assert_allclose(together, sum(apart), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.integration
 def test_an_auxiliary_loss_may_be_of_the_compute_dtype():
     exact, rounded = (gradients_of(make(dtype), slice(None))[0] for dtype in ("float32", "bfloat16"))
     assert rounded.dtype == np.float32

@@ -14,6 +14,8 @@ from trajectories import TRAIN, random_corpus
 
 from t2t_keras.data.batching import EpochPlans, Position
 
+pytestmark = pytest.mark.integration
+
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 STEPS = 200

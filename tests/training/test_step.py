@@ -5,6 +5,7 @@ import os
 import pathlib
 
 import numpy as np
+import programs
 import pytest
 import tensorflow as tf
 from numpy_adam import NumpyAdam
@@ -101,6 +102,7 @@ def test_loss_falls(plain):
     assert plain["tokens"].min() > 0
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["eight", "two", "risk"])
 def test_many_replicas_equal_one(name, many_replicas, request):
     """With clipping and moving averages; eight take several steps a call, two accumulate."""
@@ -109,6 +111,7 @@ def test_many_replicas_equal_one(name, many_replicas, request):
     assert_same(many, one)
 
 
+@pytest.mark.integration
 def test_risk_does_not_depend_on_parts_and_streams(one_replica_with_risk, monkeypatch):
     """Which draw the same outputs of a sentence."""
     assert (one_replica_with_risk["sampled_gleu"] > 0).all()
@@ -116,6 +119,7 @@ def test_risk_does_not_depend_on_parts_and_streams(one_replica_with_risk, monkey
     assert_same(trajectory(steps=4, train={**RISK, "accumulation_steps": 3}), one_replica_with_risk)
 
 
+@pytest.mark.integration
 def test_elements_go_to_the_replicas_in_order(many_replicas):
     """As the pipeline counts on: all shares of one batch, then all of the next."""
     np.testing.assert_array_equal(many_replicas["order"], np.arange(24).reshape(3, 8))
@@ -131,11 +135,13 @@ def test_several_steps_a_call_change_nothing(plain):
         np.testing.assert_array_equal(together[name], array, err_msg=name)
 
 
+@pytest.mark.integration
 def test_compiled_equals_not_compiled():
     train = {"static_shapes": True}
     assert_same(trajectory(steps=2, train={**train, "jit_compile": True}), trajectory(steps=2, train=train))
 
 
+@pytest.mark.integration
 def test_accumulation_changes_nothing_with_experts():
     """Their balance losses add up."""
     model = {"num_experts": 4, "experts_per_token": 2, "gate_noise": False, "balance_weight": 1.0}
@@ -198,6 +204,7 @@ def test_a_constant_rate():
     np.testing.assert_allclose(trajectory(steps=3, train=train)["learning_rate"], [0.005, 0.01, 0.01], rtol=1e-6)
 
 
+@pytest.mark.quick("likelihood")
 @pytest.mark.parametrize("train", [EVERYTHING, RISK], ids=["likelihood", "risk"])
 def test_frozen_weights_stay_bit_for_bit_and_others_move(train):
     training = make_step({**train, "frozen": ("encoder/*", "target_embedding/*")}, {}, one_replica())
@@ -237,6 +244,7 @@ def test_the_state_of_another_model_is_refused():
         training.write(state, 1)
 
 
+@pytest.mark.quick("0.0-weights")
 @pytest.mark.parametrize(("ema_decay", "part"), [(0.5, "ema"), (0.0, "weights")])
 def test_the_model_gets_the_weights_of_a_moment(ema_decay, part):
     training = make_step({"ema_decay": ema_decay}, {}, one_replica())
@@ -276,6 +284,7 @@ def test_dropout_seeds_differ_between_steps_parts_and_streams_and_repeat():
     assert not {tuple(seed) for seed in seeds.reshape(-1, 2)} & {tuple(seed) for seed in others.reshape(-1, 2)}
 
 
+@pytest.mark.integration
 def test_dropout_seeds_differ_between_replicas(many_replicas):
     seeds = many_replicas["seeds"]
     assert seeds.shape == (2, 8, 2)
@@ -296,6 +305,7 @@ def test_the_network_is_traced_once_for_all_streams_and_parts():
     assert len(calls) == 1 and calls[0]["training"]
 
 
+@pytest.mark.quick("2-train0")
 @pytest.mark.parametrize("train", [{}, {"jit_compile": True, "static_shapes": True}])
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_streams_may_have_fewer_rows_than_others_or_none(rows, train):
@@ -312,6 +322,7 @@ def test_streams_may_have_fewer_rows_than_others_or_none(rows, train):
     assert found.loss[0] == pytest.approx(expected / tokens, rel=1e-5)
 
 
+@pytest.mark.integration
 def test_dropout_changes_the_loss_and_repeats_bit_for_bit(plain):
     dropped = trajectory(steps=3, model={"dropout_rate": 0.3})
     again = trajectory(steps=3, model={"dropout_rate": 0.3})

@@ -108,6 +108,7 @@ def test_stopping_and_going_on_changes_nothing(tmp_path, data, uninterrupted):
     assert [line["step"] for line in records(run_dir, "valid")] == [4, 6, 8, 12]
 
 
+@pytest.mark.integration
 def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, uninterrupted):
     """In the middle between two lines of the log, of which the second covers what was before the signal too."""
     run_dir = tmp_path / "run"
@@ -146,6 +147,7 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "step, place",
     [
@@ -181,6 +183,7 @@ def test_killed_during_a_validation_changes_nothing(monkeypatch, tmp_path, data,
     assert best_step(tmp_path) == best_step(uninterrupted)
 
 
+@pytest.mark.integration
 def test_a_signal_when_a_validation_is_due_leaves_it_to_the_next_start(monkeypatch, tmp_path, data, scripted):
     scripted(3.0, 2.0, 1.0)
     with monkeypatch.context() as patch:
@@ -202,6 +205,7 @@ def test_a_finished_run_stays_as_it_is(monkeypatch, tmp_path, data, scripted):
     assert Run(tmp_path).metrics_path.read_bytes() == before
 
 
+@pytest.mark.integration
 def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, data, scripted):
     del scripted
     train(tmp_path, data, max_steps=8)
@@ -212,6 +216,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, data, scripted):
     assert trainer.position == trainer.plans.advance(Position(), 12)
 
 
+@pytest.mark.integration
 def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, data, scripted):
     """It may be what can be rescued; it goes once a checkpoint was taken up."""
     del scripted
@@ -229,6 +234,7 @@ def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, da
     assert not half_written.exists()
 
 
+@pytest.mark.integration
 def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
     scripted(3.0, 2.0, 1.0)
     train(tmp_path, data, max_steps=8)
@@ -238,6 +244,7 @@ def test_killed_before_the_best_is_noted(tmp_path, data, scripted):
     assert best_step(tmp_path) == 8
 
 
+@pytest.mark.integration
 def test_a_damaged_note_of_the_best_is_written_anew(tmp_path, data, scripted):
     scripted(3.0, 4.0)
     train(tmp_path, data, max_steps=8)
@@ -315,6 +322,7 @@ def test_a_run_that_kept_only_an_average_keeps_its_settings(tmp_path, data, scri
     assert Run(tmp_path).config.train.tokens_per_batch == 100
 
 
+@pytest.mark.integration
 def test_the_largest_batch_leaves_no_trace(monkeypatch, tmp_path, data):
     """Whatever the trial step did to the weights is taken back before the first real one."""
     states = []
@@ -353,6 +361,7 @@ def test_deterministic_operations_are_asked_for_when_they_are_wanted(monkeypatch
 # Checkpoints.
 
 
+@pytest.mark.integration
 def test_a_checkpoint_is_of_its_step_however_late_it_is_written(monkeypatch, tmp_path, data, uninterrupted):
     """The arrays are copies: the steps that are made while the writer dawdles do not reach them."""
     trainer = make_trainer(tmp_path, data, **SETTINGS)

@@ -49,6 +49,7 @@ def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted)
         train(tmp_path, data)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("keep_checkpoints", [1, 20])
 def test_a_model_whose_validation_is_no_number_is_not_kept(tmp_path, data, scripted, keep_checkpoints):
     scripted(1.0, np.nan)
@@ -69,6 +70,7 @@ def test_patience(tmp_path, data, scripted):
     assert best_step(tmp_path) == 5
 
 
+@pytest.mark.integration
 def test_a_validation_at_a_limit_does_not_count_for_patience(tmp_path, data, scripted):
     """Else a training that a limit stopped now and then would end sooner than one that was never stopped."""
     settings = {"patience": 2, "checkpoint_steps": 2}
@@ -83,6 +85,7 @@ def test_a_validation_at_a_limit_does_not_count_for_patience(tmp_path, data, scr
     assert lines == [(2, 3.0), (3, 2.5), (4, 2.8), (5, 2.9), (6, 2.0), (8, 2.2), (10, 2.3)]
 
 
+@pytest.mark.integration
 def test_max_minutes(tmp_path, data, scripted):
     del scripted
     assert train(tmp_path, data, max_minutes=1e-9) == (1, "reached train.max_minutes", 0)
@@ -91,6 +94,7 @@ def test_max_minutes(tmp_path, data, scripted):
     assert train(tmp_path, data, max_minutes=60.0).step == 12
 
 
+@pytest.mark.integration
 def test_the_best_is_kept_beside_the_newest(tmp_path, data, scripted):
     scripted(3.0, 1.0, 2.0)
     train(tmp_path, data, checkpoint_steps=2, keep_checkpoints=2)
@@ -114,6 +118,7 @@ def test_validations_of_their_own(tmp_path, data, scripted):
     assert best_step(tmp_path) == 12
 
 
+@pytest.mark.integration
 def test_best_by_bleu(monkeypatch, tmp_path, data, scripted):
     del scripted
     bleus = iter([10.0, 30.0, 20.0])

@@ -25,6 +25,7 @@ def data(tmp_path_factory):
     return make_data(tmp_path_factory.mktemp("data"))
 
 
+@pytest.mark.integration
 def test_a_full_disk_in_the_middle(monkeypatch, tmp_path, data, scripted, caplog):
     del scripted
     save = checkpoint_files.write_arrays
@@ -116,6 +117,7 @@ def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_
     assert asked.is_set() and not written
 
 
+@pytest.mark.integration
 def test_workers_that_see_an_older_checkpoint_look_again(monkeypatch, tmp_path, data, scripted):
     """A folder on NFS may look as it was a minute ago."""
     del scripted
@@ -166,6 +168,7 @@ def test_another_configuration_that_came_in_between(tmp_path, data, scripted):
         trainer.train()
 
 
+@pytest.mark.integration
 def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scripted):
     del scripted
     train(tmp_path, data, max_steps=4)

@@ -25,6 +25,8 @@ from t2t_keras.text.repair import repair
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.integration
+
 PACKAGES = {"onnx": ["tf2onnx", "onnxruntime"], "litert": ["ai_edge_litert"]}
 FORMATS = pytest.mark.parametrize("format", PACKAGES)
 

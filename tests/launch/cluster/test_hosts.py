@@ -10,6 +10,8 @@ import time
 import pytest
 from stand_ins import CLUSTER, MISTAKE, STOPPED, environment, executable, lines, run
 
+pytestmark = pytest.mark.integration
+
 FAKE_SSH = 'host=$1; shift; echo "$host: $*" >> "$LOG"; HOST=$host exec bash -c "$*"'
 WORKER = """
 echo "$TF_CONFIG"; printf '%s\\n' "$@"

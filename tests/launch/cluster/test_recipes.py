@@ -12,6 +12,8 @@ import yaml
 from packaging.requirements import Requirement
 from stand_ins import CLUSTER, KILLED, LOST, MISTAKE, ROOT, STOPPED, environment, executable, lines, run
 
+pytestmark = pytest.mark.integration
+
 SCRIPTS = ("slurm.sh", "slurm_study.sh", "kubernetes.sh", "tpu_vm.sh", "ssh.sh")
 
 

@@ -17,6 +17,8 @@ from tensorflow_serving.config import model_server_config_pb2
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 
+pytestmark = pytest.mark.integration
+
 ROOT = pathlib.Path(__file__).parents[3]
 SERVING = ROOT / "launch" / "cluster" / "serving"
 NAME = "translation"

@@ -157,6 +157,7 @@ def test_a_tpu_is_refused(monkeypatch):
         find_devices()
 
 
+@pytest.mark.integration
 def test_settings_that_are_at_fault_are_an_error(tmp_path, data):
     with pytest.raises(InputError, match="batch fits: --replicas must not be negative, got -1$"):
         micro_batch._try(Run(tmp_path), make_config(data), data, LocalDevices("cpu", -1, 1, 0))

@@ -22,6 +22,8 @@ from t2t_keras.runs.run import Run
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.workers import Workers
 
+pytestmark = pytest.mark.integration
+
 STEPS = 300
 SIZES = {"max_steps": STEPS, "checkpoint_steps": 20, "validation_steps": 100, "keep_checkpoints": 3}
 LONGER = {

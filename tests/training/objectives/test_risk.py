@@ -78,6 +78,7 @@ def small():
     return model, weighted, matrices, probabilities
 
 
+@pytest.mark.integration
 def test_the_estimators_mean_is_the_gradient_of_the_expected_cost(small):
     """All candidates that three draws may give, with the probability of each: nothing is left to chance."""
     model, weighted, matrices, probabilities = small
@@ -116,6 +117,7 @@ def family(request):
     return make(tiny_family(request.param, vocab_size=20, dropout_rate=0.0), spread=0.3)
 
 
+@pytest.mark.integration
 def test_the_mixed_loss_is_the_plain_formulas(family):
     """Of given candidates, of which one is cut, one is empty and some are equal, against autodiff of all logits."""
     model, weighted, matrices = family
@@ -176,6 +178,7 @@ def drawn_of(family):
     return lambda source, target, step=0, seed=1: functions[seed](source, target, np.int64(step)).numpy()
 
 
+@pytest.mark.quick("transformer")
 def test_candidates_are_a_function_of_seed_step_and_sentence(drawn_of):
     drawn = drawn_of(SOURCE, TARGET)
     np.testing.assert_array_equal(drawn_of(SOURCE, TARGET), drawn)
