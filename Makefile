@@ -1,5 +1,5 @@
 # make quickstart   sets up .venv, then trains, scores, exports and serves a small translation model (about 10 minutes)
-# make test         sets up .venv, then runs the tests
+# make test         sets up .venv, then runs the quick tests
 # PYTHON=python3.12 chooses the interpreter that .venv is made with; it must be 3.11 to 3.13.
 # TENSORFLOW=2.20 does any of it with that version of TensorFlow instead of 2.21, in .venv-2.20.
 

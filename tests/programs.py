@@ -22,8 +22,9 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).parents[1]
+# The first imports TensorFlow without its notices, as the programs do.
 IMPORTED = (
-    "tensorflow",
+    "launch.quiet_tensorflow",
     "tensorflow_text",
     "keras",
     "sacrebleu",

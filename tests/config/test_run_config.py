@@ -1,6 +1,7 @@
 """Configurations: their checks, their settings from text, their way through JSON."""
 
 import dataclasses
+import inspect
 import json
 
 import pytest
@@ -26,9 +27,9 @@ def test_configurations_cannot_be_changed():
 def test_every_field_is_described():
     for section in SECTIONS:
         kind = type(getattr(Config(), section))
-        described = "".join(base.__doc__ or "" for base in kind.__mro__)
+        described = "".join(inspect.cleandoc(base.__doc__ or "") for base in kind.__mro__)
         for field in dataclasses.fields(kind):
-            assert f"        {field.name}: " in described
+            assert f"\n    {field.name}: " in described
 
 
 def test_json_and_back():

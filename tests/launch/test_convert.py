@@ -195,7 +195,7 @@ def test_an_imported_model_is_fine_tuned_on_multi30k_and_served(tmp_path):
     with programs.Program([*command, "--grpc_port=0"], stdout=subprocess.PIPE, text=True) as server:
         try:
             rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
-            answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": texts}, timeout=60).json()
+            answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": texts}, timeout=300).json()
         finally:
             server.terminate()
     expected = [translation.text for translation in Translator.load(tmp_path / "tuned").translate(texts)]

@@ -42,7 +42,7 @@ def test_side_by_side_keeps_the_order(threads, monkeypatch, cores):
     meeting = threading.Barrier(cores)
 
     def squared(number):
-        meeting.wait(timeout=30)  # nobody comes alone
+        meeting.wait(timeout=300)  # nobody comes alone
         return number**2
 
     assert list(streams.side_by_side(squared, range(6))) == [0, 1, 4, 9, 16, 25]
@@ -59,7 +59,7 @@ def test_what_has_not_begun_is_left_out_once_closed(threads):
     def slow(number):
         begun.append(number)
         if number:
-            may_end.wait(timeout=30)
+            may_end.wait(timeout=300)
 
     results = streams.side_by_side(slow, range(1000))
     next(results)

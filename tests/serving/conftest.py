@@ -50,5 +50,5 @@ def server(versions_1_and_2, tmp_path_factory):
 def client(server):
     import httpx
 
-    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=30) as client:
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         yield client

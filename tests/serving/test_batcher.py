@@ -27,7 +27,7 @@ class Doubler:
         rows = inputs["x"].tolist()
         self.batches.append(rows)
         self.entered.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(300)
         if self.bad in rows:
             raise ServingError(Code.INVALID_ARGUMENT, f"no {self.bad}")
         return {"y": inputs["x"] * 2}
@@ -53,14 +53,14 @@ def submit(batcher, function, *rows):
 
 
 def answer(future):
-    return future.result(20)["y"].tolist()
+    return future.result(300)["y"].tolist()
 
 
 def behind_a_gate(batcher, function):
     """Occupies the only stream, so that what comes next has to wait."""
     function.gate.clear()
     first = submit(batcher, function, 0)
-    assert function.entered.wait(20)
+    assert function.entered.wait(300)
     return first
 
 
@@ -79,11 +79,9 @@ def test_what_waits_is_merged_in_order_up_to_the_size(make):
 
 def test_a_batch_waits_for_others_but_not_once_it_is_full(make):
     function = Doubler()
-    batcher = make(size=3, wait=30)
-    start = time.monotonic()
+    batcher = make(size=3, wait=10**6)
     futures = [submit(batcher, function, number) for number in range(3)]
     assert [answer(future) for future in futures] == [[0], [2], [4]]
-    assert time.monotonic() - start < 10
     assert function.batches == [[0, 1, 2]]
 
 
@@ -92,7 +90,7 @@ def test_a_batch_waits_no_longer_than_it_is_told(make):
     batcher = make(size=3, wait=0.05)
     start = time.monotonic()
     assert answer(submit(batcher, function, 1)) == [2]
-    assert 0.05 <= time.monotonic() - start < 10
+    assert time.monotonic() - start >= 0.05
 
 
 def test_what_must_not_be_merged_runs_alone_and_whole(make):
@@ -188,15 +186,15 @@ def test_a_stream_outlives_whatever_goes_wrong_after_the_call(make):
 
     batcher = make(size=3)
     with pytest.raises(ServingError, match="dimension|shape"):
-        submit(batcher, Odd(), *range(1, 7)).result(20)
+        submit(batcher, Odd(), *range(1, 7)).result(300)
     with pytest.raises(ServingError, match="shape"):
-        submit(batcher, Odd(), *range(1, 6)).result(20)
+        submit(batcher, Odd(), *range(1, 6)).result(300)
 
     def fail(rows):
         raise RuntimeError("lost")
 
     with pytest.raises(ServingError, match="running a batch failed"):
-        submit(make(on_batch=fail), Doubler(), 1).result(20)
+        submit(make(on_batch=fail), Doubler(), 1).result(300)
     assert answer(submit(batcher, Doubler(), 1)) == [2]
 
 
@@ -217,7 +215,7 @@ def test_one_bad_request_fails_alone(make):
     futures = [submit(batcher, function, number) for number in range(1, 5)]
     function.gate.set()
     with pytest.raises(ServingError, match="no 2") as caught:
-        futures[1].result(20)
+        futures[1].result(300)
     assert caught.value.code is Code.INVALID_ARGUMENT
     assert [answer(future) for future in [first, futures[0], *futures[2:]]] == [[0], [2], [6], [8]]
     assert function.batches == [[0], [1, 2, 3, 4], [1], [2], [3], [4]]
@@ -230,7 +228,7 @@ def test_a_long_request_that_fails_leaves_nothing_waiting(make):
     future = submit(batcher, function, *range(20))
     function.gate.set()
     with pytest.raises(ServingError, match="no 1"):
-        future.result(20)
+        future.result(300)
     assert answer(first) == [0]
     assert answer(submit(batcher, function, 7)) == [14]
     assert batcher.waiting == 0 and [18, 19] not in function.batches
@@ -256,7 +254,7 @@ def test_an_error_of_any_kind_is_one_for_the_client(make):
             raise KeyError("lost")
 
     with pytest.raises(ServingError, match="KeyError: 'lost'") as caught:
-        submit(make(), Broken(), 1).result(20)
+        submit(make(), Broken(), 1).result(300)
     assert caught.value.code is Code.INTERNAL
 
 
@@ -286,7 +284,7 @@ def test_what_is_given_up_is_never_run_and_leaves_the_queue(make):
     assert [answer(future) for future in (first, futures[0], futures[2])] == [[0], [2], [4]]
     assert function.batches == [[0], [1, 2]]
     with pytest.raises(CancelledError):
-        futures[1].result(20)
+        futures[1].result(300)
 
 
 def test_what_is_given_up_while_it_runs_does_no_harm(make):
@@ -316,7 +314,7 @@ def test_closing_does_not_wait_for_ever(make):
     waiting = submit(batcher, function, 1)
     assert not batcher.close(0.05)
     with pytest.raises(ServingError, match="stopping"):
-        waiting.result(20)
+        waiting.result(300)
     function.gate.set()
     assert answer(first) == [0]
 
@@ -335,7 +333,7 @@ def test_many_threads_get_their_own_answers(make):
                 future.cancel()
             elif function.bad in rows:
                 with pytest.raises(ServingError, match="no 13"):
-                    future.result(20)
+                    future.result(300)
             else:
                 assert answer(future) == [2 * row for row in rows]
         return True

@@ -88,7 +88,7 @@ def message(signature, inputs, fault):
 
 def disconnect(address, content):
     """Sends a request, or a part of it, and resets the connection."""
-    with socket.create_connection(address.split(":"), timeout=20) as connection:
+    with socket.create_connection(address.split(":"), timeout=300) as connection:
         head = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(content)
         connection.sendall((head + content)[: random.randrange(len(head + content)) + 1])
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -108,10 +108,10 @@ def over_rest(server, http, signature, inputs, fault):
 def over_grpc(stub, signature, inputs, fault):
     made = message(signature, inputs, fault)
     if fault == "disconnect":
-        stub.Predict.future(made, timeout=30).cancel()  # without effect if the answer has come already
+        stub.Predict.future(made, timeout=300).cancel()  # without effect if the answer has come already
         return None
     try:
-        outputs = stub.Predict(made, timeout=30).outputs
+        outputs = stub.Predict(made, timeout=300).outputs
     except grpc.RpcError as error:
         return error.code().name
     found = {name: listed(tf.make_ndarray(proto)) for name, proto in outputs.items()}
@@ -133,7 +133,7 @@ def wanted(model, signature, inputs, interface, fault):
 def test_mixed_requests(server, versions_1_and_2):
     def client(number):
         found = {}
-        with httpx.Client(timeout=30) as http, grpc.insecure_channel(server.grpc_address) as channel:
+        with httpx.Client(timeout=300) as http, grpc.insecure_channel(server.grpc_address) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
             for seed in range(number, NUM_REQUESTS, NUM_CLIENTS):
                 signature, inputs, interface, fault = draw(seed)

@@ -39,7 +39,7 @@ def prediction(channel):
 @pytest.fixture(scope="module")
 def rest(server):
     """Calls the REST interface: without a body to GET, with one to POST."""
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=300) as client:
 
         def call(rest, body=None):
             where = f"http://{server.rest_address}/v1/models/toy{rest}"
@@ -64,7 +64,7 @@ def arrays(response):
 
 def refused(call, *arguments, **settings):
     with pytest.raises(grpc.RpcError) as caught:
-        call(*arguments, timeout=20, **settings)
+        call(*arguments, timeout=300, **settings)
     return caught.value.code().name, caught.value.details()
 
 
@@ -253,18 +253,18 @@ def test_metadata(prediction, rest):
 @pytest.mark.parametrize("how", ["deadline", "cancelled"])
 def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, how):
     def metric(name):
-        text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics", timeout=30).text
+        text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics", timeout=300).text
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name} "))
 
     def wait_until(true):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 300
         while not true():
             assert time.monotonic() < end
             time.sleep(0.01)
 
     gate, batches, waiting = tmp_path / "open", "t2t_serving_batch_sentences_count", "t2t_serving_queue_sentences"
     before = metric(batches)
-    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=30) for _ in range(2)]
+    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=300) for _ in range(2)]
     wait_until(lambda: metric(batches) == before + 2)
     given_up = prediction.Predict.future(request(text=["a"] * 3), timeout=1 if how == "deadline" else 30)
     wait_until(lambda: metric(waiting) == 3)
@@ -272,7 +272,7 @@ def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, ho
         given_up.cancel()
     wait_until(lambda: metric(waiting) == 0)
     gate.write_text("")
-    assert all(call.result(30).outputs for call in held)
+    assert all(call.result(300).outputs for call in held)
     assert metric(batches) == before + 2
     if how == "deadline":
         assert given_up.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -281,14 +281,14 @@ def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, ho
 def test_a_full_queue(server, prediction, tmp_path):
     gate = tmp_path / "open"
     fit = 20_000 // (8 * (32 + len(str(gate))))
-    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=30) for _ in range(2 + fit)]
+    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=300) for _ in range(2 + fit)]
     codes = set()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while "UNAVAILABLE" not in codes and time.monotonic() < end:
         call = prediction.Predict.future(request(text=["a" * 300] * 10), timeout=0.2)
         codes.add(call.code().name)
     gate.write_text("")
-    assert all(call.result(30).outputs for call in held)
+    assert all(call.result(300).outputs for call in held)
     assert codes <= {"UNAVAILABLE", "DEADLINE_EXCEEDED"} and "UNAVAILABLE" in codes
 
 
@@ -298,7 +298,7 @@ def test_many_calls_at_once_get_their_own_answers(prediction):
     def client(number):
         for round_ in range(10):
             texts = [f"n{number} r{round_} {index}" for index in range(number % 4 + 1)]
-            found = arrays(prediction.Predict(request(text=texts), timeout=30))["translation"]
+            found = arrays(prediction.Predict(request(text=texts), timeout=300))["translation"]
             answers[number, round_] = found == [text.upper()[::-1].encode() for text in texts]
 
     threads = [threading.Thread(target=client, args=(number,)) for number in range(16)]

@@ -26,7 +26,7 @@ def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
 
 def run(script: str, *arguments: str, **settings: object) -> subprocess.CompletedProcess:
     return subprocess.run(
-        ["bash", CLUSTER / script, *arguments], capture_output=True, text=True, timeout=60, **settings
+        ["bash", CLUSTER / script, *arguments], capture_output=True, text=True, timeout=300, **settings
     )
 
 

@@ -225,7 +225,7 @@ def test_a_body_that_is_too_large(client, chunked):
 
 def test_a_client_that_asks_first_is_told_before_it_sends(server):
     """As curl does with large bodies."""
-    with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
+    with socket.create_connection(server.rest_address.split(":"), timeout=300) as connection:
         head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\n"
         connection.sendall(f"{head}Content-Length: 10000000\r\nExpect: 100-continue\r\n\r\n".encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
@@ -287,7 +287,7 @@ def test_answers_do_not_wait_for_acknowledgements():
 
 
 def test_what_is_no_http_is_refused(server, client):
-    with socket.create_connection(server.rest_address.split(":"), timeout=20) as connection:
+    with socket.create_connection(server.rest_address.split(":"), timeout=300) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")
         assert b" 400 " in connection.recv(1000)
     assert client.get(MODEL).status_code == 200

@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import socket
-import time
 
 import pytest
 from worker_processes import free_ports
@@ -37,10 +36,8 @@ def test_whoever_is_missing_is_named(addresses, capsys):
 
 
 def test_a_name_that_is_not_known_yet(addresses):
-    begun = time.monotonic()
     with pytest.raises(WorkerLostError, match="nowhere.invalid:1"):
         wait_for_all(Cluster((addresses[0], "nowhere.invalid:1"), 0), patience=0.1)
-    assert time.monotonic() - begun < 30
 
 
 def test_a_port_that_is_taken(addresses):

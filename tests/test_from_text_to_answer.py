@@ -1,0 +1,57 @@
+"""One path through all programs: two text files become an answer of the server."""
+
+import re
+import subprocess
+
+import httpx
+import numpy as np
+import programs
+import pytest
+
+MODEL = ["num_encoder_layers=1", "num_decoder_layers=1", "d_model=16", "d_ff=32", "num_heads=2", "dropout_rate=0"]
+TRAIN = ["max_steps=30", "checkpoint_steps=10", "tokens_per_batch=400", "warmup_steps=10", "validation_sentences=4"]
+SHORT = ["--beam_size=2", "--max_length_offset=4"]  # a model that has learned little does not end by itself
+SETTINGS = [*(f"--set=model.{each}" for each in MODEL), *(f"--set=train.{each}" for each in TRAIN)]
+SIDES = (("source", "low"), ("target", "up"))
+LINES = ["one two three", "", "seven six five four"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Text whose translation is the same in capitals, as two files for each split."""
+    folder, rng = tmp_path_factory.mktemp("text"), np.random.default_rng(1)
+    words = ["one", "two", "three", "four", "five", "six", "seven"]
+    for split, count in (("train", 300), ("test", 10)):
+        lines = [" ".join(rng.choice(words, rng.integers(1, 8))) for _ in range(count)]
+        (folder / f"{split}.low").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / f"{split}.up").write_text("\n".join(lines).upper() + "\n", encoding="utf-8")
+    return folder
+
+
+def test_two_text_files_become_an_answer_of_the_server(folder):
+    def launch(program: str, *flags: str, stdin: str = "") -> str:
+        done = programs.run(["-m", f"launch.{program}", *flags], input=stdin, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    data, run, exported = folder / "data", folder / "run", folder / "export" / "mine"
+    files = [f"--{split}_{side}={folder / split}.{end}" for split in ("train", "test") for side, end in SIDES]
+    assert "pairs kept" in launch("prepare_data", *files, f"--data_dir={data}", "--vocab_size=320")
+    launch("train", f"--data_dir={data}", f"--model_dir={run}", "--preset=tiny", *SETTINGS)
+    assert "averaged 2 checkpoints, of steps 20, 30" in launch(
+        "average_checkpoints", f"--model_dir={run}", "--average_last=2"
+    )
+    scores = launch("evaluate", f"--model_dir={run}", "--split=test", *SHORT)
+    assert re.search(r"^BLEU +[\d.]+ .*\|tok:13a\|", scores, re.MULTILINE)
+    translated = launch("translate", f"--model_dir={run}", *SHORT, stdin="\n".join(LINES) + "\n").split("\n")
+    assert len(translated) == len(LINES) + 1 and translated[0] and not translated[1]
+    launch("export", f"--model_dir={run}", f"--export_dir={exported}", *SHORT)
+    command = ["-m", "launch.serve", f"--export_dir={exported}", "--rest_port=0", "--grpc_port=0"]
+    with programs.Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
+            answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": LINES}, timeout=300).json()
+        finally:
+            server.terminate()
+    assert answer["outputs"]["translation"] == translated[:-1]
+    assert server.returncode == 0
