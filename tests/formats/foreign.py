@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import sentencepiece
 import tiny
+from trained_once import trained_once
 
 from t2t_keras.config import Config, DecodeConfig, TransformerConfig
 from t2t_keras.formats.portable_model import PortableModel, weight_shapes
@@ -70,11 +71,15 @@ def trained(**changes) -> PortableModel:
     sizes = {**tiny.MODEL, "d_model": 64, "d_ff": 128, "num_decoder_layers": 1, "dropout_rate": 0.0, **changes}
     config = TransformerConfig(vocab_size=tokenizer.vocab_size, **{"layer_norm_epsilon": 1e-5, **sizes})
     network = Transformer(config)
-    network.compile(keras.optimizers.Adam(PaperSchedule(64, 150, 0.4), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
-    network.fit({"source": tokens, "target": tokens}, tokens, batch_size=64, epochs=14, verbose=0)
-    weights = {
-        name: np.array(weight) for name, weight in zip(weight_names(network), network.trainable_variables, strict=True)
-    }
+    network.build()
+
+    def train() -> list[np.ndarray]:
+        network.compile(keras.optimizers.Adam(PaperSchedule(64, 150, 0.4), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
+        network.fit({"source": tokens, "target": tokens}, tokens, batch_size=64, epochs=14, verbose=0)
+        return [weight.numpy() for weight in network.trainable_variables]
+
+    settings = "_".join(f"{key}_{value}" for key, value in sorted(changes.items()))
+    weights = dict(zip(weight_names(network), trained_once(f"copier_{settings}", train), strict=True))
     decode = DecodeConfig(length_normalization="none", ends_within_beam=True)
     return PortableModel(Config(config, decode=decode), weights, tokenizer)
 

@@ -19,6 +19,7 @@ def make(**settings) -> Translator:
     return Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(max_length_offset=5, **settings))
 
 
+@pytest.mark.integration
 def test_hypotheses_have_the_score_that_the_search_gave_them():
     translator = make(beam_size=3)
     source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])

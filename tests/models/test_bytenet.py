@@ -280,6 +280,7 @@ def test_what_needs_attention_is_refused():
         Searches(model, DecodeConfig(beam_size=2, coverage_penalty=0.1))
 
 
+@pytest.mark.integration
 def test_bfloat16_is_close():
     model = make()
     exact, rounded = (

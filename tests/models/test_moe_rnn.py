@@ -205,6 +205,7 @@ def test_coverage_is_the_sum_of_attention():
     np.testing.assert_allclose(model.alignment_attention(BATCH), attention[:, 0, 0], atol=1e-6)
 
 
+@pytest.mark.integration
 def test_bfloat16_is_close():
     model = make()
     exact, rounded = (

@@ -197,6 +197,7 @@ def test_coverage_is_the_sum_of_attention():
     )
 
 
+@pytest.mark.integration
 def test_bfloat16_is_close():
     model = make()
     exact, rounded = (

@@ -99,6 +99,7 @@ def test_validations_go_with_checkpoints_and_the_best_is_noted(uninterrupted):
 # Interrupted and resumed.
 
 
+@pytest.mark.integration
 def test_stopping_and_going_on_changes_nothing(tmp_path, data, uninterrupted):
     run_dir = tmp_path / "run"
     assert train(run_dir, data, **SETTINGS, max_steps=6).step == 6

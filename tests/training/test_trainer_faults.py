@@ -148,6 +148,7 @@ def test_workers_that_go_on_seeing_different_checkpoints(monkeypatch, tmp_path, 
     assert sum(pauses) >= 100
 
 
+@pytest.mark.integration
 def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
     del scripted
     monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
