@@ -8,14 +8,18 @@ from keras import ops
 Tensor = Any
 
 
-def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 1.0) -> Tensor:
+def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 1.0, hold_steps: int = 0) -> Tensor:
     """scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), float32 scalar (section 5.3, equation 3).
 
     `step` is the update, counted from 1; the rate rises linearly for `warmup_steps`; `scale` is 1 in the paper, 2 in
-    T2T.
+    T2T. With `hold_steps` it then stays for so many updates before it falls with the root of the step (Shazeer et al.,
+    2017); the paper holds it for none.
     """
     step = ops.cast(step, "float32")
-    return scale * d_model**-0.5 * ops.minimum(ops.rsqrt(step), step * warmup_steps**-1.5)
+    falling = ops.rsqrt(step)
+    if hold_steps:
+        falling = ops.minimum(warmup_steps**-0.5, falling * (1 + hold_steps / warmup_steps) ** 0.5)
+    return scale * d_model**-0.5 * ops.minimum(falling, step * warmup_steps**-1.5)
 
 
 def constant_rate(step: Tensor, warmup_steps: int, rate: float) -> Tensor:

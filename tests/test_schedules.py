@@ -17,6 +17,13 @@ def test_it_rises_linearly_then_falls_with_the_root():
     assert rates[3] == pytest.approx(rates[2] / 2, rel=1e-6)
 
 
+def test_it_may_stay_before_it_falls():
+    steps = (50, 100, 250, 400, 401, 1600)
+    rates = [float(learning_rate(step, 512, 100, hold_steps=300)) for step in steps]
+    highest = float(learning_rate(100, 512, 100))
+    assert rates == pytest.approx([highest * share for share in (0.5, 1, 1, 1, (400 / 401) ** 0.5, 0.5)], rel=1e-6)
+
+
 def test_scale_is_a_factor():
     assert float(learning_rate(7, 512, 100, 2.0)) == pytest.approx(2 * float(learning_rate(7, 512, 100)), rel=1e-6)
 

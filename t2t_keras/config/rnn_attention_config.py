@@ -23,6 +23,8 @@ class RNNAttentionConfig(ModelConfig):
             "alternating_columns": two columns, each of whose layers read in turns forwards and backwards (Deep-Att).
         connections: how a layer is reached from below. "residual": a layer's input is added to its output (GNMT);
             "fast_forward": a layer also reads half of what the layer below added to its gates (Deep-Att).
+        readout: what the projection to the vocabulary reads: the top layer's "state" alone (GNMT), or "state_context",
+            that state and the context beside each other through one linear layer (Bahdanau et al., 2015).
         first_residual: number of the first layer, counted from 1, with a residual connection; at least 3.
         dropout_rate: dropout on the input of every layer, the projection to the vocabulary included.
         tie_embeddings: one matrix for source, target and the pre-softmax projection.
@@ -38,6 +40,7 @@ class RNNAttentionConfig(ModelConfig):
     d_memory: int | None = None
     encoder: Literal["bidirectional_first", "alternating_columns"] = "bidirectional_first"
     connections: Literal["residual", "fast_forward"] = "residual"
+    readout: Literal["state", "state_context"] = "state"
     first_residual: int = 3
     dropout_rate: float = 0.2
     tie_embeddings: bool = False
@@ -91,6 +94,14 @@ class RNNAttentionConfig(ModelConfig):
         """Width of what a layer hands to the one above: its outputs and, with "fast_forward", half of its gates."""
         return 3 * self.num_units if self.connections == "fast_forward" else self.num_units
 
+    def readout_width(self) -> int:
+        """Width of what the readout, or without one the projection to the vocabulary, reads."""
+        return self.passed_width() + (self.memory_width() if self.readout == "state_context" else 0)
+
+    def has_readout(self) -> bool:
+        """Whether a linear layer leads to the width of the embeddings: what is read need not have another width."""
+        return self.readout == "state_context" or self.passed_width() != self.d_model
+
     def memory_width(self) -> int:
         """Width of the memory."""
         return self.d_memory or self.encoded_width()
@@ -106,9 +117,9 @@ class RNNAttentionConfig(ModelConfig):
         return sum(map(self._lstm_matrices, columns)) + self._lstm_matrices(above) + projection
 
     def _decoder_matrices(self) -> int:
-        """Those of the layers, and of the projection to the width of the embeddings where that is another."""
-        passed = self.passed_width()
-        return self._lstm_matrices(self.layer_inputs()[2]) + (0 if passed == self.d_model else passed * self.d_model)
+        """Those of the layers and of the readout."""
+        readout = self.readout_width() * self.d_model if self.has_readout() else 0
+        return self._lstm_matrices(self.layer_inputs()[2]) + readout
 
     def _lstm_matrices(self, inputs: list[int]) -> int:
         return sum(4 * self.num_units * (width + self.num_units) for width in inputs)

@@ -20,6 +20,7 @@ class TrainConfig:
         schedule: "paper" is that of 5.3; "constant" stays at learning_rate_scale after warmup_steps.
         learning_rate_scale: factor on the schedule of 5.3 (T2T uses 2); the rate itself if it is constant.
         warmup_steps: steps in which the learning rate rises linearly (5.3).
+        hold_steps: steps for which the rate of "paper" then stays before it falls; 0 in 5.3.
         adam_beta1: decay of the first moment.
         adam_beta2: decay of the second moment.
         adam_epsilon: added to the root of the second moment.
@@ -57,6 +58,7 @@ class TrainConfig:
     schedule: Literal["paper", "constant"] = "paper"
     learning_rate_scale: float = 1.0
     warmup_steps: int = 4000
+    hold_steps: int = 0
     adam_beta1: float = 0.9
     adam_beta2: float = 0.98
     adam_epsilon: float = 1e-9
@@ -99,10 +101,12 @@ class TrainConfig:
         check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
         check_seed(self)
         check_not_negative(self, "max_minutes", "clip_norm", "checkpoint_minutes", "patience", "likelihood_weight")
-        check_not_negative(self, "validation_steps", "validation_sentences")
+        check_not_negative(self, "hold_steps", "validation_steps", "validation_sentences")
         for weight in self.corpus_weights:
             if weight <= 0:
                 raise InputError(f"train.corpus_weights must be positive, got {weight}")
+        if self.hold_steps and self.schedule != "paper":
+            raise InputError(f"train.hold_steps={self.hold_steps} needs train.schedule=paper")
         if self.best_metric != "loss" and not self.validation_sentences:
             raise InputError(f"train.best_metric={self.best_metric} needs train.validation_sentences above 0")
         self._check_objective()

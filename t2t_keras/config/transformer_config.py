@@ -41,6 +41,8 @@ class TransformerConfig(ModelConfig):
         attention_window: positions that self-attention reaches on either side, in the decoder before; None: all (4).
         activation: of the feed-forward networks: "relu" (equation 2), "swish" or "gelu".
         use_output_bias: whether the logits have a bias.
+        query_key_initializer: what kernels of queries and keys begin with: "glorot_uniform", or "lecun_uniform", with
+            which queries and keys have unit variance, as 3.2.1 supposes.
     """
 
     family: ClassVar[str] = "transformer"
@@ -69,6 +71,7 @@ class TransformerConfig(ModelConfig):
     attention_window: int | None = None
     activation: Literal["relu", "swish", "gelu"] = "relu"
     use_output_bias: bool = False
+    query_key_initializer: Literal["glorot_uniform", "lecun_uniform"] = "glorot_uniform"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,6 +29,7 @@ class LayerSettings:
         attention_window: positions that self-attention reaches on either side, the decoder's only before; None or 0
             means all.
         activation: of the feed-forward network; see `FeedForward`. Experts have relu.
+        query_key_initializer: what kernels of queries and keys begin with; see `MultiHeadAttention`.
     """
 
     num_heads: int
@@ -49,6 +50,7 @@ class LayerSettings:
     attention_score: Literal["scaled_dot", "dot", "additive"] = "scaled_dot"
     attention_window: int | None = None
     activation: str = "relu"
+    query_key_initializer: str = "glorot_uniform"
 
     @classmethod
     def of(cls, settings: "LayerSettings | Mapping[str, Any]") -> "LayerSettings":
@@ -65,6 +67,7 @@ class LayerSettings:
             "dropout_rate": self.attention_dropout_rate,
             "use_bias": self.use_attention_bias,
             "score": self.attention_score,
+            "query_key_initializer": self.query_key_initializer,
         }
 
     def window(self, causal: bool) -> tuple[int, int] | None:

@@ -66,12 +66,13 @@ _T2T_TRAIN = {
     "keep_checkpoints": 20,
 }
 
-# The rate rises to 2e-4: 0.4048 * (1024 * 4000)^-0.5. Wu et al. went on with stochastic gradient descent after 60,000
-# updates; here Adam goes on, its rate falling with the root of the step.
+# The rate rises to 2e-4, 0.4048 * (1024 * 4000)^-0.5, and stays for 60,000 updates in all. Wu et al. went on with
+# stochastic gradient descent; here Adam goes on, its rate falling with the root of the step.
 _GNMT_TRAIN = {
     "tokens_per_batch": 4096,
     "max_steps": 300000,
     "learning_rate_scale": 0.4048,
+    "hold_steps": 56000,
     "adam_beta2": 0.999,
     "adam_epsilon": 1e-8,
     "label_smoothing": 0.0,
@@ -113,12 +114,13 @@ _CONV_TINY_TRAIN = {
     "keep_checkpoints": 10,
     "patience": 10,
 }
-# Shazeer et al. had about 16,000 words on each of up to 64 GPUs. Their rate rose for 2,000 updates, stayed for 8,000,
-# and fell with the root of the step after that; here it falls at once, from 0.001: 1.012 * (512 * 2000)^-0.5.
+# Shazeer et al. had about 16,000 words on each of up to 64 GPUs. The rate rises for 2,000 updates to 0.001,
+# 1.012 * (512 * 2000)^-0.5, stays for 8,000, and falls with the root of the step after that.
 _MOE_TRAIN = {
     "tokens_per_batch": 1024000,
     "learning_rate_scale": 1.012,
     "warmup_steps": 2000,
+    "hold_steps": 8000,
     "adam_beta2": 0.999,
     "adam_epsilon": 1e-8,
     "label_smoothing": 0.0,
@@ -143,6 +145,8 @@ _PARSING_SMALL_TRAIN = {
 }
 _PARSING_DECODE = DecodeConfig(beam_size=21, length_penalty=0.3, max_length_offset=300)
 
+# Wu et al. found these best, with 8 to 12 hypotheses.
+_GNMT_DECODE = DecodeConfig(beam_size=8, length_penalty=0.2, coverage_penalty=0.2)
 _CONV_DECODE = DecodeConfig(beam_size=5, length_normalization="average")
 
 PRESETS: dict[str, Config] = {
@@ -193,7 +197,7 @@ PRESETS: dict[str, Config] = {
         decode=_PARSING_DECODE,
     ),
     # Table 2: GNMT for English to German, and Deep-Att, whose paper trains word embeddings; each beside a small one.
-    "gnmt": _other(RNNAttentionConfig(vocab_size=32000, dropout_rate=0.3), _GNMT_TRAIN),
+    "gnmt": _other(RNNAttentionConfig(vocab_size=32000, dropout_rate=0.3), _GNMT_TRAIN, _GNMT_DECODE),
     "deep_att": _other(
         RNNAttentionConfig(
             **_DEEP_ATT,
@@ -206,7 +210,7 @@ PRESETS: dict[str, Config] = {
             dropout_rate=0.1,
         ),
         # At d_model 256 the same rate takes half the scale.
-        {**_GNMT_TRAIN, "learning_rate_scale": 0.2024},
+        {**_GNMT_TRAIN, "learning_rate_scale": 0.2024, "hold_steps": 0},
     ),
     "rnn_tiny": _other(RNNAttentionConfig(**_RNN_TINY), _RNN_TINY_TRAIN),
     "deep_att_tiny": _other(RNNAttentionConfig(**_RNN_TINY, **_DEEP_ATT, d_memory=256), _RNN_TINY_TRAIN),
@@ -256,7 +260,8 @@ PRESETS: dict[str, Config] = {
             "patience": 10,
         },
     ),
-    # MoE with 32 experts, and a small one, whose rate rises to 0.001 too: 0.3578 * (128 * 1000)^-0.5.
+    # MoE with 32 experts, and a small one, whose rate rises to 0.001 too: 0.3578 * (128 * 1000)^-0.5. Its matrices are
+    # not tied: added to what every layer makes of it, a token's own row would begin by predicting that token again.
     "moe": _other(MoERNNConfig(vocab_size=32000), _MOE_TRAIN),
     "moe_rnn_tiny": _other(
         MoERNNConfig(
@@ -267,7 +272,6 @@ PRESETS: dict[str, Config] = {
             experts_per_token=2,
             d_expert=512,
             dropout_rate=0.3,
-            tie_embeddings=True,
         ),
         {**_RNN_TINY_TRAIN, "learning_rate_scale": 0.3578},
     ),

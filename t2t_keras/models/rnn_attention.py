@@ -79,7 +79,7 @@ class RNNAttention(EncoderDecoder):
         self.bottom = AttentiveLSTM(config.num_units, config.d_attention, name="decoder_1", dtype=dtype)
         self.decoder_layers = [layer(f"decoder_{index + 2}") for index in range(len(decoder) - 1)]
         self.readout = None
-        if config.passed_width() != config.d_model:
+        if config.has_readout():
             self.readout = self._projection("readout", config.d_model)
         self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
 
@@ -97,7 +97,7 @@ class RNNAttention(EncoderDecoder):
         if self.memory_projection is not None:
             self.memory_projection.build((None, None, config.encoded_width()))
         if self.readout is not None:
-            self.readout.build((None, None, config.passed_width()))
+            self.readout.build((None, None, config.readout_width()))
 
     def states(
         self,
@@ -154,7 +154,7 @@ class RNNAttention(EncoderDecoder):
             inputs_of_layer = self._inputs(x, fold_in(seed, number), training)
             gates = layer.gates(self._with_context(number, inputs_of_layer, context))
             x = self._outputs(number, x, layer.recur(gates), gates)
-        return self._read(x, fold_in(seed, 0), training), bottom
+        return self._read(x, context, fold_in(seed, 0), training), bottom
 
     def _cross_attention(self, inputs: dict[str, Tensor], memory: Tensor, bottom: Tensor) -> Tensor:
         """Attention of the state before each position: [batch, target_len, source_len]."""
@@ -193,7 +193,7 @@ class RNNAttention(EncoderDecoder):
                 gates = lstm.gates(self._with_context(number, self._inputs(x), context))
                 after.append(lstm(gates, state))
                 x = self._outputs(number, x, after[-1].hidden, gates)  # --> [batch, beam, units]
-            hidden = ops.reshape(self._read(x), (batch * beam_size, self.config.d_model))
+            hidden = ops.reshape(self._read(x, context), (batch * beam_size, self.config.d_model))
             logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
             coverage = cache.coverage
             if COVERAGE in wanted:
@@ -222,9 +222,13 @@ class RNNAttention(EncoderDecoder):
             return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
         return LayerOutputs(below.hidden + hidden if number >= self.config.first_residual else hidden)
 
-    def _read(self, top: LayerOutputs, seed: Tensor | None = None, training: bool | None = False) -> Tensor:
-        """The top layer's outputs in the width of the embeddings, with dropout."""
+    def _read(
+        self, top: LayerOutputs, context: Tensor, seed: Tensor | None = None, training: bool | None = False
+    ) -> Tensor:
+        """What the projection to the vocabulary reads, in the width of the embeddings, with dropout."""
         passed = self._inputs(top, seed, training)
+        if self.config.readout == "state_context":
+            passed = ops.concatenate([passed, context], axis=-1)
         return passed if self.readout is None else self.readout(passed)
 
     def _bias(self, source: Tensor) -> Tensor:

@@ -63,6 +63,7 @@ class Transformer(EncoderDecoder):
             attention_score=config.attention_score,
             activation=config.activation,
             attention_window=config.attention_window,
+            query_key_initializer=config.query_key_initializer,
         )
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")

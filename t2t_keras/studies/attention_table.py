@@ -1,7 +1,8 @@
 """Scores and reaches of attention compared: sections 3.2.1 and 4 of the paper in the small."""
 
+import dataclasses
 from collections.abc import Mapping
-from typing import cast
+from typing import ClassVar, cast
 
 from t2t_keras.config import TransformerConfig
 from t2t_keras.studies.data_facts import DataFacts
@@ -9,11 +10,15 @@ from t2t_keras.studies.job import Job
 from t2t_keras.studies.rows import Recipe, Row
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
+from t2t_keras.studies.training_job import TrainingJob
 
 _PRESETS = {"tiny": "tiny", "paper": "base"}
 _USUAL_STEPS = {"tiny": 1200, "paper": None}
 _SCORES = ("scaled_dot", "dot", "additive")
-_WIDTHS, _WINDOWS = (16, 64, 256), (1, 4, 16)
+_WIDTHS, _WINDOWS = (16, 64, 256), (1, 2, 4)
+# Section 3.2.1 supposes queries and keys of unit variance. Glorot's start makes them the smaller the wider they are,
+# so that unscaled scores would begin less spread where they are wide.
+_COMMON = ("model.query_key_initializer=lecun_uniform",)
 
 
 def _rows(preset: str) -> tuple[Row, ...]:
@@ -27,6 +32,18 @@ def _rows(preset: str) -> tuple[Row, ...]:
     return (Row("base", preset, is_repeated=True), *scores, *windows)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionJob(TrainingJob):
+    """A training that first measures how far the scores of attention are spread before any update."""
+
+    phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.score_spread:measure", *TrainingJob.phases)
+
+
+def _measured(job: TrainingJob) -> AttentionJob:
+    fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
+    return AttentionJob(**fields)
+
+
 ROWS: Mapping[str, tuple[Row, ...]] = {scale: _rows(preset) for scale, preset in _PRESETS.items()}
 
 _BLEU = Column("BLEU (dev)", "valid_bleu", "{:.1f}".format)
@@ -34,6 +51,7 @@ _COLUMNS = (
     *("score", "d_k", "window"),
     _BLEU,
     Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
+    Column("deviation of scores", "score_deviation", "{:.2f}".format),
     Column("ms a step", "seconds_per_update", lambda seconds: f"{1000 * seconds:.0f}"),
     "params ×10^6",
 )
@@ -42,11 +60,11 @@ _COLUMNS = (
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """The table of a study: scores of attention by the width of keys, and windows around a position."""
     rows = ROWS[settings.scale]
-    recipe = Recipe(settings, data, rows[0], usual_steps=_USUAL_STEPS[settings.scale])
+    recipe = Recipe(settings, data, rows[0], _COMMON, _USUAL_STEPS[settings.scale])
     jobs: list[Job] = []
     lines: list[Line] = []
     for row in rows:
-        trainings = recipe.trainings(row)
+        trainings = [_measured(training) for training in recipe.trainings(row)]
         model = cast(TransformerConfig, trainings[0].config.model)
         facts = {
             "score": model.attention_score.replace("_", " "),
@@ -60,7 +78,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         "table_attention",
         "Attention with scaled, unscaled and additive scores, for keys of different widths (section 3.2.1 of the "
         "paper), and self-attention that reaches a window of positions on either side, in the decoder before (section "
-        f"4). {recipe.caption()}",
+        "4). Queries and keys begin with unit variance. The deviation of scores is that of the scores of one query, in "
+        f"the encoder's first layer before the first update. {recipe.caption()}",
         tuple(jobs),
         tuple(lines),
         _COLUMNS,

@@ -181,10 +181,12 @@ class TrainingStep:
 
     def _learning_rate(self, step: Tensor) -> Tensor:
         """The rate of an update, counted from 1."""
-        warmup_steps, scale = self.config.warmup_steps, self.config.learning_rate_scale
-        if self.config.schedule == "constant":
-            return schedules.constant_rate(step, warmup_steps, scale)
-        return schedules.learning_rate(step, self.model.config.d_model, warmup_steps, scale)
+        config, d_model = self.config, self.model.config.d_model
+        if config.schedule == "constant":
+            return schedules.constant_rate(step, config.warmup_steps, config.learning_rate_scale)
+        return schedules.learning_rate(
+            step, d_model, config.warmup_steps, config.learning_rate_scale, config.hold_steps
+        )
 
     def _rewrites(self) -> contextlib.AbstractContextManager[None]:
         """Disables graph rewrites on the CPU, the only device on which they were measured."""

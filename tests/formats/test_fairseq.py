@@ -118,6 +118,7 @@ def theirs(ids: list[int]) -> list[int]:
     return [{0: 1, 1: 2, 2: 3, 3: 0}.get(number, number) for number in ids]
 
 
+@pytest.mark.quick("post_norm", "narrower_decoder")
 @pytest.mark.parametrize(
     "choices",
     [{}, {"is_pre_norm": True, "joined": False}, {"is_old": True}, {"with_model": True}, {"decoder_width": 5}],

@@ -48,6 +48,7 @@ def folder(tmp_path):
     return tmp_path / "opus"
 
 
+@pytest.mark.quick("trained on")
 @pytest.mark.parametrize("padding", [0.0, 0.3], ids=["untouched", "trained on"])
 def test_logits_are_those_of_the_formulas(folder, padding):
     tensors = make_folder(folder, np.random.default_rng(1))

@@ -122,6 +122,7 @@ def theirs(ids: list[int]) -> list[int]:
     return [number - 1 for number in ids]
 
 
+@pytest.mark.quick("post_norm")
 @pytest.mark.parametrize(
     "choices",
     [

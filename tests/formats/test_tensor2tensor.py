@@ -168,6 +168,7 @@ def theirs(ids: list[int]) -> list[int]:
     return [number - (number > 2) for number in ids]
 
 
+@pytest.mark.quick("tied")
 @pytest.mark.parametrize(
     "choices",
     [{}, {"is_tied": False, "as_flags": True}, {"is_first_version": True}, {"is_problems_own": False}],
@@ -270,6 +271,7 @@ def test_languages_that_no_name_says_may_be_given(tmp_path):
     assert (data.source_language, data.target_language) == ("fi", "sv")
 
 
+@pytest.mark.integration
 def test_given_languages_come_before_those_of_names(tmp_path):
     """They choose the row of the table of target languages, which old problems have."""
     make_folder(tmp_path / "model", np.random.default_rng(1), is_problems_own=False)

@@ -184,6 +184,7 @@ def test_minimum_length():
     assert EOS_ID not in ids[:6]
 
 
+@pytest.mark.quick("3")
 @pytest.mark.parametrize("beam", [1, 3])
 def test_real_model_batched_equals_one_by_one(beam):
     config = DecodeConfig(beam_size=beam, max_length_offset=5)

@@ -217,6 +217,7 @@ def test_scan(rng, dtype):
     assert_same(scanned(fast, jit_compile=True), expected, 5 * tolerance(dtype))
 
 
+@pytest.mark.quick("dtype0-False-one_kernel", "dtype0-True-two_factors")
 @pytest.mark.parametrize("widths", [(4, 16), (4, 3, 16)], ids=["one_kernel", "two_factors"])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)

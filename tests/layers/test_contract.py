@@ -180,6 +180,7 @@ def test_the_mask_argument_matters(case, rng):
     np.testing.assert_allclose(np.array(layer(*changed, **{case.mask: hidden}))[:, rows], outputs[:, rows], atol=1e-5)
 
 
+@pytest.mark.integration
 @every_layer
 def test_mixed_bfloat16_runs_and_stays_close(case, rng, mixed_bfloat16):
     mixed = case.make(**case.config)

@@ -17,13 +17,16 @@ from t2t_keras.search.searches import Searches
 
 VOCAB = 40
 SIZES = {"d_model": 8, "num_encoder_layers": 3, "num_decoder_layers": 4, "num_units": 6, "d_attention": 5}
+DEEP_ATT = {"encoder": "alternating_columns", "connections": "fast_forward", "d_memory": 7}
 SHAPES = {
     "three_layers": {},
     "one_layer": {"num_encoder_layers": 1, "num_decoder_layers": 1},
     "tied": {"tie_embeddings": True, "d_model": 6},
     "columns": {"encoder": "alternating_columns", "d_memory": 7},
-    "deep_att": {"encoder": "alternating_columns", "connections": "fast_forward", "d_memory": 7},
+    "deep_att": DEEP_ATT,
     "fast_forward": {"connections": "fast_forward", "d_model": 18, "tie_embeddings": True},
+    "state_context": {"readout": "state_context", "num_units": 8, "tie_embeddings": True},
+    "deep_att_context": {**DEEP_ATT, "readout": "state_context"},
     "residual_from_four": {"first_residual": 4, "num_units": 8, "num_encoder_layers": 5},
 }
 SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
@@ -112,6 +115,8 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
         outputs.append(np.concatenate([hidden, of_inputs[: 2 * units]]) if fast else hidden)
         contexts.append(context), attention.append(weights)
     x = stacked(model.decoder_layers, np.stack(outputs), 2, np.stack(contexts))
+    if model.config.readout == "state_context":
+        x = np.concatenate([x, np.stack(contexts)], axis=1)
     if model.readout is not None:
         x = x @ numbers(model.readout.kernel)
     head = model.output_head
@@ -167,7 +172,7 @@ def test_a_target_depends_on_earlier_ones_alone():
     ],
     ids=lambda settings: ",".join(settings),
 )
-@pytest.mark.parametrize("shape", ["three_layers", "one_layer", "deep_att"])
+@pytest.mark.parametrize("shape", ["three_layers", "one_layer", "deep_att", "state_context"])
 def test_steps_are_teacher_forcing(shape, settings):
     model = make(shape)
     result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)

@@ -119,6 +119,7 @@ def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
     return sum(kept.values())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("changes", "length"),
     [

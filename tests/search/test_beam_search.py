@@ -42,6 +42,7 @@ def search(
     return SearchResult(*(part.numpy() for part in result))
 
 
+@pytest.mark.quick("5-0.6", "2-2.5", "1-0.6")
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.5])
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_equals_reference_beam_search(beam, alpha):
@@ -87,6 +88,7 @@ def test_what_ends_a_search_equals_reference(settings):
     assert changed > 0 or settings == {"patience": 2.0}
 
 
+@pytest.mark.quick("5-6-0.6")
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.4])
 @pytest.mark.parametrize(("vocab", "limit"), [(5, 6), (7, 4)])
 def test_wide_beam_finds_every_optimum(vocab, limit, alpha):

@@ -263,6 +263,7 @@ def test_one_trace_serves_every_batch_size_and_length():
     assert run.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.integration
 def test_options_that_are_off_add_no_op():
     model = ScriptedModel.random(1, batch=1, vocab=7)
 

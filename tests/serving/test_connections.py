@@ -12,6 +12,8 @@ import uvicorn
 from t2t_keras.serving import connections, server
 from t2t_keras.serving.options import ServingOptions
 
+pytestmark = pytest.mark.integration
+
 LARGE = 64 << 20
 PATIENCE = 300  # seconds that a busy machine may take for what takes a second
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"

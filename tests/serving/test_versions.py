@@ -133,6 +133,7 @@ def test_a_failure_that_passes_is_over_at_the_next_try(folder):
     assert versions.served == 1 and states(versions) == {1: "AVAILABLE"}
 
 
+@pytest.mark.integration
 def test_stopping_does_not_wait_for_a_version_that_is_being_loaded(folder):
     write(folder, 1)
     loading, goes_on = threading.Event(), threading.Event()
@@ -285,6 +286,7 @@ def test_a_model_is_freed(export_dir):
     assert gone() is None
 
 
+@pytest.mark.integration
 def test_a_swap_under_load_drops_nothing(versions_1_and_2, export_dir, caplog):
     """Every answer is of one version, first of the old, then of the new, and none is missing."""
     caplog.set_level(logging.INFO, "t2t_keras.serving")

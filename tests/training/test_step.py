@@ -129,6 +129,7 @@ def test_accumulation_changes_nothing(plain):
     assert_same(trajectory(train={"accumulation_steps": 3}), plain)
 
 
+@pytest.mark.integration
 def test_several_steps_a_call_change_nothing(plain):
     together = trajectory(train={"steps_per_call": 5})
     for name, array in plain.items():
@@ -149,6 +150,7 @@ def test_accumulation_changes_nothing_with_experts():
     assert_same(parts, expected)
 
 
+@pytest.mark.integration
 def test_bfloat16_stays_near(plain):
     mixed = trajectory(train={"mixed_bfloat16": True})
     np.testing.assert_allclose(mixed["loss"], plain["loss"], rtol=0.05)
@@ -199,6 +201,7 @@ def test_equals_the_formulas(changes):
         assert "ema" not in state
 
 
+@pytest.mark.integration
 def test_a_constant_rate():
     train = {"schedule": "constant", "learning_rate_scale": 0.01, "warmup_steps": 2}
     np.testing.assert_allclose(trajectory(steps=3, train=train)["learning_rate"], [0.005, 0.01, 0.01], rtol=1e-6)
@@ -291,6 +294,7 @@ def test_dropout_seeds_differ_between_replicas(many_replicas):
     assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 16
 
 
+@pytest.mark.integration
 def test_streams_are_as_good_as_one(plain, monkeypatch):
     monkeypatch.setattr("t2t_keras.training.step.num_streams", lambda strategy: 1)
     assert_same(trajectory(), plain)

@@ -197,6 +197,7 @@ def test_a_signal_when_a_validation_is_due_leaves_it_to_the_next_start(monkeypat
     assert train(tmp_path, data, max_steps=8) == (8, "had reached train.max_steps before", 0)
 
 
+@pytest.mark.integration
 def test_a_finished_run_stays_as_it_is(monkeypatch, tmp_path, data, scripted):
     del scripted
     train(tmp_path, data, max_steps=4)

@@ -18,6 +18,7 @@ def data(tmp_path_factory):
     return make_data(tmp_path_factory.mktemp("data"))
 
 
+@pytest.mark.integration
 def test_divergence_says_where_and_what_is_left(monkeypatch, tmp_path, data, scripted):
     del scripted
     settings = {"log_steps": 4, "steps_per_call": 3}  # step 6 is the second of three in a call
@@ -102,6 +103,7 @@ def test_the_best_is_kept_beside_the_newest(tmp_path, data, scripted):
     assert best_step(tmp_path) == 4
 
 
+@pytest.mark.integration
 def test_checkpoints_by_minutes(tmp_path, data, scripted):
     del scripted
     train(tmp_path / "often", data, checkpoint_minutes=1e-9, log_steps=100)
@@ -110,6 +112,7 @@ def test_checkpoints_by_minutes(tmp_path, data, scripted):
     assert saved_steps(tmp_path / "never") == [12]
 
 
+@pytest.mark.integration
 def test_validations_of_their_own(tmp_path, data, scripted):
     scripted(5.0, 4.0, 3.0, 2.0)
     train(tmp_path, data, checkpoint_steps=8, validation_steps=5)

@@ -95,6 +95,7 @@ def test_again_it_is_the_same(trainer, validation):
     assert trainer.validator.validate() == validation
 
 
+@pytest.mark.integration
 def test_no_sentences_no_bleu(tmp_path, data):
     trainer = make_trainer(tmp_path, data, static_shapes=True)
     validation = trainer.validator.validate()
@@ -102,6 +103,7 @@ def test_no_sentences_no_bleu(tmp_path, data):
     assert validation.loss == pytest.approx(plain_loss(trainer.training.model, data.split("valid")), rel=1e-5)
 
 
+@pytest.mark.integration
 def test_sentences_longer_than_a_batch(tmp_path, data):
     """Training would refuse a budget below its longest pair; a validation set is taken as it is."""
     train = data.split("train")

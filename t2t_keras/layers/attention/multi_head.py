@@ -43,6 +43,8 @@ class MultiHeadAttention(keras.layers.Layer):
             "additive", v . tanh(q + k) with one v, float [d_key], for each head.
         window: restricts self-attention (section 4) to so many positions before and after each; (r, r) is the paper's
             neighbourhood of size 2 r + 1, (r, 0) its causal form. Costs O(window * length). None means all positions.
+        query_key_initializer: Keras's name of what the kernels of queries and keys begin with. "lecun_uniform" gives
+            queries and keys of unit variance, as section 3.2.1 supposes; Glorot's are the smaller the wider they are.
 
     Call arguments:
         query: float [batch, query_len, d_model].
@@ -64,6 +66,7 @@ class MultiHeadAttention(keras.layers.Layer):
         use_bias: bool = True,
         score: Score = "scaled_dot",
         window: tuple[int, int] | None = None,
+        query_key_initializer: str = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -81,14 +84,15 @@ class MultiHeadAttention(keras.layers.Layer):
         self.use_bias = use_bias
         self.score = score
         self.window = None if window is None else (window[0], window[1])
+        self.query_key_initializer = query_key_initializer
         self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
 
     def build(self, query_shape: tuple, memory_shape: tuple | None = None) -> None:
         d_model = query_shape[-1]
         d_memory = (memory_shape or query_shape)[-1]
         heads_key, heads_value = self.num_heads * self.d_key, self.num_heads * self.d_value
-        self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key)
-        self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key)
+        self.query_kernel, self.query_bias = self._projection("query", d_model, heads_key, self.query_key_initializer)
+        self.key_kernel, self.key_bias = self._projection("key", d_memory, heads_key, self.query_key_initializer)
         self.value_kernel, self.value_bias = self._projection("value", d_memory, heads_value)
         self.output_kernel, self.output_bias = self._projection("output", heads_value, d_model)
         self.score_vector = None
@@ -220,9 +224,10 @@ class MultiHeadAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "score": self.score,
             "window": self.window,
+            "query_key_initializer": self.query_key_initializer,
         }
 
-    def _projection(self, name: str, d_in: int, d_out: int) -> tuple[Any, Any]:
-        kernel = self.add_weight(shape=(d_in, d_out), initializer="glorot_uniform", name=f"{name}_kernel")
+    def _projection(self, name: str, d_in: int, d_out: int, initializer: str = "glorot_uniform") -> tuple[Any, Any]:
+        kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")
         bias = self.add_weight(shape=(d_out,), initializer="zeros", name=f"{name}_bias") if self.use_bias else None
         return kernel, bias

@@ -94,6 +94,7 @@ def test_gradients_equal_those_of_the_masked_whole(rng, small_blocks, window):
             np.testing.assert_allclose(found, expected, atol=5e-5)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("window", "length"), [((1, 1), 9), ((3, 0), 8), ((2, 3), 3)])
 def test_xla_compiles_it_with_known_shapes(rng, small_blocks, window, length):
     layer = layer_of(rng, window)
