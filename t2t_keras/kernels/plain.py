@@ -211,27 +211,32 @@ def lstm(
         reverse: whether the last position comes first.
 
     Returns:
-        The hidden state at each position, float [batch, length, units], and the last hidden state and cell.
+        The hidden state at each position, float [batch, length, units], the last hidden state, and the last cell,
+        float32.
     """
     factors, units = [ops.cast(kernel, inputs.dtype) for kernel in recurrent_kernels], hidden.shape[-1]
 
     def step(state: Tensor, x: Tensor) -> Tensor:
-        recurrent, cell = state[:, :units], state[:, units:]
+        recurrent, cell = ops.cast(state[:, :units], inputs.dtype), state[:, units:]
         for factor in factors:
             recurrent = ops.matmul(recurrent, factor)
-        after = lstm_step(x[:, :-1] + recurrent, cell)
-        return ops.where(x[:, -1:] > 0, ops.concatenate(after, axis=-1), state)
+        after, cell = lstm_step(x[:, :-1] + recurrent, cell)
+        return ops.where(x[:, -1:] > 0, ops.concatenate([ops.cast(after, "float32"), cell], axis=-1), state)
 
     masked = ops.concatenate([inputs, ops.cast(mask, inputs.dtype)[..., None]], axis=-1)
-    start = ops.concatenate([hidden, cell], axis=-1)  # --> [batch, 2 units]
+    start = ops.concatenate([ops.cast(hidden, "float32"), ops.cast(cell, "float32")], axis=-1)  # --> [batch, 2 units]
     states = scan(step, start, ops.flip(masked, axis=1) if reverse else masked)  # --> [batch, length, 2 units]
     last = states[:, -1]
     states = ops.flip(states, axis=1) if reverse else states
-    return states[..., :units], last[:, :units], last[:, units:]
+    return ops.cast(states[..., :units], inputs.dtype), ops.cast(last[:, :units], inputs.dtype), last[:, units:]
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """The next hidden state and cell, float [..., units], from gates before their activation, [..., 4 units]."""
-    add, keep, candidate, show = ops.split(gates, 4, axis=-1)
+    """The next hidden state, and the next cell, float32 [..., units], from gates before activation, [..., 4 units].
+
+    Gates and cells are float32 whatever the products are: rounded to bfloat16, a gate that keeps 0.9975 of a cell would
+    keep all of it.
+    """
+    add, keep, candidate, show = ops.split(ops.cast(gates, "float32"), 4, axis=-1)
     cell = ops.sigmoid(keep) * cell + ops.sigmoid(add) * ops.tanh(candidate)
-    return ops.sigmoid(show) * ops.tanh(cell), cell
+    return ops.cast(ops.sigmoid(show) * ops.tanh(cell), gates.dtype), cell

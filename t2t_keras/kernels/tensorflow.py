@@ -222,6 +222,8 @@ def reshape_like(values: Tensor, like: Tensor) -> Tensor:
 
 def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor) -> Tensor:
     """`plain.scan` as a loop whose greatest number of iterations is known, as XLA needs for its gradient."""
+    if inputs.shape[1] == 0:  # arrays of nothing have no shape
+        return tf.zeros([shape(inputs)[0], 0, start.shape[-1]], start.dtype)
     inputs = tf.transpose(inputs, [1, 0, 2])  # --> [length, batch, d_in]
     length = shape(inputs)[0]
     xs = tf.TensorArray(inputs.dtype, length, element_shape=inputs.shape[1:]).unstack(inputs)
@@ -251,7 +253,9 @@ def lstm(
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`plain.lstm` with a hand-written gradient: a kernel's is one product over all positions, not one at each."""
-    is_token = tf.cast(tf.transpose(mask), inputs.dtype)[..., tf.newaxis]  # --> [length, batch, 1]
+    if inputs.shape[1] == 0:  # arrays of nothing have no shape
+        return tf.zeros([shape(inputs)[0], 0, hidden.shape[-1]], inputs.dtype), hidden, tf.cast(cell, tf.float32)
+    is_token = tf.cast(tf.transpose(mask), tf.float32)[..., tf.newaxis]  # --> [length, batch, 1]
 
     @tf.custom_gradient
     def run(x: Tensor, hidden: Tensor, cell: Tensor, *factors: Tensor) -> tuple[tuple[Tensor, ...], Callable]:
@@ -269,13 +273,13 @@ def lstm(
                 (gates, cells_before, cells, is_token), factors, d_hiddens, d_hidden, d_cell, reverse
             )
             rows, d_rows = (tf.reshape(values, [-1, values.shape[-1]]) for values in (hiddens_before, d_gates))
-            return d_gates, d_hidden, d_cell, *_factor_gradients(rows, factors, d_rows)
+            return d_gates, tf.cast(d_hidden, x.dtype), d_cell, *_factor_gradients(rows, factors, d_rows)
 
         last = hiddens_with_first[end], cells_with_first[end]
         return (hiddens, *last), gradient
 
     factors = [tf.cast(tf.convert_to_tensor(kernel), inputs.dtype) for kernel in recurrent_kernels]
-    hiddens, hidden, cell = run(tf.transpose(inputs, [1, 0, 2]), hidden, cell, *factors)
+    hiddens, hidden, cell = run(tf.transpose(inputs, [1, 0, 2]), hidden, tf.cast(cell, tf.float32), *factors)
     return tf.transpose(hiddens, [1, 0, 2]), hidden, cell
 
 
@@ -293,24 +297,27 @@ def _factor_gradients(rows: Tensor, factors: Sequence[Tensor], upstream: Tensor)
 def _lstm_forward(
     x: Tensor, factors: Sequence[Tensor], is_token: Tensor, hidden: Tensor, cell: Tensor, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units], at each position."""
-    length, is_padding = tf.shape(x)[0], 1 - is_token
+    """Activated gates [length, batch, 4 units], hidden states and cells [length, batch, units], at each position.
+
+    Gates and cells are float32, hidden states of the dtype of x.
+    """
+    length, is_padding = tf.shape(x)[0], tf.cast(1 - is_token, x.dtype)
 
     def step(count: Tensor, hidden: Tensor, cell: Tensor, arrays: tuple) -> tuple:
         at, recurrent = length - 1 - count if reverse else count, hidden
         for factor in factors:
             recurrent = tf.matmul(recurrent, factor)
-        add, keep, candidate, show = tf.split(x[at] + recurrent, 4, axis=-1)
+        add, keep, candidate, show = tf.split(tf.cast(x[at] + recurrent, tf.float32), 4, axis=-1)
         add, keep, candidate, show = tf.sigmoid(add), tf.sigmoid(keep), tf.tanh(candidate), tf.sigmoid(show)
         next_cell = keep * cell + add * candidate
-        hidden = is_token[at] * show * tf.tanh(next_cell) + is_padding[at] * hidden
-        cell = is_token[at] * next_cell + is_padding[at] * cell
+        hidden = tf.cast(is_token[at] * show * tf.tanh(next_cell), x.dtype) + is_padding[at] * hidden
+        cell = is_token[at] * next_cell + (1 - is_token[at]) * cell
         values = tf.concat([add, keep, candidate, show], -1), hidden, cell
         return count + 1, hidden, cell, tuple(array.write(at, v) for array, v in zip(arrays, values, strict=True))
 
     units = factors[0].shape[0]
-    shapes = ([None, 4 * units], [None, units], [None, units])
-    arrays = tuple(tf.TensorArray(x.dtype, length, element_shape=shape) for shape in shapes)
+    kinds = ((tf.float32, 4 * units), (x.dtype, units), (tf.float32, units))
+    arrays = tuple(tf.TensorArray(dtype, length, element_shape=[None, width]) for dtype, width in kinds)
     *_, arrays = tf.while_loop(
         lambda count, *_: count < length, step, (tf.constant(0), hidden, cell, arrays), parallel_iterations=1
     )
@@ -325,7 +332,7 @@ def _lstm_backward(
     d_cell: Tensor,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of what the input adds to the gates, [length, batch, 4 units], and of the first state.
+    """Gradients of what the input adds to the gates, [length, batch, 4 units], and, float32, of the first state.
 
     `forward` holds the activated gates, the cells before and after each position, and which positions are tokens.
     """
@@ -335,7 +342,7 @@ def _lstm_backward(
     def step(count: Tensor, d_hidden: Tensor, d_cell: Tensor, array: Any) -> tuple:
         at = count if reverse else length - 1 - count
         add, keep, candidate, show = tf.split(gates[at], 4, axis=-1)
-        d_hidden += d_hiddens[at]
+        d_hidden += tf.cast(d_hiddens[at], tf.float32)
         shown = tf.tanh(cells[at])
         d_new = is_token[at] * d_hidden
         d_new_cell = is_token[at] * d_cell + d_new * show * (1 - shown * shown)
@@ -348,15 +355,14 @@ def _lstm_backward(
             ],
             -1,
         )  # --> [batch, 4 units]
-        d_recurrent = d_gates
+        d_gates = d_recurrent = tf.cast(d_gates, d_hiddens.dtype)
         for factor in reversed(factors):
             d_recurrent = tf.matmul(d_recurrent, factor, transpose_b=True)
-        d_hidden += d_recurrent - d_new
+        d_hidden += tf.cast(d_recurrent, tf.float32) - d_new
         d_cell += d_new_cell * keep - is_token[at] * d_cell
         return count + 1, d_hidden, d_cell, array.write(at, d_gates)
 
-    array = tf.TensorArray(gates.dtype, length, element_shape=[None, factors[-1].shape[1]])
-    _, d_hidden, d_cell, array = tf.while_loop(
-        lambda count, *_: count < length, step, (tf.constant(0), d_hidden, d_cell, array), parallel_iterations=1
-    )
+    array = tf.TensorArray(d_hiddens.dtype, length, element_shape=[None, factors[-1].shape[1]])
+    start = (tf.constant(0), tf.cast(d_hidden, tf.float32), d_cell, array)
+    _, d_hidden, d_cell, array = tf.while_loop(lambda count, *_: count < length, step, start, parallel_iterations=1)
     return array.stack(), d_hidden, d_cell

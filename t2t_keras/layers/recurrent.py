@@ -16,7 +16,7 @@ _ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "multiplicative": 
 
 
 class LSTMState(NamedTuple):
-    """What a long short-term memory hands from position to position: float [..., width] and [..., units]."""
+    """What a long short-term memory hands from position to position: float [..., width] and float32 [..., units]."""
 
     hidden: Tensor
     cell: Tensor
@@ -82,7 +82,7 @@ class LSTM(keras.layers.Layer):
         """The call's result from `gates`, float [batch, length, 4 units]."""
         batch, length, _ = ops.shape(gates)
         mask = ops.ones((batch, length), "bool") if token_mask is None else token_mask
-        nothing = ops.zeros((batch, self.units), gates.dtype)
+        nothing = ops.zeros((batch, self.units), gates.dtype)  # before the first position, hidden state and cell
         factors = [kernel for kernel in (self.projection_kernel, self.recurrent_kernel) if kernel is not None]
         hidden, *_ = kernels.lstm(gates, factors, mask, nothing, nothing, reverse=self.reverse)
         return self.projected(hidden)
@@ -157,15 +157,16 @@ class AttentiveLSTM(keras.layers.Layer):
         recurrent = ops.concatenate([kernel[d_in:], self.lstm.recurrent_kernel], axis=0)
 
         def step(state: Tensor, x: Tensor) -> Tensor:
-            hidden, cell = state[:, :width], state[:, width : width + self.units]
+            hidden, cell = ops.cast(state[:, :width], gates.dtype), state[:, width : width + self.units]
             context, _ = self.attention(hidden[:, None], memory, keys, bias)
             recalled = ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + width]
             hidden, cell = lstm_step(x + kernels.linear(recalled, recurrent, None), cell)
-            return ops.concatenate([self.lstm.projected(hidden), cell, context[:, 0]], axis=-1)
+            after = self.lstm.projected(hidden), cell, context[:, 0]
+            return ops.concatenate([ops.cast(part, "float32") for part in after], axis=-1)
 
-        start = ops.zeros((ops.shape(inputs)[0], width + self.units + memory.shape[-1]), gates.dtype)
+        start = ops.zeros((ops.shape(inputs)[0], width + self.units + memory.shape[-1]), "float32")
         states = kernels.scan(step, start, gates)  # --> [batch, length, width + units + d_memory]
-        return states[..., :width], states[..., width + self.units :]
+        return ops.cast(states[..., :width], gates.dtype), ops.cast(states[..., width + self.units :], gates.dtype)
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
         return (*inputs_shape[:-1], self.lstm.width), (*inputs_shape[:-1], memory_shape[-1])

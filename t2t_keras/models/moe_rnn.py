@@ -199,11 +199,14 @@ class MoERNN(EncoderDecoder):
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
             return logits, Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
 
-        widths = self.config.d_model, self.config.num_units
-        nothing = [ops.zeros((ops.shape(source)[0], beam_size, width), self.compute_dtype) for width in widths]
+        rows = (ops.shape(source)[0], beam_size)
+        nothing = LSTMState(
+            ops.zeros((*rows, self.config.d_model), self.compute_dtype),
+            ops.zeros((*rows, self.config.num_units), "float32"),
+        )
         recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self._bias(source))
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
-        states = tuple(LSTMState(*nothing) for _ in (bottom, *above))
+        states = (nothing,) * (1 + len(above))
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
 
     def _bias(self, source: Tensor) -> Tensor:

@@ -200,8 +200,9 @@ class RNNAttention(EncoderDecoder):
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
             return logits, Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
 
-        nothing = ops.zeros((ops.shape(source)[0], beam_size, self.config.num_units), self.compute_dtype)
-        states = tuple(LSTMState(nothing, nothing) for _ in steps)
+        shape = (ops.shape(source)[0], beam_size, self.config.num_units)
+        nothing = LSTMState(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, "float32"))
+        states = (nothing,) * len(steps)
         recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self._bias(source))
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))

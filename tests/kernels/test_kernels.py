@@ -231,13 +231,23 @@ def test_lstm(rng, dtype, reverse, widths):
     def joined(module):
         def run(inputs, hidden, cell, *factors):
             outputs, *last = module.lstm(inputs, factors, tf.constant(mask), hidden, cell, reverse=reverse)
-            return tf.concat([outputs, *(values[:, tf.newaxis] for values in last)], axis=1)
+            return tf.concat([outputs, *(tf.cast(values, dtype)[:, tf.newaxis] for values in last)], axis=1)
 
         return run
 
     pair = [values_and_gradients(tf.function(joined(module)), *states, *factors) for module in (fast, plain)]
     assert_same(*pair, 5 * tolerance(dtype))
     assert all(float(tf.reduce_max(tf.abs(gradient))) > 0.1 for gradient in pair[0][1:])
+
+
+@pytest.mark.parametrize("module", [fast, plain])
+def test_a_cell_that_forgets_a_little_does_so_in_bfloat16(module):
+    """Its gate keeps 0.9975, which is 1 in bfloat16."""
+    gates = tf.constant([[[-30.0, 5.99, 0.0, 30.0]] * 200], tf.bfloat16)  # add, keep, candidate, show
+    kernel, hidden, cell = tf.zeros([1, 4], tf.bfloat16), tf.zeros([1, 1], tf.bfloat16), tf.ones([1, 1], tf.bfloat16)
+    *_, cell = module.lstm(gates, [kernel], tf.ones([1, 200], tf.bool), hidden, cell)
+    keep = 1 / (1 + np.exp(-float(gates[0, 0, 1])))
+    assert float(cell[0, 0]) == pytest.approx(keep**200, rel=1e-4) and keep**200 < 0.7
 
 
 def test_a_cell_that_forgets_keeps_nothing_but_the_new_value():

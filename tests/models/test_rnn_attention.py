@@ -152,6 +152,12 @@ def test_its_settings_count_its_weights(shape):
     assert sum(model.config.training_flops(20).values()) > 6 * sum(model.config.parameter_counts().values()) / 4
 
 
+@pytest.mark.parametrize(("source_len", "target_len"), [(0, 3), (4, 0)])
+def test_nothing_has_no_states(source_len, target_len):
+    batch = {"source": np.zeros([2, source_len], np.int32), "target": np.zeros([2, target_len], np.int32)}
+    assert make("one_layer").states(batch).hidden.shape[:2] == (2, target_len)
+
+
 def test_a_target_depends_on_earlier_ones_alone():
     model, changed = make(), TARGET.copy()
     changed[:, 2:] = 17
