@@ -51,7 +51,8 @@ def main(argv: list[str]) -> None:
 def _devices() -> Devices:
     devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=_UTILISATION.value, **KINDS[_DEVICE.value])
     if _PEAK_TFLOPS.value is not None:
-        devices = dataclasses.replace(devices, flops=_PEAK_TFLOPS.value * 1e12)
+        peak = _PEAK_TFLOPS.value * 1e12
+        devices = dataclasses.replace(devices, flops=peak, float32_flops=peak)
     if _LINK_GBYTES.value is not None:
         devices = dataclasses.replace(devices, link_rate=_LINK_GBYTES.value * 1e9)
     return devices

@@ -41,7 +41,11 @@ _ROWS = flags.DEFINE_bool("rows", False, "Print the names of the rows, and train
 _DEVICES = flags.DEFINE_integer("devices", 0, "With --plan: how many devices train a row; 0: this machine.")
 _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "With --plan and --devices: their kind.")
 _UTILISATION = flags.DEFINE_float(
-    "utilisation", 0.4, "With --plan: the share of a peak that a training reaches.", lower_bound=0.001, upper_bound=1.0
+    "utilisation",
+    None,
+    "With --plan: the share of a peak that a training reaches; default: 0.4 of --devices, 0.5 of this machine.",
+    lower_bound=0.001,
+    upper_bound=1.0,
 )
 flags.adopt_module_key_flags(extensions)
 
@@ -67,11 +71,12 @@ def _plan(study: Study) -> str:
     """The plan, with a sentence on how hours are estimated."""
     states, length = study.states(), study.data.length
     if _DEVICES.value:
-        devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=_UTILISATION.value, **KINDS[_DEVICE.value])
+        share = _UTILISATION.value or 0.4
+        devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=share, **KINDS[_DEVICE.value])
         seconds = seconds_on(devices, length)
         source = f"On {devices.count} x {devices.name} at {devices.utilisation:.0%} of their peak for each row."
     else:
-        seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value, length)
+        seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value or 0.5, length)
     return f"{plan(study.table, states, length, seconds)} {source}"
 
 

@@ -68,6 +68,19 @@ class ModelConfig(abc.ABC):
         embedding lookups need none. A family may add other kinds.
         """
 
+    def loop_iterations(self, length: int) -> int:
+        """Iterations of loops over time that an update waits for, in sentences of `length` tokens; 0 without loops."""
+        del length
+        return 0
+
+    def hidden_scores(self, length: int) -> int:
+        """Elements of the hidden layers of additive scores, for a source and a target token.
+
+        They are no products of matrices: their time is that of reading and writing them.
+        """
+        del length
+        return 0
+
     @abc.abstractmethod
     def kept_activations(self, length: int) -> Activations:
         """Activations kept for the backward pass, per source and target token in sentences of `length` tokens.

@@ -78,6 +78,10 @@ class MoERNNConfig(ModelConfig):
             "attention": 6 * length * (self.d_attention + self.d_model),
         }
 
+    def loop_iterations(self, length: int) -> int:
+        """Each layer reads its sequence once forward, and once backward for the gradient."""
+        return 2 * length * (self.num_encoder_layers + self.num_decoder_layers)
+
     def kept_activations(self, length: int) -> Activations:
         """Gates, cells, outputs and inputs of every layer; pairs of a token and an expert; the attention's weights."""
         layers = self.num_encoder_layers + self.num_decoder_layers

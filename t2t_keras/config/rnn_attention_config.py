@@ -72,6 +72,14 @@ class RNNAttentionConfig(ModelConfig):
             "attention": 6 * length * (self.d_attention + self.memory_width()),
         }
 
+    def loop_iterations(self, length: int) -> int:
+        """Each layer reads its sequence once forward, and once backward for the gradient."""
+        columns, above, decoder = self.layer_inputs()
+        return 2 * length * (sum(map(len, columns)) + len(above) + len(decoder))
+
+    def hidden_scores(self, length: int) -> int:
+        return length * self.d_attention
+
     def kept_activations(self, length: int) -> Activations:
         """Gates, cells, outputs and inputs of every layer; the attention's hidden layer and weights."""
         columns, above, decoder = self.layer_inputs()

@@ -139,6 +139,12 @@ class TransformerConfig(ModelConfig):
             "attention": 6 * self._in_all_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * (d_key + d_value),
         }
 
+    def hidden_scores(self, length: int) -> int:
+        if self.attention_score != "additive":
+            return 0
+        reach = self.attention_window or length
+        return self._in_all_layers(length, 2 * reach + 1, reach + 1) * self.num_heads * self.head_widths()[0]
+
     def kept_activations(self, length: int) -> Activations:
         """Activations kept for the backward pass; what XLA recomputes is included.
 

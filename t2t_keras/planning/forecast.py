@@ -9,6 +9,10 @@ from t2t_keras.config import Config, ModelConfig
 from t2t_keras.planning.size import table, training_memory
 
 _FLOAT_BYTES = 4
+# An iteration of a loop starts some ten operations, each of which takes at least ten microseconds to start.
+_LOOP_SECONDS = 1e-4
+# Elements of an additive score's hidden layer are written and read so often, forward and backward.
+_HIDDEN_PASSES = 8
 _OFFSET_BYTES = 8
 # Adam reads a gradient, a weight and two moments, and writes the latter three.
 _ADAM_PASSES = 7
@@ -21,7 +25,8 @@ class Devices:
     Attributes:
         name: kind of device.
         count: number of devices.
-        flops: peak floating-point operations per second of one device, in the dtype of its products.
+        flops: peak floating-point operations a second of one device in products of bfloat16.
+        float32_flops: the same in products of float32, as TensorFlow makes them: in TF32 on these GPUs.
         utilisation: share of that peak that a training reaches.
         memory: bytes of one device.
         memory_rate: bytes per second that one device reads or writes in its memory.
@@ -31,18 +36,20 @@ class Devices:
     name: str
     count: int
     flops: float
+    float32_flops: float
     utilisation: float
     memory: float
     memory_rate: float
     link_rate: float
 
 
-# From the makers' data sheets: products in bfloat16 without sparsity, NVLink in one direction, or links between chips.
+# From the makers' data sheets: products in bfloat16 and TF32 without sparsity, NVLink in one direction, or links
+# between chips. A TPU multiplies float32 as bfloat16 unless it is told otherwise.
 KINDS = {
-    "a100": {"flops": 312e12, "memory": 80e9, "memory_rate": 2.04e12, "link_rate": 300e9},
-    "h100": {"flops": 989e12, "memory": 80e9, "memory_rate": 3.35e12, "link_rate": 450e9},
-    "h200": {"flops": 989e12, "memory": 141e9, "memory_rate": 4.8e12, "link_rate": 450e9},
-    "tpu_v5e": {"flops": 197e12, "memory": 16e9, "memory_rate": 0.82e12, "link_rate": 100e9},
+    "a100": {"flops": 312e12, "float32_flops": 156e12, "memory": 80e9, "memory_rate": 2.04e12, "link_rate": 300e9},
+    "h100": {"flops": 989e12, "float32_flops": 494e12, "memory": 80e9, "memory_rate": 3.35e12, "link_rate": 450e9},
+    "h200": {"flops": 989e12, "float32_flops": 494e12, "memory": 141e9, "memory_rate": 4.8e12, "link_rate": 450e9},
+    "tpu_v5e": {"flops": 197e12, "float32_flops": 197e12, "memory": 16e9, "memory_rate": 0.82e12, "link_rate": 100e9},
 }
 
 
@@ -55,6 +62,8 @@ class Step:
         flops: floating-point operations of all devices.
         sent: bytes of gradients that each device sends.
         products: seconds for the products.
+        loops: seconds for starting the iterations of loops over time.
+        hidden_scores: seconds for the hidden layers of additive scores.
         all_reduce: seconds for summing the gradients.
         update: seconds for Adam.
     """
@@ -63,13 +72,15 @@ class Step:
     flops: float
     sent: float
     products: float
+    loops: float
+    hidden_scores: float
     all_reduce: float
     update: float
 
     @property
     def seconds(self) -> float:
         """Seconds in all; nothing overlaps, because the gradients are summed once all are there."""
-        return self.products + self.all_reduce + self.update
+        return self.products + self.loops + self.hidden_scores + self.all_reduce + self.update
 
 
 def step(config: Config, devices: Devices, length: int) -> Step:
@@ -82,10 +93,23 @@ def step(config: Config, devices: Devices, length: int) -> Step:
         tokens,
         flops,
         sent,
-        flops / (devices.count * devices.flops * devices.utilisation),
+        flops / (devices.count * peak(config, devices) * devices.utilisation),
+        config.train.passes * config.model.loop_iterations(length) * _LOOP_SECONDS,
+        hidden_score_seconds(config, devices.memory_rate, length) / devices.count,
         sent / devices.link_rate,
         _ADAM_PASSES * gradients / devices.memory_rate,
     )
+
+
+def peak(config: Config, devices: Devices) -> float:
+    """The peak of one device in products of the configuration's dtype."""
+    return devices.flops if config.train.mixed_bfloat16 else devices.float32_flops
+
+
+def hidden_score_seconds(config: Config, memory_rate: float, length: int) -> float:
+    """The time of an update for the hidden layers of additive scores, on one device."""
+    elements = config.train.tokens_per_batch * config.train.passes * config.model.hidden_scores(length)
+    return _HIDDEN_PASSES * (2 if config.train.mixed_bfloat16 else _FLOAT_BYTES) * elements / memory_rate
 
 
 def activation_memory(config: Config, length: int) -> int:
@@ -114,14 +138,16 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
     seconds = steps * one.seconds
     kept = activation_memory(config, length) * one.tokens / devices.count / config.train.accumulation_steps
     memory = {**training_memory(config), "activations": kept}
-    peak = f"{devices.count} x {devices.name} at {devices.utilisation:.0%} of {devices.flops / 1e12:,.0f} TFLOP/s"
+    most = f"{devices.utilisation:.0%} of {peak(config, devices) / 1e12:,.0f} TFLOP/s"
+    waiting = [("starting loops over time", one.loops), ("additive scores", one.hidden_scores)]
     sections = [
         (
-            f"a step on {peak}",
+            f"a step on {devices.count} x {devices.name} at {most}",
             [
                 ("tokens of a side, padding included", f"{one.tokens:,}"),
                 ("FLOPs", f"{one.flops:.3g}"),
                 ("products", f"{one.products * 1e3:,.1f} ms"),
+                *((name, f"{seconds * 1e3:,.1f} ms") for name, seconds in waiting if seconds),
                 (f"adding up gradients, {one.sent / 1e6:,.0f} MB a device", f"{one.all_reduce * 1e3:,.1f} ms"),
                 ("Adam", f"{one.update * 1e3:,.1f} ms"),
                 ("total", f"{one.seconds * 1e3:,.1f} ms"),

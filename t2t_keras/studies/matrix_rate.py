@@ -9,8 +9,6 @@ import re
 import time
 from collections.abc import Callable
 
-import numpy as np
-
 from t2t_keras.machine.files import replacing
 
 _LONG_ENOUGH = 0.01  # seconds of a product: long beside the time of a call, short beside what else may run
@@ -48,14 +46,6 @@ def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
     while tries < _TRIES or time.monotonic() < begun + _SECONDS:
         seconds, tries = min(seconds, multiply(size)), tries + 1
     return {"flops_per_second": 2 * size**3 / seconds, "matrix_rows": size}
-
-
-def multiply_with_numpy(size: int) -> float:
-    """A product on all cores of the processor; returns its seconds."""
-    one, other = np.random.default_rng(1).random((2, size, size), np.float32)
-    begun = time.perf_counter()
-    np.matmul(one, other)
-    return time.perf_counter() - begun
 
 
 def noted_rate(study_dir: pathlib.Path, machine: str) -> float | None:

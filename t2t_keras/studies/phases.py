@@ -30,7 +30,7 @@ from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.records import Record, read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.studies.data_facts import DataFacts
-from t2t_keras.studies.matrix_rate import note_rate, processor
+from t2t_keras.studies.matrix_rate import matrix_rate, note_rate, processor
 from t2t_keras.studies.performing import StoppedError
 from t2t_keras.studies.states import RECORD, read_record
 from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
@@ -175,6 +175,12 @@ def _machine(study_dir: pathlib.Path) -> tuple[str, float]:
     gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
     name = gpus[0].get("device_name", "GPU") if gpus else processor()
     return f"{len(gpus)} x {name}" if gpus else name, note_rate(study_dir, name, _multiply)
+
+
+def matrix_flops_per_second() -> float:
+    """What products of matrices reach on the devices at hand, with the cores shared out as in a training."""
+    _share_out_cores()
+    return matrix_rate(_multiply)["flops_per_second"]
 
 
 def _multiply(size: int) -> float:

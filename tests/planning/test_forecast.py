@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.config import Config, TrainConfig, TransformerConfig
+from t2t_keras.config import Config, RNNAttentionConfig, TrainConfig, TransformerConfig, override
 from t2t_keras.data.encoded import write_encoded
 from t2t_keras.models import presets
 from t2t_keras.models.transformer import Transformer
@@ -18,7 +18,15 @@ from t2t_keras.training.step import TrainingStep
 MODEL = TransformerConfig(
     vocab_size=23, num_encoder_layers=1, num_decoder_layers=1, d_model=48, d_ff=100, num_heads=3, dropout_rate=0.1
 )
-DEVICES = Devices("made up", 4, flops=1e12, utilisation=0.5, memory=1e9, memory_rate=1e10, link_rate=1e8)
+DEVICES = Devices(
+    *("made up", 4),
+    flops=2e12,
+    float32_flops=1e12,
+    utilisation=0.5,
+    memory=1e9,
+    memory_rate=1e10,
+    link_rate=1e8,
+)
 # Views of another tensor, or what is known before anything is computed.
 BACKWARD = ("gradients/", "gradient_tape/")
 FREE = ("Reshape", "Identity", "Squeeze", "ExpandDims")
@@ -45,6 +53,25 @@ def test_a_step_by_hand():
     assert found.all_reduce == pytest.approx(found.sent / 1e8)
     assert found.update == pytest.approx(7 * 4 * parameters / 1e10)
     assert found.seconds == pytest.approx(found.products + found.all_reduce + found.update)
+
+
+def test_products_in_bfloat16_have_a_peak_of_their_own():
+    plain, mixed = (
+        step(Config(MODEL, train=TrainConfig(mixed_bfloat16=is_mixed)), DEVICES, 10) for is_mixed in (False, True)
+    )
+    assert mixed.products == pytest.approx(plain.products / 2)
+
+
+def test_loops_over_time_and_additive_scores_take_time_of_their_own():
+    """GNMT's layers are 2 + 7 + 8, each of which reads its sequence forward and backward."""
+    gnmt = Config(RNNAttentionConfig(), train=TrainConfig(tokens_per_batch=1000))
+    assert step(gnmt, DEVICES, 10).loops == pytest.approx(2 * 17 * 10 * 1e-4)
+    assert step(gnmt, DEVICES, 10).hidden_scores == pytest.approx(8 * 4 * 1000 * 10 * 1024 / 1e10 / 4)
+    additive = Config(dataclasses.replace(MODEL, attention_score="additive"), train=gnmt.train)
+    found = step(additive, DEVICES, 10)
+    assert found.hidden_scores == pytest.approx(8 * 4 * 1000 * 3 * 10 * 48 / 1e10 / 4) and found.loops == 0
+    assert "additive scores" in forecast(additive, DEVICES, 10, 0)
+    assert step(Config(MODEL), DEVICES, 10).hidden_scores == 0
 
 
 @pytest.mark.parametrize(("likelihood_weight", "passes"), [(0.017, 9), (0.0, 8)])
@@ -159,10 +186,12 @@ def test_bytes_of_a_pair_are_those_of_the_files(tmp_path, vocab_size):
 
 def test_the_table_shows_the_numbers():
     devices = Devices("h100", 8, utilisation=0.4, **KINDS["h100"])
-    text = forecast(presets.preset("big"), devices, 30, 4_500_000)
+    mixed = override(presets.preset("big"), ["train.mixed_bfloat16=true"])
+    text = forecast(mixed, devices, 30, 4_500_000)
     for number in ("8 x h100 at 40% of 989 TFLOP/s", "3.23e+13", "10.2 ms", "300,000", "1.3 hours", "5,400", "55.6"):
         assert number in text, number
-    assert "the data" not in forecast(presets.preset("big"), devices, 30, 0)
+    assert "the data" not in forecast(mixed, devices, 30, 0)
+    assert "8 x h100 at 40% of 494 TFLOP/s" in forecast(presets.preset("big"), devices, 30, 0)
     assert max(map(len, text.splitlines())) <= 80
 
 
