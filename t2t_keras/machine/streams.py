@@ -22,18 +22,18 @@ def share_out_cores(streams: int | None = None) -> None:
     Call it before TensorFlow runs anything: afterwards its threads are fixed, and streams only compete for them.
     """
     with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(max(_cores() // (streams or _cores()), 1))
+        tf.config.threading.set_intra_op_parallelism_threads(max(num_cores() // (streams or num_cores()), 1))
 
 
 def num_streams() -> int:
     """The number of streams that the cores were divided among; 1 if they were not."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
-    return max(_cores() // threads, 1) if threads else 1
+    return max(num_cores() // threads, 1) if threads else 1
 
 
 def threads_per_stream() -> int:
     """The number of threads that one stream's operations may use."""
-    return max(_cores() // num_streams(), 1)
+    return max(num_cores() // num_streams(), 1)
 
 
 def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Generator[_Result, None, None]:
@@ -52,6 +52,6 @@ def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -
             executor.shutdown(cancel_futures=True)  # an interrupt does not wait for items that have not begun
 
 
-def _cores() -> int:
+def num_cores() -> int:
     """The number of cores that this process may use, which in a container can be fewer than the machine's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

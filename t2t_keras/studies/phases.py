@@ -24,7 +24,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
 from t2t_keras.machine.locking import locked
-from t2t_keras.machine.streams import num_streams, share_out_cores, side_by_side
+from t2t_keras.machine.streams import num_cores, num_streams, share_out_cores, side_by_side
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.records import Record, read_metrics
@@ -164,10 +164,18 @@ def _sums(names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def _trained(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
-    """Target tokens and seconds of all updates: those of the lines of metrics, and those since the last of them."""
+    """Target tokens and seconds of all updates: those of the lines of metrics, and those since the last of them.
+
+    On a processor the seconds are those that its cores were busy, divided by their number, so that what else runs on
+    the machine does not count.
+    """
     newest = checkpoints.load(checkpoints.resolve(run.checkpoints_path, "latest"), weights_only=True)
     rest = Interval(*newest.state.get("interval", []))
-    return rest.tokens + sum(line["tokens"] for line in lines), rest.seconds + sum(line["seconds"] for line in lines)
+    tokens = rest.tokens + sum(line["tokens"] for line in lines)
+    if tf.config.list_physical_devices("GPU"):
+        return tokens, rest.seconds + sum(line["seconds"] for line in lines)
+    busy = rest.processor_seconds + sum(line["processor_seconds"] for line in lines)
+    return tokens, busy / num_cores()
 
 
 def _machine(study_dir: pathlib.Path) -> tuple[str, float]:

@@ -85,18 +85,20 @@ class Monitor:
         learning_rate: float,
         gradient_norm: float,
         seconds: float,
+        processor_seconds: float = 0.0,
         **others: float,
     ) -> None:
         """Records the steps since the last call: mean loss per target token, number of target tokens without padding,
-        learning rate and gradient norm of the last step, seconds, and any `others`.
+        learning rate and gradient norm of the last step, seconds, those of all cores together, and any `others`.
         """
         rates = {
             "steps_per_second": (step - self._last_step) / max(seconds, 1e-9),
             "tokens_per_second": tokens / max(seconds, 1e-9),
         }
+        times = {"seconds": seconds, "processor_seconds": processor_seconds}
         self._last_step = step
         numbers = {"loss": loss, "learning_rate": learning_rate, "gradient_norm": gradient_norm, **others}
-        self._record(step, "train", {**numbers, "tokens": tokens, "seconds": seconds, **rates})
+        self._record(step, "train", {**numbers, "tokens": tokens, **times, **rates})
         others_text = "".join(f", {name.replace('_', ' ')} {float(value):.3f}" for name, value in others.items())
         numbers_text = f"loss {float(loss):.3f}{others_text}, learning rate {float(learning_rate):.1e}"
         rate_text = f"{rates['tokens_per_second']:,.0f} tokens/s"

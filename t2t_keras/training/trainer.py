@@ -173,13 +173,13 @@ class Trainer:
             reason = "reached train.max_steps" if self._is_done() else self._lack_of_progress()
         while not reason:
             steps = self._steps_to_next_event()
-            started = time.monotonic()
+            started, processor_started = time.monotonic(), time.process_time()
             metrics = self.training.run(batches, steps)
             now = time.monotonic()
             self._check_finite(metrics)
             self.step += steps
             self.position = self.plans.advance(self.position, steps)
-            self.interval.add(metrics, now - started)
+            self.interval.add(metrics, now - started, time.process_time() - processor_started)
             monitor.progress(self.step)
             if self.step % train.log_steps == 0:
                 monitor.log_training(self.step, **self.interval.summary())

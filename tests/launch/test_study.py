@@ -23,6 +23,7 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.streams import num_cores
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.studies import paper_tables, plan
@@ -162,11 +163,12 @@ def test_a_record_says_what_was_trained(study, performed, data, max_steps):
         assert (config.train.seed, results["updates"]) == (seed, max_steps)
         assert results["parameters"] == sum(config.model.parameter_counts().values())
         lines = [line for line in read_metrics(study.study_dir / name / "metrics.jsonl") if line["kind"] == "train"]
-        _, rest, seconds = checkpoints.latest(study.study_dir / name / "checkpoints").state["interval"]
+        _, rest, _, _, seconds = checkpoints.latest(study.study_dir / name / "checkpoints").state["interval"]
         assert lines and rest > 0
         assert results["target_tokens"] == sum(line["tokens"] for line in lines) + rest
         assert results["seconds_per_update"] == np.median([1 / line["steps_per_second"] for line in lines])
-        assert results["hours"] == pytest.approx((sum(line["seconds"] for line in lines) + seconds) / 3600)
+        busy = sum(line["processor_seconds"] for line in lines) + seconds
+        assert results["hours"] == pytest.approx(busy / 3600 / num_cores())
         check_costs(study, results, config, data)
 
 
@@ -322,11 +324,12 @@ def cases(stopped, performed, data, tmp_path_factory) -> dict[str, tuple[int, st
     others = tmp_path_factory.mktemp("other_studies")
     study_dir, new = f"--study_dir={stopped.study_dir}", f"--study_dir={others / 'new'}"
     waiting = [f"--study_dir={others / 'waiting'}", "--table=toy", f"--data_dir={data.directory}"]
+    mixed = "--set=train.mixed_bfloat16=true"
     calls = {
         "print": [study_dir, "--print"],
         "rows": [study_dir, "--rows"],
         "plan": [study_dir, "--plan"],
-        "plan of the paper's": [new, "--table=3", "--scale=paper", "--plan", "--devices=8", "--device=h100"],
+        "plan of the paper's": [new, "--table=3", "--scale=paper", "--plan", "--devices=8", "--device=h100", mixed],
         "again": [study_dir, "--only=base,base_ensemble"],
         "waits": [*waiting, "--only=base_ensemble"],
         "waits for another part": [*waiting, "--only=base_ensemble", "--shard=1/2"],

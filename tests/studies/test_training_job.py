@@ -178,9 +178,13 @@ def test_a_training_begins_with_another_ones_average_once(study_dir, monkeypatch
 def test_a_training_costs_what_its_run_and_the_one_before_it_took(study_dir, monkeypatch):
     folder = study_dir / "more/seed_1"
     write_record(FIRST, study_dir, {"hours": 1.0, "flops_by_count": None, "flops_by_time": 7200.0})
-    state = {"interval": [9.0, 30.0, 800.0]}
+    monkeypatch.setattr(phases, "num_cores", lambda: 2)
+    state = {"interval": [9.0, 30.0, 1000.0, {}, 1600.0]}
     checkpoints.save(folder / "checkpoints", 20, {"w": np.zeros(1)}, {}, state)
-    lines = [{"step": 9 * n, "kind": "train", "tokens": 60, "seconds": 500.0, "steps_per_second": n} for n in (1, 2)]
+    lines = [
+        {"step": 9 * n, "kind": "train", "tokens": 60, "processor_seconds": 1000.0, "steps_per_second": n}
+        for n in (1, 2)
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     data = DataFacts(vocab_size=9, pairs=2, source_tokens=30, target_tokens=10)
     monkeypatch.setattr(phases.DataFacts, "of", lambda data: data)

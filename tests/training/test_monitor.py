@@ -48,6 +48,7 @@ def test_records(tmp_path, capsys):
         "gradient_norm": 1.5,
         "tokens": 4000,
         "seconds": 5.0,
+        "processor_seconds": 0.0,
         "steps_per_second": 2.0,
         "tokens_per_second": 800.0,
     }

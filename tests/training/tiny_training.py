@@ -34,7 +34,7 @@ TRAIN = {
     "steps_per_call": 3,
 }
 # What a line of metrics says about time, and so never twice the same.
-TIMES = ("seconds", "steps_per_second", "tokens_per_second")
+TIMES = ("seconds", "processor_seconds", "steps_per_second", "tokens_per_second")
 
 
 def sentences(count: int, longest: int = 6, seed: int = 1) -> list[str]:
