@@ -9,14 +9,19 @@ from t2t_keras.machine.files import replacing
 
 
 def draw_curves(
-    path: str | pathlib.Path, panels: Mapping[str, Mapping[str, Mapping[int, float]]], x_label: str
+    path: str | pathlib.Path,
+    panels: Mapping[str, Mapping[str, Mapping[float, float]]],
+    x_label: str,
+    *,
+    is_logarithmic: tuple[bool, bool] = (True, True),
 ) -> None:
-    """Draws curves on logarithmic axes, panels side by side, and writes a PNG file.
+    """Draws curves, panels side by side, and writes a PNG file.
 
     Args:
         path: the file.
         panels: of each panel, by what its values are, its curves by their names: positive values by positive x.
         x_label: what x is.
+        is_logarithmic: whether the axes of x and of the values are.
 
     Raises:
         OSError: the file cannot be written.
@@ -28,8 +33,10 @@ def draw_curves(
         axes.set(xlabel=x_label, ylabel=title)
         axes.grid(alpha=0.3)
         if any(curves.values()):  # a logarithmic axis needs values
-            axes.set_yscale("log")
-            axes.set_xscale("log", base=2)
+            if is_logarithmic[0]:
+                axes.set_xscale("log", base=2 if max(map(max, filter(None, curves.values()))) < 1e6 else 10)
+            if is_logarithmic[1]:
+                axes.set_yscale("log")
             axes.legend(fontsize="small")
     with replacing(path, "wb") as file:
         figure.savefig(file, format="png", dpi=100)

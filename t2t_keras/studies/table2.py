@@ -56,8 +56,8 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     ),
 }
 # Small models get the same number of updates from batches of the same size; the paper's sizes get their own papers'.
-_COMMON = {"tiny": ("train.tokens_per_batch=4096", "train.max_steps=8000"), "paper": ()}
-_USUAL_STEPS = {"tiny": 2500, "paper": None}
+COMMON = {"tiny": ("train.tokens_per_batch=4096", "train.max_steps=8000"), "paper": ()}
+USUAL_STEPS = {"tiny": 2500, "paper": None}
 
 _BLEU = Column("BLEU", "test_bleu", "{:.2f}".format)
 _COLUMNS = (
@@ -76,7 +76,7 @@ _COLUMNS = (
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """Table 2 for a study: each system with each seed, and the ensemble of its seeds if there are several."""
     rows = ROWS[settings.scale]
-    recipe = Recipe(settings, data, rows[0], _COMMON[settings.scale], _USUAL_STEPS[settings.scale])
+    recipe = Recipe(settings, data, rows[0], COMMON[settings.scale], USUAL_STEPS[settings.scale])
     jobs: list[Job] = []
     lines: list[Line] = []
     by_row: dict[str, tuple[TrainingJob, ...]] = {}

@@ -8,7 +8,7 @@ import pytest
 from t2t_keras.config import DataConfig, differences, override
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.studies import attention_table, table2, table3
+from t2t_keras.studies import attention_table, equal_cost, table2, table3
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.rows import Recipe, Row
@@ -132,6 +132,24 @@ def test_every_small_system_has_the_same_updates_batches_and_search():
         (2500, 4096, configs[0].decode, DATA.config)
     }
     assert {line.name for line in table.lines} >= {"transformer", "transformer_ensemble", "gnmt", "gnmt_ensemble"}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_systems_at_equal_cost_get_the_updates_that_the_slowest_ones_time_allows(scale, tmp_path):
+    table = TABLES["2_equal_cost"](StudySettings("2_equal_cost", scale), DATA)
+    configs = {line.name: job.config for line, job in zip(table.lines, table.jobs, strict=True)}
+    systems = {name.rpartition("_")[0] for name in configs}
+    assert systems == {row.name for row in table2.ROWS[scale] if not row.begins_from}
+    for name in systems:
+        tenth, fifth, whole = (configs[f"{name}_{share}"].train.max_steps for share in ("tenth", "fifth", "whole"))
+        assert (tenth, fifth) == (pytest.approx(whole / 10, abs=1), pytest.approx(whole / 5, abs=1))
+    if scale == "tiny":
+        costs = {name: configs[f"{name}_whole"].train.max_steps * equal_cost.SECONDS[name] for name in systems}
+        assert list(costs.values()) == pytest.approx([2500 * 1.141] * len(costs), rel=1e-3)
+        assert configs["deep_att_whole"].train.max_steps == 2500
+    numbers = {"flops_by_count": 1e14, "test_bleu": 30.0}
+    table.draw(tmp_path / "picture.png", {line.name: [numbers] for line in table.lines[:4]})
+    assert (tmp_path / "picture.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("scale", SCALES)

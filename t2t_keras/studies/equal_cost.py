@@ -1,0 +1,85 @@
+"""The systems of Table 2 at equal cost: each is trained for the same time, so that what it costs an update counts."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from t2t_keras.pictures.curves import draw_curves
+from t2t_keras.studies import table2
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.plan import planned_flops
+from t2t_keras.studies.rows import Recipe, Row
+from t2t_keras.studies.study_settings import StudySettings
+from t2t_keras.studies.table import Column, Line, Results, Table
+
+# Of what the slowest system takes for the updates of Table 2.
+SHARES = {"tenth": 0.1, "fifth": 0.2, "whole": 1.0}
+# Seconds of an update, measured for Table 2 on two cores of an AMD EPYC.
+SECONDS = {
+    "transformer": 0.229,
+    "transformer_moe": 0.261,
+    "bytenet": 0.326,
+    "deep_att": 1.141,
+    "rnn_attention": 0.45,
+    "gnmt": 0.693,
+    "conv_s2s": 0.452,
+    "moe": 0.568,
+    "moe_none": 0.494,
+}
+_LENGTH = 30  # tokens of a sentence, where an update's cost is planned
+_BLEU = Column("BLEU", "test_bleu", "{:.2f}".format)
+_COLUMNS = (
+    *("system", "share", "updates"),
+    _BLEU,
+    Column("BLEU, tokenised, lowercased", "test_bleu_tokenised_lowercased", "{:.2f}".format),
+    Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
+    Column("FLOPs, counted", "flops_by_count", table2.scientific, has_range=False),
+    Column("hours", "hours", "{:.2f}".format, has_range=False),
+)
+
+
+def make_table(settings: StudySettings, data: DataFacts) -> Table:
+    """The table for a study: each system of Table 2 that begins anew, once for each share of the time."""
+    systems = [row for row in table2.ROWS[settings.scale] if not row.begins_from]
+    first = Recipe(settings, data, systems[0], table2.COMMON[settings.scale], table2.USUAL_STEPS[settings.scale])
+    costs = {row.name: _cost_of_update(settings.scale, row, first) for row in systems}
+    slowest = max(costs[row.name] * first.config(row).train.max_steps for row in systems)
+    jobs, lines = [], []
+    for row in systems:
+        for name, share in SHARES.items():
+            updates = max(round(share * slowest / costs[row.name]), 10)
+            own = dataclasses.replace(row, name=f"{row.name}_{name}", is_repeated=False)
+            recipe = dataclasses.replace(
+                first, settings=dataclasses.replace(settings, steps=None), first=own, usual_steps=updates
+            )
+            jobs += recipe.trainings(own)
+            facts = {"system": row.label, "share": f"{share:g}", "updates": f"{updates:,}"}
+            lines.append(Line(own.name, (jobs[-1].name,), facts))
+    return Table(
+        "table2_equal_cost",
+        "The systems of Table 2, each trained for as long as the others: for a tenth, a fifth and the whole of the "
+        f"time that the slowest of them takes for its updates in Table 2. One seed. {first.caption()}",
+        tuple(jobs),
+        tuple(lines),
+        _COLUMNS,
+        _BLEU,
+        draw=_draw,
+    )
+
+
+def _cost_of_update(scale: str, row: Row, recipe: Recipe) -> float:
+    """What an update costs: seconds as they were measured or, of the paper's sizes, planned operations."""
+    if scale == "tiny":
+        return SECONDS[row.name]
+    config = recipe.config(row)
+    return planned_flops(config, _LENGTH) / config.train.max_steps
+
+
+def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
+    """BLEU against operations."""
+    curves: dict[str, dict[float, float]] = {}
+    for name, of_row in results.items():
+        for result in of_row:
+            curves.setdefault(name.rpartition("_")[0], {})[result["flops_by_count"]] = result["test_bleu"]
+    curves = {name: dict(sorted(curve.items())) for name, curve in curves.items()}
+    draw_curves(path, {"BLEU of the test set": curves}, "training FLOPs, counted", is_logarithmic=(True, False))
