@@ -125,7 +125,7 @@ def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tup
         InputError: the model has settings that CTranslate2 cannot have, or the package is missing.
     """
     from t2t_keras.formats.graphs.standalone_folder import write_vocabularies
-    from t2t_keras.formats.portable_model import check_expressible
+    from t2t_keras.formats.portable_model import check_expressible, text_notes
 
     config, tokenizer = model.sizes, model.tokenizer
     check_expressible(config, "CTranslate2")
@@ -134,7 +134,7 @@ def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tup
         table = weights[name]
         weights[name] = np.pad(table, ((0, max(0, _MAX_POSITIONS - len(table))), (0, 0)), mode="edge")
     write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, numbers)
-    return write_vocabularies(model, folder)
+    return (*write_vocabularies(model, folder), *text_notes(model, "CTranslate2"))
 
 
 def _positions(config: TransformerConfig) -> Mapping[str, Any]:

@@ -32,6 +32,7 @@ from t2t_keras.formats.portable_model import (
     check_expressible,
     normalization,
     penalty_notes,
+    text_notes,
     weight_shapes,
     with_wider_layers,
 )
@@ -159,6 +160,8 @@ def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str,
     for piece, number in ids.items():
         if not isinstance(number, int) or not 0 <= number < size:
             raise InputError(f"{folder / file}: {piece!r} has the id {number!r}, but there are {size} rows")
+        if names[number]:
+            raise InputError(f"{folder / file}: {names[number]!r} and {piece!r} have the same id, {number}")
         names[number] = piece
     check_covered(folder / file, len(ids), size)
     if "<unk>" not in ids:
@@ -390,4 +393,4 @@ def _differences(model: PortableModel) -> tuple[str, ...]:
         notes.append(f"layer normalisation adds {_EPSILON} there, and {model.sizes.layer_norm_epsilon} here")
     if model.config.decode.length_normalization == "gnmt" and model.config.decode.length_penalty:
         notes.append("the length penalty there is another formula: scores and some translations differ")
-    return tuple(notes)
+    return (*notes, *text_notes(model, "transformers"))

@@ -252,9 +252,12 @@ def read_vocabulary(path: Path) -> list[str]:
         if not value.strip().isdecimal():
             raise InputError(f"{path}, line {number}: expected 'piece: id', got {line!r}")
         try:
-            ids[int(value)] = _unquoted(key)
+            found, piece = int(value), _unquoted(key)
         except (OverflowError, ValueError):
             raise InputError(f"{path}, line {number}: {key} names a character that there is not") from None
+        if found in ids:
+            raise InputError(f"{path}, line {number}: the id {found} was there before")
+        ids[found] = piece
         key = None
     if sorted(ids) != list(range(len(ids))):
         raise InputError(f"{path}: the ids are not 0 to {len(ids) - 1}, each once")

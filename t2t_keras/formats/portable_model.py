@@ -1,13 +1,14 @@
 """What a model is, whatever format its files have."""
 
 import dataclasses
+import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.weight_table import Arrays, LayerTable, check_all_known, weights_of
@@ -61,6 +62,23 @@ def penalty_notes(exponent: float) -> tuple[str, ...]:
     return (f"scores are divided by length^{exponent:g} there, by another formula here: some translations differ",)
 
 
+def task_notes(task: str, engine: str) -> tuple[str, ...]:
+    """A note on outputs that `engine` does not make answers of, because they are no translations."""
+    if task == DataConfig.task:
+        return ()
+    return (f"{engine} writes what the model does; it knows nothing of {task}",)
+
+
+def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
+    """Notes on what this project does before and after a model, and `engine`, which has nothing but it, does not."""
+    notes = task_notes(model.config.data.task, engine)
+    source, letters = model.tokenizer.source, string.ascii_uppercase
+    # A vocabulary that was trained on lowercased text lowercases by itself what it cuts.
+    if model.config.data.lowercase and source.encode(letters) != source.encode(letters.lower()):
+        notes = (f"a text must be lowercased before {engine} gets it, as the model's training text was", *notes)
+    return notes
+
+
 def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
     """The shapes of a model's weights by name."""
     model = make_model(config)
@@ -102,7 +120,7 @@ def assembled(
 
 
 def check_whole(path: Path | str, model: PortableModel) -> None:
-    """Refuses settings that no run can have, and weights that are not those of a model with these settings.
+    """Refuses settings that no run can have, and weights that are no numbers or not those of such a model.
 
     Raises:
         InputError: names `path`, and the setting or the weight.
@@ -117,6 +135,9 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
         if found.get(name) != expected.get(name):
             shapes = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (found, expected))
             raise InputError(f"{path}: {name} is {shapes}")
+    for name, array in model.weights.items():
+        if not np.all(np.isfinite(array)):
+            raise InputError(f"{path}: {name} has values that are infinite or no numbers; nothing can be computed")
 
 
 def with_wider_layers(tensors: Arrays, start: str, more: int) -> dict[str, np.ndarray]:

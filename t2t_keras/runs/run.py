@@ -206,6 +206,11 @@ class Run:
             raise InputError(f"{self.config_path} is not JSON: {error}") from None
         if not isinstance(values, dict):
             raise InputError(f"{self.config_path} holds no configuration but {type(values).__name__}")
+        if "model_type" in values:
+            raise InputError(
+                f"{self.config_path} is that of a model of transformers, not of a run; launch.convert "
+                "--from=huggingface makes a run of such models"
+            )
         return values
 
 

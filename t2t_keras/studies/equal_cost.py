@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from t2t_keras.pictures.curves import draw_curves
 from t2t_keras.studies import table2
 from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.job import Job
 from t2t_keras.studies.plan import planned_flops
 from t2t_keras.studies.rows import Recipe, Row
 from t2t_keras.studies.study_settings import StudySettings
@@ -44,7 +45,8 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     first = Recipe(settings, data, systems[0], table2.COMMON[settings.scale], table2.USUAL_STEPS[settings.scale])
     costs = {row.name: _cost_of_update(settings.scale, row, first) for row in systems}
     slowest = max(costs[row.name] * first.config(row).train.max_steps for row in systems)
-    jobs, lines = [], []
+    jobs: list[Job] = []
+    lines: list[Line] = []
     for row in systems:
         for name, share in SHARES.items():
             updates = max(round(share * slowest / costs[row.name]), 10)

@@ -54,7 +54,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
 
 def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
     """Time and memory against length."""
-    panels: dict[str, dict[str, dict[int, float]]] = {}
+    panels: dict[str, dict[str, dict[float, float]]] = {}
     for name, key, unit in (("time of a pass, ms", "seconds_", 1e-3), ("memory of a pass, MiB", "bytes_", 2**20)):
         panels[name] = {
             label: {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 
-from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats import ctranslate2 as converter
 from t2t_keras.formats.ctranslate2 import variables
@@ -148,12 +148,21 @@ def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
     sizes = {**tiny.MODEL, "vocab_size": tiny.tokenizer().vocab_size, "position_encoding": "learned"}
     config = TransformerConfig(**sizes, max_positions=4, layer_norm_epsilon=1e-5)
     model = PortableModel(Config(config), foreign.random_weights(config), tiny.tokenizer())
-    converter.write(model, tmp_path)
+    assert converter.write(model, tmp_path) == ()
     pieces = [model.tokenizer.pieces(model.tokenizer.encode(text)) for text in tiny.SENTENCES]
     assert min(map(len, pieces)) > 4
     found = ctranslate2.Translator(str(tmp_path), compute_type="float32").score_batch(pieces, pieces)
     expected = foreign.translator_of(model).score(tiny.SENTENCES, tiny.SENTENCES)
     np.testing.assert_allclose([sum(each.log_probs) for each in found], [s.log_prob for s in expected], rtol=1e-3)
+
+
+def test_what_ctranslate2_does_not_do_is_noted(tmp_path):
+    pytest.importorskip("ctranslate2")
+    sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL)
+    config = Config(sizes, DataConfig(lowercase=True, task="classification"))
+    lowercase, task = converter.write(PortableModel(config, foreign.random_weights(sizes), tiny.tokenizer()), tmp_path)
+    assert lowercase.startswith("a text must be lowercased before CTranslate2 gets it")
+    assert task == "CTranslate2 writes what the model does; it knows nothing of classification"
 
 
 @pytest.mark.integration

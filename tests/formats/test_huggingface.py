@@ -1,6 +1,7 @@
 """Marian models of transformers: made up and compared with NumPy, and, where it is installed, with transformers."""
 
 import json
+import re
 
 import foreign
 import ml_dtypes
@@ -213,6 +214,15 @@ def test_what_cannot_be_written_is_refused(tmp_path, changes, message):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_transformers_does_not_do_is_noted(tmp_path):
+    sizes = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL, layer_norm_epsilon=1e-5)
+    config = Config(sizes, DataConfig(lowercase=True, task="classification"), decode=DecodeConfig(length_penalty=0.0))
+    weights = foreign.random_weights(sizes)
+    lowercase, task = huggingface.write(PortableModel(config, weights, tiny.tokenizer()), tmp_path)
+    assert lowercase.startswith("a text must be lowercased before transformers gets it")
+    assert task == "transformers writes what the model does; it knows nothing of classification"
+
+
 def test_other_numbers_are_refused(tmp_path):
     config = Config(TransformerConfig(vocab_size=350, **tiny.MODEL))
     with pytest.raises(InputError, match="--quantization=int8: transformers takes float32"):
@@ -232,7 +242,10 @@ def change_json(path, **values):
 
 
 DAMAGES = {
-    "no_config": (lambda folder: (folder / "config.json").unlink(), "config.json: cannot read it: No such file"),
+    "no_config": (
+        lambda folder: (folder / "config.json").unlink(),
+        "^[^ ]*config.json: cannot read it: No such file or directory$",
+    ),
     "no_json": (lambda folder: (folder / "vocab.json").write_text("{"), "vocab.json cannot be read as JSON"),
     "another_model": (
         lambda folder: change_json(folder / "config.json", model_type="bart"),
@@ -301,6 +314,10 @@ DAMAGES = {
     "vocabulary": (
         lambda folder: change_json(folder / "vocab.json", more=len(names())),
         rf"vocab.json: 'more' has the id {len(names())}, but there are {len(names())} rows",
+    ),
+    "two_of_one_id": (
+        lambda folder: change_json(folder / "vocab.json", **{names()[-3]: 5}),
+        rf"vocab.json: '{re.escape(names()[5])}' and '{re.escape(names()[-3])}' have the same id, 5$",
     ),
     "truncated": (
         lambda folder: shorten(folder / "model.safetensors"),

@@ -208,7 +208,14 @@ def test_other_networks_are_refused(tmp_path, settings, message):
 DAMAGES = {
     "none": (lambda folder: (folder / "model.npz").unlink(), r"must have one file \*.npz, but has 0"),
     "two": (lambda folder: (folder / "more.npz").write_bytes(b""), r"must have one file \*.npz, but has 2"),
-    "cut": (lambda folder: (folder / "model.npz").write_bytes(b"PK12"), "model.npz cannot be read as .npz"),
+    "cut": (
+        lambda folder: (folder / "model.npz").write_bytes(b"PK12"),
+        "model.npz cannot be read as .npz: it is no archive, or cut off",
+    ),
+    "no_archive": (
+        lambda folder: (folder / "model.npz").write_bytes(b"version https://git-lfs.github.com/spec/v1"),
+        "model.npz cannot be read as .npz: it is no archive, or cut off",
+    ),
     "other": (lambda folder: np.savez(folder / "model.npz", a=np.zeros(3)), "model.npz has no special:model.yml"),
     "no_vocabulary": (lambda folder: (folder / "vocab.yml").unlink(), "has no vocabulary"),
     "no_model": (lambda folder: (folder / "source.spm").unlink(), "source.spm: cannot read it: No such file"),
@@ -216,6 +223,10 @@ DAMAGES = {
     "short": (
         lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"),
         f"model.npz: the matrix of sources has {SIZE} rows, the vocabulary 2 entries",
+    ),
+    "two_of_one_id": (
+        lambda folder: (folder / "vocab.yml").open("a").write(f"more: {SIZE - 1}\n"),
+        f"vocab.yml, line {SIZE + 1}: the id {SIZE - 1} was there before",
     ),
     "bias": (
         lambda folder: change_tensor(folder, "decoder_ff_logit_out_b", np.zeros([1, SIZE + 1], np.float32)),

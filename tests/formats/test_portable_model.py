@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import tiny
 
-from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
-from t2t_keras.formats.portable_model import PortableModel, check_whole
+from t2t_keras.formats.portable_model import PortableModel, check_whole, text_notes
+from t2t_keras.text.tokenizer import trained_tokenizer
 
 CONFIG = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL)
 MODEL = PortableModel(Config(CONFIG), foreign.random_weights(CONFIG), tiny.tokenizer())
+BIAS = "encoder/layer_0/feed_forward/inner_bias"
 
 
 def test_a_whole_model_is_taken():
@@ -22,8 +24,10 @@ def test_a_whole_model_is_taken():
 @pytest.mark.parametrize(
     "weights, message",
     [
-        ({"encoder/layer_0/feed_forward/inner_bias": np.zeros(3)}, r"inner_bias is \[3\] instead of \[32\]"),
+        ({BIAS: np.zeros(3)}, r"inner_bias is \[3\] instead of \[32\]"),
         ({"other": np.zeros(3)}, r"folder: other is \[3\] instead of \['nothing'\]"),
+        ({BIAS: np.array([0.0] * 31 + [np.nan])}, f"^folder: {BIAS} has values that are infinite or no numbers"),
+        ({BIAS: np.array([-np.inf] + [0.0] * 31)}, f"^folder: {BIAS} has values that are infinite or no numbers"),
     ],
 )
 def test_other_weights_are_named(weights, message):
@@ -36,3 +40,22 @@ def test_settings_that_no_run_can_have_are_named():
     object.__setattr__(config.model, "dropout_rate", "x")
     with pytest.raises(InputError, match="^folder: model.dropout_rate must be of type float, got 'x'"):
         check_whole("folder", dataclasses.replace(MODEL, config=config))
+
+
+def model_of(tokenizer=MODEL.tokenizer, **data) -> PortableModel:
+    config = dataclasses.replace(MODEL.config, data=DataConfig(**data))
+    return dataclasses.replace(MODEL, config=config, tokenizer=tokenizer)
+
+
+def test_what_another_engine_leaves_out_is_noted():
+    lowercase = "a text must be lowercased before Engine gets it, as the model's training text was"
+    task = "Engine writes what the model does; it knows nothing of classification"
+    assert text_notes(model_of(), "Engine") == ()
+    assert text_notes(model_of(lowercase=True), "Engine") == (lowercase,)
+    assert text_notes(model_of(task="classification"), "Engine") == (task,)
+    assert text_notes(model_of(lowercase=True, task="classification"), "Engine") == (lowercase, task)
+
+
+def test_a_vocabulary_that_lowercases_needs_no_note():
+    tokenizer = trained_tokenizer(tiny.SENTENCES, 330, lowercase=True)
+    assert text_notes(model_of(tokenizer, lowercase=True), "Engine") == ()

@@ -18,6 +18,7 @@ from hub import serving
 from programs import run_cases
 
 from t2t_keras.formats import huggingface
+from t2t_keras.formats.files.tensor_files import write_safetensors
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 
@@ -31,6 +32,9 @@ TRAIN = ["max_steps=20", "checkpoint_steps=20", "tokens_per_batch=200", "warmup_
 def folder(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("convert")
     huggingface_folder.make_folder(folder / "opus", np.random.default_rng(1))
+    tensors = huggingface_folder.make_folder(folder / "broken", np.random.default_rng(1))
+    tensors["model.encoder.layers.0.fc1.bias"][3] = np.nan
+    write_safetensors(folder / "broken" / "model.safetensors", tensors)
     test_marian.make_folder(folder / "marian", np.random.default_rng(1))
     for split, pairs in (("train", PAIRS[6:]), ("valid", PAIRS[:3]), ("test", PAIRS[3:6])):
         for side, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
@@ -59,6 +63,7 @@ def results(folder) -> dict[str, tuple[int, str, str]]:
         "no input": ["--from=huggingface", run],
         "no output": ["--to=huggingface", run],
         "nowhere": ["--from=huggingface", f"--input={folder / 'nowhere'}", f"--model_dir={folder / 'new'}"],
+        "no numbers": ["--from=huggingface", f"--input={folder / 'broken'}", f"--model_dir={folder / 'new'}"],
         "no run": ["--to=huggingface", f"--model_dir={folder / 'nowhere'}", f"--output={folder / 'never'}"],
     }
     return dict(zip(cases, run_cases("launch.convert", [(case, b"") for case in cases.values()]), strict=True))
@@ -131,6 +136,11 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
         ("no input", "--from needs --input"),
         ("no output", "--to needs --output"),
         ("nowhere", "{folder}/nowhere is no folder"),
+        (
+            "no numbers",
+            "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or no numbers; "
+            "nothing can be computed",
+        ),
         ("no run", "{folder}/nowhere is not a run's directory: it has no config.json"),
     ],
 )

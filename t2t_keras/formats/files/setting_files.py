@@ -19,8 +19,9 @@ def read_bytes(path: Path) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a file that holds a JSON object; an InputError names the file and what is wrong with it."""
+    contents = read_bytes(path)
     try:
-        values = json.loads(read_bytes(path).decode("utf-8"))
+        values = json.loads(contents.decode("utf-8"))
     except ValueError as error:
         raise InputError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(values, dict):

@@ -35,10 +35,15 @@ def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """Reads all arrays of a file .npz, none of them pickled; raises an InputError that names the file."""
     try:
-        with np.load(path) as arrays:
-            return dict(arrays)
+        with open(path, "rb") as file:
+            is_archive = zipfile.is_zipfile(file)
+            file.seek(0)
+            if not is_archive:
+                raise ValueError("it is no archive, or cut off")
+            with np.load(file) as arrays:
+                return dict(arrays)
     except OSError as error:
-        raise InputError(f"{path}: cannot read it: {error}") from error
+        raise InputError(f"{path}: cannot read it: {error.strerror or error}") from error
     except (
         *(ValueError, EOFError, zipfile.BadZipFile, zlib.error),
         *(RuntimeError, TypeError, MemoryError),  # an unknown compression, an array that is in no archive, a wrong size

@@ -6,6 +6,7 @@ A pickle can call any function. Here it gets those few that tensors and plain va
 import collections
 import io
 import math
+import os
 import pickle
 import types
 import zipfile
@@ -33,8 +34,17 @@ _DTYPES: Mapping[str, Any] = {
 }
 # Packages whose objects a checkpoint may hold beside tensors.
 _LEFT_OUT = ("fairseq", "numpy", "omegaconf", "torch")
-# The first number in files of torch before 1.6.
-_OLD_MAGIC = 0x1950A86A20F9469CFC6C
+# The first number in files of torch before 1.6, and how many of their first bytes it is in.
+_OLD_MAGIC = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")
+_OLD_START = 32
+
+
+# Numbers of a tensor that has more of them than its storage.
+_MOST_EXPANDED = 1 << 24
+
+
+class _Unreadable(Exception):
+    """Says what is wrong with a file."""
 
 
 class _Storage:
@@ -52,14 +62,17 @@ class _Tensor:
         self._storage, self._offset, self._size, self._stride = storage, offset, size, stride
 
     def array(self) -> np.ndarray:
-        """A copy; ValueError if it reaches beyond its storage."""
+        """A copy; _Unreadable if it reaches beyond its storage, or has more numbers."""
         values = self._storage.values
         counts = list(zip(self._size, self._stride, strict=True))
         if values is None or self._offset < 0 or any(n < 0 or step < 0 for n, step in counts):
-            raise ValueError("a tensor without numbers")
+            raise _Unreadable("a tensor without numbers")
+        # A number that a tensor has several times, as an expanded one does, is copied as often.
+        if math.prod(self._size) > max(len(values), _MOST_EXPANDED):
+            raise _Unreadable(f"a tensor of the shape {list(self._size)} has only {len(values)} numbers")
         last = self._offset + sum((n - 1) * step for n, step in counts)
         if math.prod(self._size) and last >= len(values):
-            raise ValueError("a tensor reaches beyond its numbers")
+            raise _Unreadable("a tensor reaches beyond its numbers")
         strides = tuple(step * values.itemsize for step in self._stride)
         return np.lib.stride_tricks.as_strided(values[self._offset :], self._size, strides).copy()
 
@@ -103,7 +116,7 @@ class _Unpickler(pickle.Unpickler):
         if known is None and module.partition(".")[0] in _LEFT_OUT:
             return _LeftOut
         if known is None:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no tensor needs")
+            raise _Unreadable(f"it asks for {module}.{name}, which no tensor needs")
         return known
 
     def persistent_load(self, pid: Any) -> _Storage:
@@ -117,7 +130,7 @@ def _tensor(storage: _Storage, offset: int, size: tuple, stride: tuple, *_: Any)
 def _bytes(text: str, encoding: str) -> bytes:
     """How old pickles hold bytes."""
     if encoding != "latin1":
-        raise ValueError(f"text of the encoding {encoding!r}")
+        raise _Unreadable(f"text of the encoding {encoding!r}")
     return text.encode("latin1")
 
 
@@ -143,20 +156,38 @@ def read_torch_file(path: str | Path) -> Any:
     """
     try:
         with open(path, "rb") as file:
-            contents = _read_archive(file) if zipfile.is_zipfile(file) else _read_old(file)
-        return _with_arrays(contents)
+            return _with_arrays(_contents(file))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot read it: {error.strerror or error}") from error
+    except _Unreadable as error:
+        raise InputError(f"{path} cannot be read as a file of torch: {error}") from error
     except (
-        *(pickle.UnpicklingError, zipfile.BadZipFile, EOFError, OSError, MemoryError, RecursionError),
+        *(pickle.UnpicklingError, zipfile.BadZipFile, EOFError, MemoryError, RecursionError),
         *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError, zlib.error),
     ) as error:
-        raise InputError(f"{path} cannot be read as a file of torch: {error}") from error
+        raise InputError(f"{path} cannot be read as a file of torch: it is damaged or cut off") from error
+
+
+def _contents(file: BinaryIO) -> Any:
+    if zipfile.is_zipfile(file):
+        return _read_archive(file)
+    file.seek(0)
+    start = file.read(_OLD_START)
+    if start.startswith(b"PK"):
+        raise _Unreadable("it is cut off: an archive whose end is missing")
+    if _OLD_MAGIC not in start:
+        raise _Unreadable("it does not begin as such files do")
+    return _read_old(file)
 
 
 def _read_archive(file: BinaryIO) -> Any:
     with zipfile.ZipFile(file) as archive:
-        (main,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
+        mains = [name for name in archive.namelist() if f"/{name}".endswith("/data.pkl")]
+        if len(mains) != 1:
+            raise _Unreadable(f"it must hold one file data.pkl, but has {len(mains)}")
+        main = mains[0]
         folder = main.removesuffix("data.pkl")
         storages: dict[str, _Storage] = {}
 
@@ -165,12 +196,12 @@ def _read_archive(file: BinaryIO) -> Any:
             if key not in storages:
                 values = np.frombuffer(archive.read(f"{folder}data/{key}"), _DTYPES[kind])
                 if len(values) < count:
-                    raise ValueError(f"{folder}data/{key} is too short")
+                    raise _Unreadable(f"{folder}data/{key} is too short")
                 storages[key] = _Storage(values.dtype, values)
             return storages[key]
 
         if f"{folder}byteorder" in archive.namelist() and archive.read(f"{folder}byteorder") != b"little":
-            raise ValueError("its numbers begin with their highest byte")
+            raise _Unreadable("its numbers begin with their highest byte")
         return _Unpickler(io.BytesIO(archive.read(main)), storage).load()
 
 
@@ -180,22 +211,19 @@ def _read_old(file: BinaryIO) -> Any:
     def storage(pid: Any) -> _Storage:
         _, kind, key, _, _, view = pid
         if view is not None:
-            raise ValueError("views of storages are not supported")
+            raise _Unreadable("views of storages are not supported")
         return storages.setdefault(key, _Storage(np.dtype(_DTYPES[kind])))
 
     file.seek(0)
-    if _Unpickler(file, storage).load() != _OLD_MAGIC:
-        raise ValueError("it does not begin as such files do")
-    for _ in range(2):  # the version of the layout; sizes of the machine that wrote it
+    for _ in range(3):  # the first number; the version of the layout; sizes of the machine that wrote it
         _Unpickler(file, storage).load()
     contents = _Unpickler(file, storage).load()
     for key in _Unpickler(file, storage).load():
-        count = int.from_bytes(file.read(8), "little")
-        dtype = storages[key].dtype
-        data = file.read(count * dtype.itemsize)
-        if len(data) < count * dtype.itemsize:
-            raise EOFError("the file ends too early")
-        storages[key].values = np.frombuffer(data, dtype)
+        dtype, count = storages[key].dtype, file.read(8)
+        size = int.from_bytes(count, "little") * dtype.itemsize
+        if len(count) < 8 or size > os.fstat(file.fileno()).st_size - file.tell():
+            raise _Unreadable("the file ends too early")
+        storages[key].values = np.frombuffer(file.read(size), dtype)
     return contents
 
 

@@ -23,6 +23,7 @@ SETTINGS = (
     *("beam_size", "length_penalty", "length_normalization", "min_length"),
     *("max_length_offset", "max_length_factor", "ends_within_beam", "patience"),
 )
+TEXT_SETTINGS = ("max_length", "lowercase")
 Arrays = Mapping[str, np.ndarray]
 # As `t2t_keras.text.repair` has them.
 _BREAKS = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
@@ -188,6 +189,11 @@ def _best(candidates: np.ndarray, count: int) -> list[tuple[float, int, int]]:
     return [one for one in found if one[0] > -math.inf]
 
 
+def lowercased(line: str) -> str:
+    """A line in lower case, character by character: unlike `str.lower`, this writes no final sigma."""
+    return line.replace("\u03a3", "\u03c3").lower()
+
+
 def cleaned(line: str) -> str:
     """A line as training saw its lines: breaks and runs of blanks are one blank, and nothing is invisible."""
     return _BREAKS.sub(" ", _INVISIBLE.sub("", line)).strip(" ")
@@ -207,7 +213,8 @@ def main() -> None:
         sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.model")) for side in ("source", "target")
     )
     for number, line in enumerate(sys.stdin.buffer, start=1):
-        ids = source.encode(cleaned(line.decode("utf-8", "replace")))
+        text = line.decode("utf-8", "replace")
+        ids = source.encode(cleaned(lowercased(text) if settings["lowercase"] else text))
         if len(ids) >= settings["max_length"]:
             warning = f"line {number} has {len(ids)} tokens; the model has seen fewer than {settings['max_length']}"
             print(warning, file=sys.stderr)

@@ -4,9 +4,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from t2t_keras.config import DataConfig, DecodeConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.formats.graphs import standalone
-from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.formats.portable_model import PortableModel, task_notes
 from t2t_keras.text.subwords import MAGIC
 
 PROGRAM = "translate.py"
@@ -26,7 +26,8 @@ def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
 def write_beside(model: PortableModel, folder: Path) -> tuple[str, ...]:
     """Writes the vocabularies, the settings of the search and the program that has it, if it can; returns notes."""
     decode, data = model.config.decode, model.config.data
-    settings = {name: getattr(decode, name) for name in standalone.SETTINGS} | {"max_length": data.max_length}
+    settings = {name: getattr(decode, name) for name in standalone.SETTINGS}
+    settings |= {name: getattr(data, name) for name in standalone.TEXT_SETTINGS}
     (folder / standalone.SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     if notes := write_vocabularies(model, folder):
         return (*notes, f"there is no {PROGRAM}: it could not cut texts")
@@ -43,6 +44,4 @@ def _differences(decode: DecodeConfig, task: str) -> tuple[str, ...]:
         if field.name not in kept and getattr(decode, field.name) != field.default
     ]
     notes = [f"the search of {PROGRAM} does without {', '.join(left_out)}"] if left_out else []
-    if task != DataConfig.task:
-        notes.append(f"{PROGRAM} writes what the model does; it knows nothing of {task}")
-    return tuple(notes)
+    return (*notes, *task_notes(task, PROGRAM))

@@ -35,17 +35,19 @@ def test_tensors_come_back(tmp_path, is_old):
         np.testing.assert_array_equal(read["model"][name], array)
 
 
+class View(torch_writer.Tensor):
+    """Some of a tensor's numbers."""
+
+    def __init__(self, tensor, offset, size, stride):
+        self.tensor, self.numbers = tensor, (offset, size, stride)
+
+    def __reduce__(self):
+        function, (storage, *_, more) = self.tensor.__reduce__()
+        return function, (storage, *self.numbers, False, more)
+
+
 def test_views_are_of_their_numbers(tmp_path):
     """Transposed, and two tensors of one storage."""
-
-    class View(torch_writer.Tensor):
-        def __init__(self, tensor, offset, size, stride):
-            self.tensor, self.numbers = tensor, (offset, size, stride)
-
-        def __reduce__(self):
-            function, (storage, *_, more) = self.tensor.__reduce__()
-            return function, (storage, *self.numbers, False, more)
-
     whole = torch_writer.Tensor(np.arange(12, dtype=np.float32))
     views = {"transposed": View(whole, 0, (4, 3), (1, 4)), "part": View(whole, 5, (2,), (3,))}
     torch_writer.save({**views, "whole": whole}, tmp_path / "model.pt")
@@ -55,6 +57,25 @@ def test_views_are_of_their_numbers(tmp_path):
     torch_writer.save({"beyond": View(whole, 5, (4,), (3,))}, tmp_path / "beyond.pt")
     with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor reaches beyond"):
         read_torch_file(tmp_path / "beyond.pt")
+
+
+@both_layouts
+def test_an_expanded_tensor_has_its_numbers_several_times(tmp_path, is_old):
+    whole = torch_writer.Tensor(np.arange(12, dtype=np.float32))
+    torch_writer.save({"expanded": View(whole, 1, (3, 5), (2, 0))}, tmp_path / "expanded.pt", is_old)
+    expected = np.repeat([[1], [3], [5]], 5, axis=1)
+    np.testing.assert_array_equal(read_torch_file(tmp_path / "expanded.pt")["expanded"], expected)
+
+
+@both_layouts
+@pytest.mark.parametrize("size, stride", [((100_000, 100_000), (0, 0)), ((2**24 + 1,), (0,))])
+def test_a_tensor_of_many_more_numbers_than_there_are_is_refused(tmp_path, is_old, size, stride):
+    """Before it is copied: it may have the same number a billion times."""
+    whole = torch_writer.Tensor(np.arange(12, dtype=np.float32))
+    torch_writer.save({"many": View(whole, 0, size, stride)}, tmp_path / "many.pt", is_old)
+    message = rf"many.pt cannot be read as a file of torch: a tensor of the shape \[{size[0]}.* has only 12 numbers"
+    with pytest.raises(InputError, match=message):
+        read_torch_file(tmp_path / "many.pt")
 
 
 def test_what_is_no_tensor_is_left_out(tmp_path):
@@ -134,12 +155,46 @@ def test_damaged_files_are_named(tmp_path, is_old):
     path = tmp_path / "model.pt"
     torch_writer.save({"a": np.zeros([300], np.float32)}, path, is_old)
     whole = path.read_bytes()
-    for length in (0, 3, 30, len(whole) // 2, len(whole) - 5):
+    says = "(it is cut off: an archive|it does not begin as such|it is damaged or cut off|the file ends too early)"
+    for length in (0, 3, 30, 100, len(whole) // 2, len(whole) - 5):
         path.write_bytes(whole[:length])
-        with pytest.raises(InputError, match="model.pt cannot be read as a file of torch: "):
+        with pytest.raises(InputError, match=f"model.pt cannot be read as a file of torch: {says}"):
             read_torch_file(path)
     with pytest.raises(InputError, match="nowhere.pt does not exist"):
         read_torch_file(tmp_path / "nowhere.pt")
+
+
+def test_an_archive_that_is_cut_off_is_not_read_as_another_layout(tmp_path):
+    path = tmp_path / "model.pt"
+    torch_writer.save({"a": np.zeros([300], np.float32)}, path)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match="it is cut off: an archive whose end is missing$"):
+        read_torch_file(path)
+
+
+def test_other_files_are_named(tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(InputError, match="it does not begin as such files do$"):
+        read_torch_file(path)
+    for names in ([], ["a/data.pkl", "b/data.pkl"]):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("a/metadata.pkl", *names):
+                archive.writestr(name, b"")
+        with pytest.raises(InputError, match=f"it must hold one file data.pkl, but has {len(names)}$"):
+            read_torch_file(path)
+    with pytest.raises(InputError, match=f"^{tmp_path}: cannot read it: Is a directory$"):
+        read_torch_file(tmp_path)
+
+
+def test_sizes_that_a_file_cannot_have_are_refused(tmp_path):
+    path = tmp_path / "model.pt"
+    torch_writer.save({"a": np.zeros([300], np.float32)}, path, is_old=True)
+    whole = path.read_bytes()
+    for count in ((1 << 40).to_bytes(8, "little"), b"123"):
+        path.write_bytes(whole[: -8 - 1200] + count)
+        with pytest.raises(InputError, match="the file ends too early$"):
+            read_torch_file(path)
 
 
 def test_a_file_that_lacks_numbers_or_has_others_is_refused(tmp_path):

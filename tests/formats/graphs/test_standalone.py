@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.known_formats import WRITERS
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.symbols import EOS_ID
-from t2t_keras.text.repair import repair
+from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -191,6 +192,11 @@ def test_it_cleans_lines_as_the_package_does():
         assert standalone.cleaned(text) == repair(text)
 
 
+def test_it_lowercases_as_the_package_does():
+    for text in ("Two DOGS", "\u039f\u03a3 \u0130 \u00c4\u1e9e", "".join(map(chr, range(0x2000)))):
+        assert standalone.lowercased(text) == lowercased(text)
+
+
 @FORMATS
 def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     folder = written(format)
@@ -211,6 +217,21 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
     expected = searched(standalone.load_graphs(folder), foreign.trained(), beam_size=2)
     assert done.stdout.split("\n")[:3] == [expected[0], "", expected[1]] and done.stdout.count("\n") == 4
     assert re.search(r"^line 4 has \d+ tokens; the model has seen fewer than \d+$", done.stderr, re.MULTILINE)
+
+
+def test_the_program_lowercases_for_a_model_of_lowercased_text(written, tmp_path):
+    model = foreign.trained()
+    config = dataclasses.replace(model.config, data=DataConfig(lowercase=True))
+    folder = shutil.copytree(written("litert"), tmp_path / "lowercase")
+    assert write_beside(dataclasses.replace(model, config=config), folder) == ()
+    texts = [f"{text}\n" for text in foreign.TEXTS_TO_COPY[:3]]
+    outputs = [
+        subprocess.run(
+            [sys.executable, folder / "translate.py", "--beam_size=1"], input=given, capture_output=True, text=True
+        ).stdout
+        for given in ("".join(texts).lower(), "".join(texts).upper())
+    ]
+    assert outputs[0] == outputs[1] and outputs[0].count("\n") == len(texts) and outputs[0].strip()
 
 
 @pytest.mark.parametrize(
