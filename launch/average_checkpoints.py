@@ -37,6 +37,7 @@ def main(argv: list[str]) -> None:
         _check_fits(run, config, path)
     chosen = [checkpoints.load(path, weights_only=True) for path in paths]
     _warn_of_crowded_steps(run, config, chosen)
+    _warn_of_early_steps(chosen)
     default_name = f"averaged_{len(paths)}_chosen" if _CHECKPOINTS.value else f"averaged_last{_AVERAGE_LAST.value}"
     averaged = checkpoints.save_weights(
         run.checkpoints_path,
@@ -89,6 +90,17 @@ def _warn_of_crowded_steps(run: Run, config: Config, chosen: list[checkpoints.Ch
         print(
             f"warning: steps {places} lie closer together than {reason} (a signal or the end of training saves one "
             "more), so that the average leans to that place; --checkpoints chooses others",
+            file=sys.stderr,
+        )
+
+
+def _warn_of_early_steps(chosen: list[checkpoints.Checkpoint]) -> None:
+    """Warns where the average reaches so far back that it is probably worse than the newest of its checkpoints."""
+    if reach := averaging.reach([checkpoint.step for checkpoint in chosen]):
+        oldest, newest = reach
+        print(
+            f"warning: the average reaches from step {oldest} to step {newest}, and early weights usually make it "
+            "worse than the newest checkpoint; train on, or compare it with --checkpoint=best of launch.evaluate",
             file=sys.stderr,
         )
 

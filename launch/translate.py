@@ -196,7 +196,8 @@ def _open_output() -> Iterator[IO[bytes]]:
 
 def _converse(translator: Translator) -> None:
     """Prompts for lines and translates them, until the input ends."""
-    translator.translate(["."])  # traces the graph or converts the model before the first prompt
+    # Traces the graph or converts the model before the first prompt.
+    translator.translate([f"{translator.task.context or ''}."])
     print("One line at a time; Ctrl-D ends.", file=sys.stderr)
     for number in itertools.count(1):
         try:

@@ -175,7 +175,7 @@ class EpochPlans:
         *,
         part_pairs: int = PART_PAIRS,
     ) -> None:
-        """Checks the lengths; arguments and errors as in `plan_epoch`.
+        """Checks the lengths; arguments and errors as in `plan_epoch`, and an `InputError` for weights of a mixture.
 
         A pass over more than `part_pairs` pairs is planned in parts, each of which counts as an epoch.
         """

@@ -95,12 +95,13 @@ class Cleaner:
         *,
         cuts_sources: bool = False,
         keeps_identical: bool = False,
+        keeps_repeated: bool = False,
     ) -> Iterator[Pair]:
         """Yields the pairs worth training on, judged by their text and the sentences in `held_out`.
 
         Only lines that cannot have at most `max_length` tokens (end symbol included) are dropped as too long here;
         `length_reason` judges the others once they are encoded. With `cuts_sources` sources may be of any length;
-        `keeps_identical` is for labels, which may be words of the text.
+        `keeps_identical` is for labels, which may be words of the text; `keeps_repeated` keeps what occurred before.
         """
         self.counts.update(dict.fromkeys(REASONS, 0))
         seen: set[bytes] = set()
@@ -113,7 +114,7 @@ class Cleaner:
                 self.counts["identical"] += 1
             elif pair in held_out:
                 self.counts["held_out"] += 1
-            elif (key := fingerprint(pair)) in seen:
+            elif (key := fingerprint(pair)) in seen and not keeps_repeated:
                 self.counts["duplicate"] += 1
             else:
                 seen.add(key)

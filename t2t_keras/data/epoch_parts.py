@@ -7,8 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from t2t_keras.errors import InputError
+
 # Planning a part takes some seconds and about a gigabyte.
 PART_PAIRS = 1 << 24
+# Of a weighted pass, whose rows are all in memory at once, twice for a moment: 16 gigabytes.
+_MOST_WEIGHTED_PAIRS = 10**9
 _BLOCK_PAIRS = 1 << 12
 # Starts of the random counter, far from the draws of `plan_epoch`, which can have the same key.
 _COUNTER = 1 << 192
@@ -38,8 +42,15 @@ def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, who
 
 
 def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
-    """The number of `weighted_rows`, which is that of every pass."""
-    return sum(int(weight) * size + _drawn(size, weight) for size, weight in zip(sizes, weights, strict=True))
+    """The number of `weighted_rows`, which is that of every pass; an `InputError` if there are none or too many."""
+    pairs = sum(int(weight) * size + _drawn(size, weight) for size, weight in zip(sizes, weights, strict=True))
+    if not 1 <= pairs <= _MOST_WEIGHTED_PAIRS:
+        values = ",".join(f"{weight:g}" for weight in weights)
+        raise InputError(
+            f"train.corpus_weights={values} makes an epoch of {pairs:,} pairs, and it must have 1 to "
+            f"{_MOST_WEIGHTED_PAIRS:,}; divide or multiply all weights by the same number"
+        )
+    return pairs
 
 
 def _drawn(size: int, weight: float) -> int:

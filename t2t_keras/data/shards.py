@@ -37,7 +37,7 @@ class Raw:
     Attributes:
         data_dir: folder that is being prepared.
         config: data settings.
-        held_out: existing splits that training must not see.
+        held_out: existing splits that training must not see, unless the task keeps all.
         pairs: source and target sentences.
     """
 
@@ -56,7 +56,8 @@ class Selection:
         config: data settings.
         duplicates: rows that occur in an earlier shard, int64.
         validation: rows drawn for the validation set, int64.
-        is_drawn: whether a validation set was drawn; pairs that resemble it are then dropped too.
+        is_drawn: whether a validation set was drawn; pairs that resemble it are then dropped too, unless the task
+            keeps all.
     """
 
     data_dir: Path
@@ -88,16 +89,18 @@ class Encoding:
 def clean_shard(number: int, raw: Raw) -> Counts:
     """Writes a shard's cleaned text and the keys by which duplicates are found."""
     kind = task(raw.config.task)
-    held_out = HeldOut(kind.held_out_sides, raw.config.tags)
-    for split in raw.held_out:
-        held_out.add(read_pairs(*text_paths(raw.data_dir, split)))
+    held_out = _held_out(raw.data_dir, raw.config, raw.held_out)
     cleaner = Cleaner(raw.config.lowercase)
     keys: list[tuple[int, bool]] = []
 
     def kept() -> Iterator[Pair]:
         repaired = 0
         cuts = kind.context is not None or kind.reads_beginnings
-        flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text}
+        flags = {
+            "cuts_sources": cuts,
+            "keeps_identical": not kind.writes_text,
+            "keeps_repeated": kind.keeps_repeated,
+        }
         for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out, **flags):
             keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
             repaired = cleaner.counts["repaired"]
@@ -121,8 +124,7 @@ def select_shard(number: int, selection: Selection) -> Counts:
     stays[selection.duplicates] = False
     held_out_rows = np.zeros(0, np.int64)
     if selection.is_drawn:
-        held_out = HeldOut(task(selection.config.task).held_out_sides, selection.config.tags)
-        held_out.add(read_pairs(*text_paths(selection.data_dir, "valid")))
+        held_out = _held_out(selection.data_dir, selection.config, ("valid",))
         pairs = read_pairs(*text_paths(selection.data_dir, _text_name(number)))
         matching_rows = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)
         held_out_rows = np.setdiff1d(np.fromiter(matching_rows, np.int64), selection.validation)
@@ -136,6 +138,15 @@ def select_shard(number: int, selection: Selection) -> Counts:
         "validation": len(selection.validation),
         "repaired": int(keys["is_repaired"][~stays].sum()),
     }
+
+
+def _held_out(data_dir: Path, config: DataConfig, splits: Iterable[str]) -> HeldOut:
+    """The sentences of some splits that training must not see: none if the task keeps all."""
+    kind = task(config.task)
+    held_out = HeldOut(kind.held_out_sides, config.tags)
+    for split in () if kind.keeps_repeated else splits:
+        held_out.add(read_pairs(*text_paths(data_dir, split)))
+    return held_out
 
 
 def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pair]:

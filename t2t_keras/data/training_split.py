@@ -23,6 +23,7 @@ from t2t_keras.data.shards import Counts, Encoding, Raw, Selection
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import run_jobs
+from t2t_keras.tasks.registry import task
 
 # A validation set drawn from the training pairs has 1% of them, at most this many.
 _DRAWN_VALIDATION_PAIRS = 1000
@@ -60,6 +61,8 @@ class TrainingSplit:
     def select(self, counts: Counts, draw: bool) -> Counts:
         """Selects the rows that stay: no duplicates, no validation sentences; if `draw`, draws "valid" and writes it.
 
+        Where the task keeps what is repeated, only the rows drawn for "valid" go.
+
         Returns the counts of the cleaned text, updated with what was dropped.
 
         Raises:
@@ -68,7 +71,9 @@ class TrainingSplit:
         names = [f"selecting {number}" for number in range(self._count)]
         if not names or not all(name in self._journal.done for name in names):
             sizes = [cleaned["kept"] for cleaned in self._results("cleaning")]
-            duplicates = repeated_rows(sizes, functools.partial(shards.read_keys, self._data_dir))
+            duplicates = [np.zeros(0, np.int64)] * self._count
+            if not task(self._config.task).keeps_repeated:
+                duplicates = repeated_rows(sizes, functools.partial(shards.read_keys, self._data_dir))
             kept = counts["kept"] - sum(map(len, duplicates))
             drawn = self._draw(kept, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
             jobs = (

@@ -98,7 +98,7 @@ class Pipeline:
         self.max_source_length = translator.max_source_length
         sides = (translator.tokenizer.source, translator.tokenizer)
         self._source_pieces, self._target_pieces = (side.pieces(range(side.vocab_size)) for side in sides)
-        settings = (translator.lowercase, translator.max_source_length, translator.excluded)
+        settings = (translator.lowercase, translator.max_source_length, translator.excluded, translator.task)
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
         form = self._form = self._task.form(translator.tokenizer)
         searches = Searches(self._model, self.config, excluded, form=form)

@@ -10,6 +10,8 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import output_limits, padded_phrases
+from t2t_keras.symbols import EOS_ID
+from t2t_keras.tasks.labels import check_known, of_symbol
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import lowercased, repair
@@ -28,6 +30,8 @@ Ids = tuple[int, ...]
 @dataclasses.dataclass(frozen=True)
 class Request:
     """A line to translate, and restrictions of its translation.
+
+    Where outputs are labels, so are the prefix and the phrases, as whole labels with a blank between two.
 
     Attributes:
         text: the line.
@@ -83,10 +87,11 @@ class RequestEncoder:
 
     `max_source_length` counts a part's tokens with the end symbol. `excluded` are phrases that no translation may
     contain (see `Request.excluded`); the attribute of that name holds their spellings. `task` says how a long text is
-    cut.
+    cut, what it must have, and how labels are written.
 
     Raises:
-        InputError: an excluded phrase is blank, or has characters outside the vocabulary.
+        InputError: an excluded phrase is blank, is no label where outputs are labels, or has characters outside the
+            vocabulary.
     """
 
     def __init__(
@@ -99,6 +104,9 @@ class RequestEncoder:
         task: Task | None = None,
     ) -> None:
         self._tokenizer, self._source_tokenizer = tokenizer, tokenizer.source
+        self._task = task
+        self._form = task.form(tokenizer) if task else None
+        self._writes_labels = task is not None and task.has_known_labels
         self._head_end = head_end(task, tokenizer) if task else ""
         self._reads_beginnings = task is not None and task.reads_beginnings
         self._config = config
@@ -114,6 +122,20 @@ class RequestEncoder:
         line = line.encode("utf-8", "replace").decode("utf-8")
         return repair(lowercased(line) if self._lowercase else line)
 
+    def target(self, output: str) -> str:
+        """What the model writes for an output; an `InputError` names what is none of the task's, such as a label."""
+        text = self.repaired(output)
+        if self._task is None:
+            return text
+        if self._writes_labels:
+            check_known(self._task.symbols([text]), self._tokenizer)
+        return self._task.target(text)
+
+    def check_source(self, text: str) -> None:
+        """Raises an `InputError` if a repaired text lacks what the task asks of it; a blank one is never refused."""
+        if self._task is not None and text.strip():
+            self._task.check_source(text)
+
     def beginning(self, text: str) -> str:
         """What is read of a repaired text: its first part if the task reads no more, else all."""
         return [*split_text(text, self._fits), text][0] if self._reads_beginnings else text
@@ -125,8 +147,9 @@ class RequestEncoder:
         return [EncodedRequest(self._parts(*line), line[0]) for line in zip(texts, ids, strict=True)]
 
     def encode(self, request: Request) -> EncodedRequest:
-        """Encodes one request; the `InputError` of a restriction that cannot be satisfied names the field."""
+        """Encodes one request; the `InputError` of what cannot be satisfied names the field."""
         text = self.repaired(request.text)
+        self.check_source(text)
         encoded = EncodedRequest(
             self._parts(text, self._source_tokenizer.encode(text)),
             text,
@@ -150,7 +173,11 @@ class RequestEncoder:
         return len(self._source_tokenizer.encode(piece)) < self._max_source_length
 
     def _phrase(self, field: str, phrase: str) -> Ids:
-        ids = tuple(self._tokenizer.encode(self.repaired(phrase)))
+        try:
+            text = self.target(phrase) if self._writes_labels else self.repaired(phrase)
+        except InputError as error:
+            raise InputError(f"{field}: {error}") from None
+        ids = tuple(self._tokenizer.encode(text))
         if not ids:
             raise InputError(f"{field}: {phrase!r} is blank")
         if min(ids) < _FIRST_ORDINARY_ID:
@@ -164,6 +191,8 @@ class RequestEncoder:
         spellings: dict[Ids, None] = {}  # an ordered set
         for phrase in phrases:
             spellings[self._phrase("excluded", phrase)] = None
+            if self._writes_labels:
+                continue
             text = self.repaired(phrase)
             anywhere = not text[:1].isalnum()
             text = text.replace(" ", BLANK)
@@ -209,13 +238,21 @@ class RequestEncoder:
         for name, ids in [("prefix", encoded.prefix), *(("constraints", ids) for ids in encoded.constraints)]:
             for phrase in (*self.excluded, *encoded.excluded):
                 if _contains(ids, phrase):
-                    what = self._tokenizer.decode(phrase)
-                    raise InputError(f"{name}: {self._tokenizer.decode(ids)!r} has {what!r}, which is excluded")
+                    raise InputError(f"{name}: {self._text(ids)!r} has {self._text(phrase)!r}, which is excluded")
         if restrictions:
             self._check_length(encoded)
 
+    def _text(self, ids: Ids) -> str:
+        """What a request said for these tokens."""
+        text = self._tokenizer.decode(ids)
+        return " ".join(map(of_symbol, text.split(" "))) if self._writes_labels else text
+
     def _check_length(self, encoded: EncodedRequest) -> None:
-        limit = int(output_limits([len(encoded.parts[0]) + 1], self._config)[0])
+        source = [*encoded.parts[0], EOS_ID]
+        if self._form is None:
+            limit = int(output_limits([len(source)], self._config)[0])
+        else:
+            limit = int(self._form.counts([source])[0]) + 1
         if len(encoded.prefix) >= limit:
             raise InputError(f"prefix: its {len(encoded.prefix)} tokens and an end symbol exceed the limit of {limit}")
         needed = [ids for ids in encoded.constraints if not _contains(encoded.prefix, ids)]
@@ -252,15 +289,17 @@ def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iter
     """Yields encoded lines and requests in order; the lines are encoded together, on all cores.
 
     Raises:
-        InputError: a request cannot be satisfied; names its line, counted from 1.
+        InputError: a line is no source of the task, or a request cannot be satisfied; names the line, counted from 1.
     """
     lines = iter(encoder.encode_lines([request for request in requests if isinstance(request, str)]))
     for number, request in enumerate(requests, start=1):
-        if isinstance(request, str):
-            yield next(lines)
-            continue
         try:
-            yield encoder.encode(request)
+            if isinstance(request, str):
+                encoded = next(lines)
+                encoder.check_source(encoded.text)
+            else:
+                encoded = encoder.encode(request)
+            yield encoded
         except InputError as error:
             raise InputError(f"line {number:,}: {error}") from error
 

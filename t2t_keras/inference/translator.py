@@ -166,7 +166,7 @@ class Translator:
             scored: whether scores are needed. Without them greedy search is faster; `score` and `log_prob` may be NaN.
 
         Raises:
-            InputError: a request cannot be satisfied; names its line.
+            InputError: a line is no source of the task, or a request cannot be satisfied; names the line.
         """
         encoded = list(numbered(list(lines), self._encoder))
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
@@ -191,7 +191,9 @@ class Translator:
 
     def check(self, request: str | Request) -> None:
         """Checks a line without searching: raises the `InputError` of `translate`, but without a line number."""
-        if not isinstance(request, str):
+        if isinstance(request, str):
+            self._encoder.check_source(self.repaired(request))
+        else:
             self._encoder.encode(request)
 
     def translate_stream(self, lines: Iterable[str | Request], chunk_lines: int = 5000) -> Iterator[Translation]:
@@ -217,7 +219,8 @@ class Translator:
         is called after each batch with the number of lines done and the total.
 
         Raises:
-            InputError: unequal numbers of lines, or a line of more than `MAX_SCORED_LENGTH` tokens.
+            InputError: unequal numbers of lines, a line of more than `MAX_SCORED_LENGTH` tokens, or a translation that
+                is no output of the task, such as a label that the model does not have.
         """
         return self.score_tokens(*self._encoded(lines, translations), on_progress)
 
@@ -289,7 +292,7 @@ class Translator:
     def _target(self, number: int, translation: str) -> str:
         """What the model writes for the translation of a line."""
         try:
-            return self.task.target(self.repaired(translation))
+            return self._encoder.target(translation)
         except InputError as error:
             raise InputError(f"line {number:,}: {error}") from None
 

@@ -13,6 +13,7 @@ from t2t_keras.models.contract import SequenceModel
 _Spelled = Sequence[Sequence[int]]
 
 _LISTED = 20  # names of weights in an account
+_LISTED_IN_AN_ERROR = 3
 
 
 def weight_names(model: SequenceModel) -> list[str]:
@@ -81,7 +82,7 @@ def assign_known_weights(
     the old ones that spell it. The mean of their rows is its row.
 
     Raises:
-        InputError: no name is the same, or a shape differs; names each weight of another shape. Nothing is set then.
+        InputError: no name is the same, or a shape differs; names the first weights of other shapes. Nothing is set.
     """
     variables = dict(zip(weight_names(model), model.trainable_variables, strict=True))
     shared = [name for name in variables if name in weights]
@@ -100,7 +101,7 @@ def assign_known_weights(
         weights = {**weights, name: np.concatenate([weights[name], rows])}
         shapes[name] = (tuple(weights[name].shape), shapes[name][1])
     if odd := [f"{name} {theirs} -> {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]:
-        raise InputError(f"weights of other shapes cannot be taken: {', '.join(odd)}")
+        raise InputError(f"weights of other shapes cannot be taken: {_list(odd, _LISTED_IN_AN_ERROR)}")
     if not shared:
         raise InputError("no weight can be taken: none has the name of one of the model's")
     for name in shared:
@@ -118,11 +119,11 @@ def _amount(sizes: dict[str, int]) -> str:
     return f"{len(sizes):,} weight{plural} ({sum(sizes.values()):,} numbers)" if sizes else "none"
 
 
-def _list(names: Iterable[str]) -> str:
+def _list(names: Iterable[str], listed: int = _LISTED) -> str:
     """The names, or the first of many."""
     names = list(names)
-    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+    more = f" and {len(names) - listed:,} more" if len(names) > listed else ""
+    return ", ".join(names[:listed]) + more
 
 
 def check_weights(model: SequenceModel, arrays: dict, part: str = "weights") -> None:

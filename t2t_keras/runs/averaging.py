@@ -43,6 +43,16 @@ def crowded(steps: Sequence[int], interval: float) -> list[tuple[int, int]]:
     return [(first, second) for first, second in itertools.pairwise(sorted(steps)) if second - first < interval]
 
 
+def reach(steps: Sequence[int]) -> tuple[int, int] | None:
+    """The oldest and the newest of steps that reach far back into training, else None.
+
+    Far is where the newest has more than twice the updates of the oldest: as long as a model changes that much, early
+    weights usually make an average worse than the newest alone.
+    """
+    oldest, newest = min(steps), max(steps)
+    return (oldest, newest) if 2 * oldest < newest else None
+
+
 def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
     """Rejects a checkpoint of another run, because a mean of runs with other initial weights does not translate."""
     before, after = (checkpoint.state.get("config") for checkpoint in (first, other))

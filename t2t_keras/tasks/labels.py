@@ -26,6 +26,14 @@ def label_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(id for symbol, id in tokenizer.symbols.items() if _SYMBOL.fullmatch(symbol))
 
 
+def check_known(symbols: Iterable[str], tokenizer: Tokenizer) -> None:
+    """Raises an `InputError` that names the label of a symbol that a vocabulary does not have."""
+    for symbol in symbols:
+        if symbol not in tokenizer.symbols:
+            known = ", ".join(of_symbol(each) for each in tokenizer.symbols if _SYMBOL.fullmatch(each))
+            raise InputError(f"{of_symbol(symbol)!r} is no label of the model, which has {known}")
+
+
 def check_label(label: str, place: str) -> str:
     """Returns a label; raises an `InputError` that names the place if it is empty or has characters of symbols."""
     if not label or re.search(r"[<>\s]", label):

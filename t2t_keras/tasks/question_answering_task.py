@@ -60,6 +60,10 @@ class QuestionAnsweringTask(Task):
         del references
         return [CONTEXT, NO_ANSWER]
 
+    def check_source(self, source: str) -> None:
+        if CONTEXT not in source:
+            raise InputError(f"text: there is no {CONTEXT} between a question and its paragraph")
+
     def target(self, reference: str) -> str:
         return reference.partition(OR)[0] or NO_ANSWER
 
@@ -90,7 +94,7 @@ class QuestionAnsweringTask(Task):
     ) -> list[Score]:
         """F1 of words and exact matches, each the best of a question's right answers, as SQuAD's script has them."""
         check_lines(hypotheses, references)
-        pairs = [(line, reference.split(OR)) for line, reference in zip(hypotheses, references, strict=True)]
+        pairs = [(line, _right_answers(reference)) for line, reference in zip(hypotheses, references, strict=True)]
         measures = {"F1": _f1, "exact match": _exact}
         sums = {
             name: sum(max(measure(line, answer) for answer in right) for line, right in pairs)
@@ -129,6 +133,11 @@ def _words(answer: str) -> list[str]:
         return []
     plain = "".join(character for character in answer.lower() if character not in string.punctuation)
     return _ARTICLES.sub(" ", plain).split()
+
+
+def _right_answers(reference: str) -> list[str]:
+    """The answers that an output is compared with: those with words that count or, if there are none, no answer."""
+    return [answer for answer in reference.split(OR) if _words(answer)] or [NO_ANSWER]
 
 
 def _exact(hypothesis: str, answer: str) -> float:

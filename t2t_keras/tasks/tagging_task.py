@@ -1,5 +1,6 @@
 """Each word of a text gets one of some labels."""
 
+import collections
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +67,7 @@ class TaggingTask(Task):
                 words, labels = [], []
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        return sorted({as_symbol(label) for reference in references for label in reference.split(" ")})
+        return sorted({as_symbol(label) for reference in references for label in reference.split(" ") if label})
 
     def form(self, tokenizer: Tokenizer) -> "Form | None":
         from t2t_keras.search.restrictions.form import Form  # imports TensorFlow
@@ -124,7 +125,7 @@ class TaggingTask(Task):
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
         found, expected = (_segmented(lines) for lines in (hypotheses, references))
-        if not _are_spans(expected):
+        if not _are_spans(expected) or {OUTSIDE}.issuperset(itertools.chain(*found, *expected)):
             return ""
         return f"\n{_seqeval().classification_report(expected, found, digits=3, zero_division=0)}"
 
@@ -141,11 +142,18 @@ def _columns(line: str) -> list[str]:
 
 
 def _is_conll(lines: Sequence[str]) -> bool:
-    """Whether lines have a word and its label each, rather than all labels of a sentence."""
+    """Whether lines have a word and its label each, rather than all labels of a sentence.
+
+    Most lines decide, so that an odd label among them does not.
+    """
     rows = [columns for columns in map(_columns, lines) if columns and columns[0] != _DOCUMENT]
-    if _are_spans([row[-1:] for row in rows]):
-        return not _are_spans(rows)
-    return not all(map(str.strip, lines)) or any("\t" in line for line in lines)
+    firsts, lasts = (sum(_are_spans([[row[place]]]) for row in rows) for place in (0, -1))
+    if 2 * lasts >= len(rows):
+        return 2 * firsts < len(rows)
+    if any("\t" in line for line in lines):
+        return True
+    ((width, count),) = collections.Counter(map(len, rows)).most_common(1)
+    return not all(map(str.strip, lines)) and width > 1 and 2 * count > len(rows)
 
 
 def _segmented(lines: Iterable[str]) -> list[list[str]]:

@@ -47,7 +47,8 @@ class Task(abc.ABC):
         metric: name of the score that a training is monitored by, the first of `scores`.
         data: settings of `DataConfig` that differ from the defaults.
         decode: settings of `DecodeConfig` that differ from the defaults.
-        held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits.
+        held_out_sides: sides of a pair, 0 the source and 1 the target, that occur in no two splits, unless the task
+            `keeps_repeated`.
         has_known_labels: whether references may have none but the `symbols` of those that training has.
         writes_text: whether outputs are text that may be lowercased.
         is_parallel: whether source and reference may also be lines of two files.
@@ -74,6 +75,14 @@ class Task(abc.ABC):
     reads_beginnings: ClassVar[bool] = False
     takes_tags: ClassVar[bool] = True
 
+    @property
+    def keeps_repeated(self) -> bool:
+        """Whether all is trained on, also what occurs twice or in an evaluation set: where references are labels.
+
+        Published scores of labels and trees are those of models that had the whole of a training set.
+        """
+        return not self.writes_text and self.context is None
+
     @abc.abstractmethod
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         """Pairs of source and reference from the lines of a file in the task's own format.
@@ -91,6 +100,10 @@ class Task(abc.ABC):
         """Words that the vocabulary must have as one token each, from what training has as references."""
         del references
         return []
+
+    def check_source(self, source: str) -> None:
+        """Raises an `InputError` if a text that is not blank is no source of this task."""
+        del source
 
     def form(self, tokenizer: Tokenizer) -> "Form | None":
         """What every output looks like; None for any text."""

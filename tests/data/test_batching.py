@@ -241,6 +241,20 @@ def test_a_mixture_passes_over_each_corpus_as_often_as_its_weight_says(part_pair
     np.testing.assert_array_equal(again.order, plans.plan(0).order)
 
 
+@pytest.mark.parametrize(
+    ("weights", "complaint"),
+    [
+        ((1e9, 1.0), r"train.corpus_weights=1e\+09,1 makes an epoch of 100,000,000,200 pairs.* 1 to 1,000,000,000;"),
+        ((1e-9, 1e-9), "train.corpus_weights=1e-09,1e-09 makes an epoch of 0 pairs"),
+    ],
+)
+def test_weights_that_make_no_epoch_are_refused_before_one_is_planned(weights, complaint):
+    source, target = sentence_lengths(300)
+    with pytest.raises(InputError, match=complaint):
+        EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), weights))
+    EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), (9.9e6, 1.0)))  # as much as there may be
+
+
 def test_equal_weights_plan_every_pair_once():
     source, target = sentence_lengths(300)
     plan = EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), (1.0, 1.0))).plan(1)

@@ -106,6 +106,19 @@ def test_a_label_may_be_the_text():
     assert (cleaner.counts["empty"], cleaner.counts["identical"]) == (1, 0)
 
 
+def test_one_side_alone_may_be_held_out():
+    held_out = HeldOut((0,))
+    held_out.add([("a question", "an answer")])
+    assert ("A question?", "other") in held_out and ("other", "an answer") not in held_out
+
+
+def test_what_occurred_before_may_be_kept():
+    pairs = [("one", "A"), ("one", "A"), ("one", "B")]
+    cleaner = Cleaner()
+    assert list(cleaner.for_training(pairs, 10, HeldOut(), keeps_repeated=True)) == pairs
+    assert (cleaner.counts["kept"], cleaner.counts["duplicate"]) == (3, 0)
+
+
 def test_counts_add_up_to_what_was_read():
     pairs = [("a" * n, "b" * (n % 5)) for n in range(100)] * 2
     cleaner = Cleaner()

@@ -31,9 +31,43 @@ def test_references_are_kept_and_targets_encoded(tmp_path):
     assert rows == [[symbols["<=odd>"], 1], [symbols["<=even>"], 1]]
 
 
-def test_no_text_is_in_two_splits_but_labels_are(tmp_path):
-    counts = prepared(tmp_path / "a").counts["train"]
-    assert (counts["read"], counts["held_out"], counts["kept"]) == (40, 1, 39)
+REPEATED = [*TRAIN, *TRAIN[:5], TRAIN[3]]  # six occur before, and TEST has word3, which occurs three times
+FORMATS = {
+    "classification": "{0}\t{1}",
+    "tagging": "{0} {1}\n",
+    "parsing": "(S (NP {0}) (VP {1}))",
+    "translation": "{0}\t{1} {0}",
+}
+
+
+@pytest.mark.parametrize("shard_pairs", [1000, 10])
+@pytest.mark.parametrize("name", ["classification", "tagging", "parsing"])
+def test_labels_are_learned_of_all_examples(tmp_path, name, shard_pairs):
+    """Also of those that occur before or in an evaluation set, as published scores are."""
+    counts = prepared_as(name, tmp_path, shard_pairs=shard_pairs).counts["train"]
+    assert counts["read"] == counts["kept"] == len(REPEATED)
+    assert counts["held_out"] == counts["duplicate"] == 0
+    drawn = prepared_as(name, tmp_path / "drawn", splits=("train",), shard_pairs=shard_pairs).counts["train"]
+    assert (drawn["validation"], drawn["kept"]) == (1, len(REPEATED) - 1)
+
+
+def test_text_of_a_translation_is_learned_once_and_in_no_two_splits(tmp_path):
+    counts = prepared_as("translation", tmp_path).counts["train"]
+    assert (counts["held_out"], counts["duplicate"], counts["kept"]) == (3, 4, 39)
+
+
+def prepared_as(name, folder, splits=("train", "valid", "test"), shard_pairs=1000) -> PreparedData:
+    """Each example has one word with a label, or with what a task has in its place."""
+    folder.mkdir(exist_ok=True)
+    paths = {}
+    for split in splits:
+        examples = (line.split("\t") for line in (REPEATED if split == "train" else TEST))
+        lines = [FORMATS[name].format(text.lower().split(" ")[0], label) for text, label in examples]
+        (folder / split).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        paths[split] = (folder / split, None)
+    config = DataConfig(task=name, vocab_size=300, max_length_ratio=100)
+    corpus = corpora.of_config(config, folder, [paths], print)
+    return prepare(corpus, config, folder / "data", lambda line: None, shard_pairs=shard_pairs)
 
 
 def test_a_label_that_training_does_not_have_is_refused(tmp_path):
@@ -58,7 +92,7 @@ def test_texts_of_any_length_are_classified(tmp_path):
     data = prepared(tmp_path / "a", train=[long, *TRAIN])
     assert data.counts["train"]["too_long"] == 0
     lengths = data.split("train").source_lengths
-    assert len(data.split("train")) == 40 and 0 < max(lengths) <= data.config.max_length
+    assert len(data.split("train")) == 41 and 0 < max(lengths) <= data.config.max_length
 
 
 def test_files_of_a_task_are_one_a_split_of_its_own_format(tmp_path):

@@ -1,10 +1,12 @@
 """Requests as token ids: what is asked for, and what is refused."""
 
+import functools
+
 import numpy as np
 import pytest
 import tiny
 
-from t2t_keras.config import DecodeConfig
+from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import (
     EncodedRequest,
@@ -15,8 +17,9 @@ from t2t_keras.inference.request import (
     request_batches,
 )
 from t2t_keras.inference.translator import Translator
+from t2t_keras.tasks.registry import task
 from t2t_keras.text.subwords import serialized_subwords
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 
 
 def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> RequestEncoder:
@@ -87,6 +90,59 @@ def test_what_bytes_spell_is_barred_wherever_it_stands(vocab_type):
     assert all(spelling[0].startswith("▁") for spelling in found - {smile})
     if vocab_type == "byte":
         assert found == {smile, ("▁", *smile), ("▁", "<0x64>", "<0x6F>", "<0x67>", "<0x73>")}
+
+
+@functools.cache
+def labels() -> Tokenizer:
+    return trained_tokenizer(tiny.SENTENCES, 350, symbols=["<=B-LOC>", "<=O>", "<=negative>"])
+
+
+def label_encoder(name: str, *excluded: str) -> RequestEncoder:
+    return RequestEncoder(labels(), DecodeConfig(**task(name).decode), False, 256, excluded, task(name))
+
+
+@pytest.mark.parametrize("name", ["classification", "tagging"])
+def test_phrases_of_labels_are_the_tokens_of_labels(name):
+    (symbol,) = labels().encode("<=negative>")
+    encoder = label_encoder(name, "negative")
+    assert encoder.excluded == ((symbol,),)
+    encoder = label_encoder(name)
+    assert encoder.encode(Request("A man", excluded=("negative",))).excluded == ((symbol,),)
+    found = encoder.encode(Request("A man", "negative", ("negative",)))
+    assert (found.prefix, found.constraints) == ((symbol,), ((symbol,),))
+
+
+def test_a_sentence_of_labels_has_no_more_than_its_words():
+    encoder, tokens = label_encoder("tagging"), labels().symbols
+    asked = Request("A man", prefix="B-LOC  O", excluded=("O B-LOC",))
+    assert encoder.encode(asked).prefix == (tokens["<=B-LOC>"], tokens["<=O>"])
+    assert encoder.encode(asked).excluded == ((tokens["<=O>"], tokens["<=B-LOC>"]),)
+    with pytest.raises(InputError, match="prefix: its 3 tokens and an end symbol exceed the limit of 3"):
+        encoder.encode(Request("A man", prefix="O O O"))
+    with pytest.raises(InputError, match="prefix: 'B-LOC O' has 'O', which is excluded"):
+        encoder.encode(Request("A man", prefix="B-LOC O", excluded=("O",)))
+
+
+@pytest.mark.parametrize("name", ["classification", "tagging"])
+@pytest.mark.parametrize("restriction", [{"prefix": "neg"}, {"constraints": ("neg",)}, {"excluded": ("neg",)}])
+def test_what_is_no_label_is_named(name, restriction):
+    message = f"{next(iter(restriction))}: 'neg' is no label of the model, which has B-LOC, O, negative"
+    with pytest.raises(InputError, match=f"^{message}$"):
+        label_encoder(name).encode(Request("A man", **restriction))
+    with pytest.raises(InputError, match="excluded: 'neg' is no label"):
+        label_encoder(name, "neg")
+
+
+def test_a_question_without_a_paragraph_is_refused_by_its_line():
+    """A blank line is not, as in other tasks."""
+    translator = Translator(tiny.tokenizer(), tiny.transformer(), data=DataConfig(task="question_answering"))
+    for bad in ("When?", Request("When?")):
+        with pytest.raises(InputError, match="^text: there is no <context> between"):
+            translator.check(bad)
+        with pytest.raises(InputError, match="^line 3: text: there is no <context> between"):
+            translator.translate(["", "When? <context> In 1843.", bad])
+    for good in ("", "When? <context> In 1843."):
+        translator.check(good), translator.check(Request(good))
 
 
 LONG = "A man in a blue shirt. " * 4

@@ -57,11 +57,11 @@ def test_the_last_checkpoints_are_averaged(make_run):
 
 def test_chosen_checkpoints_and_a_name(make_run):
     run = make_run("run", [10, 20])
-    other = make_run("other", [60])
-    chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
+    other = make_run("other", [40])
+    chosen = f"20,{other.checkpoints_path / 'step_00000040'}"
     done = average(f"--model_dir={run.path}", f"--checkpoints={chosen}", "--output=mixed")
     assert (done.returncode, done.stderr) == (0, "")
-    np.testing.assert_array_equal(checkpoints.load(run.checkpoints_path / "mixed").weights["w"], np.full((2, 3), 35))
+    np.testing.assert_array_equal(checkpoints.load(run.checkpoints_path / "mixed").weights["w"], np.full((2, 3), 30))
 
 
 def test_fewer_than_asked_for_is_said(make_run):
@@ -73,17 +73,27 @@ def test_fewer_than_asked_for_is_said(make_run):
 
 
 def test_steps_that_lie_close_are_warned_of(make_run):
-    run = make_run("run", [10, 20, 27, 30])
+    run = make_run("run", [20, 30, 37, 40])
     done = average(f"--model_dir={run.path}", "--average_last=4")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: steps 20 and 27, 27 and 30 lie closer together than train.checkpoint_steps=10")
-    by_minutes = make_run("by_minutes", [102, 199, 203, 301, 403], train={"checkpoint_minutes": 5.0})
+    assert line.startswith("warning: steps 30 and 37, 37 and 40 lie closer together than train.checkpoint_steps=10")
+    by_minutes = make_run("by_minutes", [302, 399, 403, 501, 603], train={"checkpoint_minutes": 5.0})
     done = average(f"--model_dir={by_minutes.path}", "--average_last=5")
     assert done.returncode == 0
-    assert "steps 199 and 203 lie closer" in done.stderr and "101" not in done.stderr
-    validated = make_run("validated", [2, 4, 6], train={"validation_steps": 2})  # each of which saves a checkpoint
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: steps 399 and 403 lie closer")
+    validated = make_run("validated", [4, 6, 8], train={"validation_steps": 2})  # each of which saves a checkpoint
     assert average(f"--model_dir={validated.path}", "--average_last=3").stderr == ""
+
+
+def test_an_average_of_early_weights_is_warned_of(make_run):
+    run = make_run("run", [10, 20, 30])
+    done = average(f"--model_dir={run.path}", "--average_last=3")
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: the average reaches from step 10 to step 30, and early weights usually make it")
+    assert (run.checkpoints_path / "averaged_last3").is_dir()
 
 
 def check_refused(done: subprocess.CompletedProcess, *words: str):

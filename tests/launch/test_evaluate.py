@@ -21,6 +21,7 @@ def folder(tmp_path_factory):
     tiny.make_run(folder / "lowercase_run", lowercase=True)
     for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2), ("none", 0)]:
         (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
+    (folder / "labels").write_text("O O\n\nO\n", encoding="utf-8")
     (folder / "a.zh").write_text("他在图书馆里看书。\n今天天气很好！\n我不知道。\n", encoding="utf-8")
     pairs = [(f"A man {word}", f"Ein Mann {word}") for word in ("runs", "barks", "plays", "jumps", "stands")]
     splits = {"train": pairs[2:], "valid": pairs[1:2], "test": pairs[:1]}
@@ -46,6 +47,7 @@ def results(folder):
         "unequal": [*run, texts[0], f"--reference={folder / 'short.de'}"],
         "missing": [*run, texts[0], "--reference=/nowhere/a.de"],
         "empty": [*run, f"--source={folder / 'none'}", f"--reference={folder / 'none'}"],
+        "no_entities": ["--task=tagging", *(f"--{side}={folder / 'labels'}" for side in ("hypotheses", "references"))],
         "no_data": [*run, "--split=test", f"--data_dir={folder / 'out'}"],
     }
     done = run_cases("launch.evaluate", [(arguments, b"") for arguments in cases.values()])
@@ -91,6 +93,12 @@ def test_lowercase_is_the_models_own(results, folder):
     assert "BLEU tokenised lowercased" in results["lowercase_run"][1]
     assert "BLEU tokenised lowercased" not in results["split"][1]
     assert (folder / "lowercase_run" / "evaluation" / "a.en" / "hypotheses.txt").exists()
+
+
+def test_files_of_labels_without_any_entity(results):
+    status, out, err = results["no_entities"]
+    assert (status, err) == (0, "")
+    assert out.startswith("F1              0.00  seqeval\n")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.integration
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("score")
     tiny.make_run(folder / "run")
+    tiny.make_run(folder / "classifier", task="classification")
+    (folder / "a.labels").write_text("good\n" * 3, encoding="utf-8")
     for name, count in [("a.en", 3), ("a.de", 3), ("short.de", 2)]:
         (folder / name).write_text("\n".join(tiny.SENTENCES[:count]), encoding="utf-8")
     return folder
@@ -31,6 +33,7 @@ def results(folder):
         "search": [*good, "--beam_size=3"],
         "unequal": [*run, f"--translation={folder / 'short.de'}"],
         "missing": [*run, "--translation=/nowhere/a.de"],
+        "label": [f"--model_dir={folder / 'classifier'}", run[1], f"--translation={folder / 'a.labels'}"],
         "no_run": [f"--model_dir={folder / 'other'}", *good[1:]],
     }
     done = run_cases("launch.score", [(arguments, b"") for arguments in cases.values()])
@@ -77,7 +80,12 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("unequal", ["a.en", "short.de", "3", "2"]), ("missing", ["/nowhere/a.de"]), ("no_run", ["other"])],
+    [
+        ("unequal", ["a.en", "short.de", "3", "2"]),
+        ("missing", ["/nowhere/a.de"]),
+        ("no_run", ["other"]),
+        ("label", ["line 1: 'good' is no label"]),
+    ],
 )
 def test_bad_input_is_one_line(results, name, words):
     status, out, err = results[name]

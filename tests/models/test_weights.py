@@ -47,6 +47,15 @@ def test_known_weights_are_taken_and_the_rest_is_listed():
     assert left_out == "left out: 1 weight (5 numbers): old/b"
 
 
+def test_weights_of_other_shapes_are_named_as_far_as_three():
+    ours = [Weight(f"mine/w{number}", 2) for number in range(170)]
+    weights = {f"w{number}": np.ones(3) for number in range(170)}
+    names = ", ".join(f"w{number} (3,) -> (2,)" for number in range(3))
+    with pytest.raises(InputError) as error:
+        assign_known_weights(types.SimpleNamespace(trainable_variables=ours), weights)
+    assert str(error.value) == f"weights of other shapes cannot be taken: {names} and 167 more"
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

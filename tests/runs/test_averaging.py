@@ -74,3 +74,10 @@ def test_nothing_to_average():
 )
 def test_steps_that_lie_too_close(steps, expected):
     assert averaging.crowded(steps, 10) == expected
+
+
+@pytest.mark.parametrize(
+    "steps, expected", [([10], None), ([0], None), ([20, 10], None), ([10, 21], (10, 21)), ([5, 40, 1], (1, 40))]
+)
+def test_steps_that_reach_far_back(steps, expected):
+    assert averaging.reach(steps) == expected

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import httpx
 import page_model
 import pytest
 from page_driver import CHROMIUM, DRIVER, Page, started_browser
@@ -47,7 +48,8 @@ def opened(browser, addresses):
 def test_the_page_says_what_the_model_does(opened, task):
     page = opened(task)
     titles = {"translation": "English to German", "parsing": "Parsing", "question_answering": "Questions"}
-    assert page.shown("heading") == titles.get(task, page.shown("heading"))
+    titles["classification"] = "Classification"
+    assert page.shown("heading") == page.browser.title == titles.get(task, page.shown("heading"))
     assert (page.shown("source-label"), page.shown("hint")) != ("", "")
     assert (page.shown("heading") == "English to German") == (task == "translation")
     page.paste("one")
@@ -59,6 +61,11 @@ def test_the_page_says_what_the_model_does(opened, task):
     writes_tokens = task in ("translation", "summarisation", "denoising")
     page.wait(lambda: page.element("attention-choice").is_displayed() == writes_tokens)
     assert page.errors() == []
+
+
+def test_before_it_knows_the_model_the_page_names_no_task(addresses):
+    text = httpx.get(f"http://{addresses['classification']}/").text
+    assert "<title>Model</title>" in text and ">Translation<" not in text
 
 
 def test_a_tree_is_drawn(opened):
@@ -96,6 +103,28 @@ def test_labels_have_probabilities(opened):
     scores = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list .score")
     assert [score.text for score in scores] == ["60.7 %", "28.7 %"]
     assert "probabilities" in page.shown("alternatives-hint")
+
+
+def answering(page, *translations):
+    """Lets the page get these hypotheses."""
+    found = f"{{translations: [{list(translations)}], scores: [{[-0.5 * at for at in range(len(translations))]}]}}"
+    asked = f"new Response(JSON.stringify({{outputs: {found}}}))"
+    page.meddle(f"return body?.signature_name === 'nbest' ? {asked} : null")
+
+
+def test_an_empty_answer_has_no_probability(opened):
+    page = opened("classification")
+    answering(page, "", "GOOD")
+    page.paste("good")
+    page.wait(lambda: page.shown("alternatives-list"))
+    rows = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list li")
+    assert [row.text.split("\n") for row in rows] == [["GOOD", "60.7 %"]]
+    page = opened("question_answering")
+    answering(page, "", "in 1843")
+    page.paste("When? <context> In 1843.")
+    page.wait(lambda: page.shown("alternatives-list"))
+    rows = page.browser.find_elements(By.CSS_SELECTOR, "#alternatives-list li")
+    assert [row.text.split("\n")[0] for row in rows] == ["no answer", "in 1843"]
 
 
 def test_an_answer_is_marked_in_its_paragraph_or_there_is_none(opened):

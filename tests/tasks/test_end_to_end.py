@@ -18,6 +18,7 @@ from programs import run_cases
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
+from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
@@ -107,7 +108,11 @@ EXAMPLES = {
     "denoising": texts,
 }
 ROUGH = {
-    "question_answering": ["cats of bo? <context>  bo has 3 cats." + " ana has 4 cats." * 9, "no context", ""],
+    "question_answering": [
+        "cats of bo? <context>  bo has 3 cats." + " ana has 4 cats." * 9,
+        "eve? <context> bo has 3.",
+        "",
+    ],
     "denoising": ["ana <mask> bo", "<mask>\tRom", ""],
     "summarisation": ["ana sees bo Rom", "near\tbo", ""],
     "parsing": ["the dog sees the cat .", "( the ) bites", ""],
@@ -250,19 +255,35 @@ def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders, tmp_pat
     """Whatever the settings allow."""
     config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=2)
     run = Run(folders["tagging"] / "run")
-    translator = Translator.load(run.path, config=config)
+    translator = Translator.load(run.path, config=config, excluded=["B-PER"])
     version = export_translator(translator, run.config, tmp_path)
     lines = [" ".join(["Ana"] * 12), "Bo"]
     found = tf.saved_model.load(str(version)).signatures["serving_default"](tf.constant(lines))["translation"]
     expected = [translation.text for translation in translator.translate(lines)]
     assert [text.decode() for text in found.numpy()] == expected
     assert len(expected[0].split()) == 12
+    assert "B-PER" not in " ".join(expected)
+
+
+def test_labels_can_be_asked_for_and_excluded(folders):
+    translator = Translator.load(folders["classification"] / "run")
+    best = translator.translate(["a good film"])[0].text
+    others = {"positive", "negative", "none"} - {best}
+    for restriction in ({"excluded": (best,)}, *({"prefix": other} for other in others)):
+        (found,) = translator.translate([Request("a good film", **restriction)])
+        assert found.text in others and found.text == restriction.get("prefix", found.text)
+    tagger = Translator.load(folders["tagging"] / "run")
+    (found,) = tagger.translate([Request("Ana sees Bo", prefix="B-LOC O", constraints=("I-PER",), excluded=("B-PER",))])
+    assert found.text == "B-LOC O I-PER"
 
 
 def test_given_outputs_that_are_none_are_named_by_their_line(folders):
     translator = Translator.load(folders["parsing"] / "run")
-    with pytest.raises(InputError, match=r"line 2: .* never close"):
+    with pytest.raises(InputError, match=r"^line 2: 2 brackets of this tree never close$"):
         translator.score(["the dog", "a cat"], ["(TOP (NP (X the) (X dog)))", "(TOP (NP (X a)"])
+    translator = Translator.load(folders["tagging"] / "run")
+    with pytest.raises(InputError, match=r"^line 2: 'B-XXX' is no label of the model, which has B-LOC, B-PER, "):
+        translator.score(["Ana sees", "Bo"], ["B-PER O", "B-XXX"])
 
 
 def test_a_sentence_without_labels_is_an_end_symbol_alone(folders):

@@ -67,6 +67,17 @@ def test_files_of_labels_and_files_of_words_are_told_apart():
     assert task.outputs(["DT NN", "PRP VBZ"], "f") == ["DT NN", "PRP VBZ"]
 
 
+def test_an_odd_label_does_not_change_how_a_file_is_read():
+    task = TaggingTask()
+    for odd in (["O B-PER", "", "O FOO"], ["FOO B-PER", "", "O O"], ["O FOO O", "B-PER"], ["DT NN .", "", "FOO NN"]):
+        assert task.outputs(odd, "f") == odd
+    for odd in (["Ada B-PER", "wrote FOO", "", "Bo O"], ["Ada\tB-PER", "O\tO", "here\tFOO", "", "Bo\tO"]):
+        assert task.outputs(odd, "f") == [" ".join(line.split()[-1] for line in odd[: odd.index("")]), "O"]
+    assert task.outputs(["DT", "", "NN"], "f") == ["DT", "", "NN"]
+    assert task.outputs(["The DT", "dog NN", "", "It PRP"], "f") == ["DT NN", "PRP"]
+    assert task.outputs([], "f") == [] and task.outputs([""], "f") == [""]
+
+
 def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
     assert list(TaggingTask().examples(["New York\tX\tB-LOC", "\u3000\tX\tO\t"], "f")) == [("New_York _", "B-LOC O")]
     for line in ("# id 5\tdomain=en", "Bo NN x O"):
@@ -81,6 +92,12 @@ def test_entities_are_scored():
     assert (precision.value, recall.value, f1.value) == pytest.approx((100 * 2 / 3, 100 * 2 / 3, 100 * 2 / 3))
     with pytest.raises(InputError, match="sentence 1: 1 labels, 4 words"):
         TaggingTask().scores(["O", "O"], expected)
+
+
+def test_sentences_without_any_entity():
+    assert [score.value for score in TaggingTask().scores(["O O", "O"], ["O O", "O"])] == [0, 0, 0]
+    assert TaggingTask().report(["O O", ""], ["O O", ""]) == ""
+    assert "PER" in TaggingTask().report(["O"], ["B-PER"]) and "PER" in TaggingTask().report(["I-PER"], ["O"])
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,20 @@ def test_scores_by_hand():
     assert values(["x x y"], ["x y y"])["F1"] == pytest.approx(100 * 4 / 6)
 
 
+def test_answers_without_a_word_that_counts_are_no_right_answers():
+    """As in the script of SQuAD 2; without others the right one is none."""
+    assert values(["", "Paris"], ["a <or> Paris"] * 2) == {"F1": 50, "exact match": 50}
+    assert values(["", "the!", "Paris"], ["The <or> ?"] * 3) == {"F1": pytest.approx(200 / 3)} | {
+        "exact match": pytest.approx(200 / 3)
+    }
+
+
+def test_a_source_has_a_question_and_a_paragraph():
+    QUESTIONS.check_source("When? <context> In 1843.")
+    with pytest.raises(InputError, match="^text: there is no <context> between a question and its paragraph$"):
+        QUESTIONS.check_source("When? In 1843.")
+
+
 def test_no_answer_is_right_or_wrong():
     assert values(["", "", "x", "<none>"], ["<none>", "y", "<none>", "x"]) == {"F1": 25, "exact match": 25}
     assert QUESTIONS.finish("q", "<none>") == "" and QUESTIONS.finish("q", "none") == "none"

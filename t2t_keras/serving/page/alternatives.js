@@ -5,11 +5,14 @@
  *
  * @param {HTMLElement} list - is filled.
  * @param {{translation: string, score: number}[]} found
- * @param {boolean} isProbability - whether scores are log-probabilities, and shown in percent.
+ * @param {{isProbability?: boolean, none?: string}} task - `isProbability`: scores are log-probabilities, and shown in
+ *   percent. An empty output, which a blank text has, is then no answer, and left out. `none` stands for an empty output.
  */
-export function showAlternatives(list, found, isProbability) {
-  const best = found.length ? found[0] : undefined;
-  list.replaceChildren(...found.map((entry) => item(entry, best, isProbability)));
+export function showAlternatives(list, found, { isProbability, none }) {
+  const answers = found
+    .filter(({ translation }) => translation || !isProbability)
+    .map(({ translation, score }) => ({ translation: translation || none || "", score }));
+  list.replaceChildren(...answers.map((entry) => item(entry, answers[0], isProbability)));
 }
 
 /** Says what the list is of. */

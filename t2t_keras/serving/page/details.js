@@ -46,7 +46,7 @@ export class Details {
         outputs: ["translations", "scores"],
         absent: "This model gives one translation a sentence and no others.",
         ask: (signal) => this.model.alternatives(this.sentence, signal),
-        show: (found) => showAlternatives(element("alternatives-list"), found, this.model.task.isProbability),
+        show: (found) => showAlternatives(element("alternatives-list"), found, this.model.task),
       },
       {
         name: "attention",

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_keras.tasks.parsing.linear_trees import WORD
+from t2t_keras.tasks.parsing.linear_trees import OPENING, WORD
 from t2t_keras.tasks.parsing.trees import TOP
 
 
@@ -17,8 +17,8 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     num_words = tf.cast(words.row_lengths(), tf.int32)[:, tf.newaxis]
     count = tf.cumsum(tf.cast(tokens == WORD, tf.int32), axis=1)
     is_word = (tokens == WORD) & (count <= num_words)
-    opens = tf.strings.regex_full_match(tokens, r"\(.+")
-    closes = tf.strings.regex_full_match(tokens, r"\).*")
+    opens = tf.strings.regex_full_match(tokens, OPENING)
+    closes = tf.strings.regex_full_match(tokens, r"(?s)\).*")
     opens, closes, depth_before, depth = _balanced(opens, closes)
     opens &= _holds_a_word(depth, is_word, depth, reverse=True)
     closes &= _holds_a_word(depth, is_word, depth_before, reverse=False)

@@ -3,11 +3,13 @@
 Reference: Vinyals et al., "Grammar as a Foreign Language", 2015; section 6.3 of "Attention Is All You Need".
 """
 
+import re
 from collections.abc import Sequence
 
-from t2t_keras.tasks.parsing.trees import TOP, Tree, leaf
+from t2t_keras.tasks.parsing.trees import NAME, TOP, Tree, leaf
 
 WORD = "XX"  # stands for a word, whatever its part of speech
+OPENING = rf"\({NAME}"  # a regular expression of the tokens that open a constituent
 
 
 def linearised(tree: Tree) -> str:
@@ -41,7 +43,7 @@ def finished(words: Sequence[str], linear: str) -> Tree:
             word = next(remaining, None)
             if word is not None:
                 open_parts[-1][1].append(leaf(WORD, word))
-        elif token.startswith("(") and len(token) > 1:
+        elif re.fullmatch(OPENING, token):
             open_parts.append((token[1:], []))
         elif token.startswith(")") and len(open_parts) > 1:
             _close(open_parts)

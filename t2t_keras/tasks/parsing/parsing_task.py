@@ -57,7 +57,7 @@ class ParsingTask(Task):
         return linearised_in_graph(references)
 
     def finish(self, source: str, output: str) -> str:
-        words = source.split(" ") if source else []
+        words = [word for word in source.split(" ") if word]
         return str(finished(words, output))
 
     def finish_in_graph(self, sources: Any, outputs: Any) -> Any:

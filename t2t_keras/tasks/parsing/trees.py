@@ -11,7 +11,8 @@ TOP = "TOP"  # the bracket around a whole tree
 _TOPS = (TOP, "ROOT", "S1")  # its names in treebanks and in outputs of other parsers
 TRACE = "-NONE-"  # the tag of what is not in the text
 
-_ATOM = re.compile(r"[()]|[^ \t\r\n\f\v()]+")
+NAME = r"[^ \t\r\n\f\v()]+"  # what a label or a word may be, as a regular expression
+_ATOM = re.compile(rf"[()]|{NAME}")
 # How the Penn Treebank writes brackets that are words; others than round ones need it no more than other words.
 _BRACKETS = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ROUND = {"-LRB-": "(", "-RRB-": ")"}
@@ -75,19 +76,19 @@ def _unescaped(word: str) -> str:
     return _BRACKETS.get(word, word)
 
 
-def read_trees(lines: Iterable[str], source: str = "text", first: int = 1) -> Iterator[tuple[int, Tree]]:
+def read_trees(lines: Iterable[str], source: str = "", first: int = 1) -> Iterator[tuple[int, Tree]]:
     """Reads trees in brackets, of one or several lines each, with the number of the line where each begins.
 
     A tree's outermost bracket may lack a label, as in the Penn Treebank; it is then `TOP`.
 
     Args:
         lines: the text.
-        source: what it is, for messages: a file's name.
+        source: what it is, for messages: a file's name. Without it they name no line either.
         first: the number of the first line.
 
     Raises:
         InputError: brackets that are not balanced, text outside of them, or a bracket with words and constituents; it
-            names the source and the line.
+            names the source, if it has one, and the line.
     """
     reader = _Reader(source)
     for number, line in enumerate(lines, first):
@@ -98,7 +99,7 @@ def read_trees(lines: Iterable[str], source: str = "text", first: int = 1) -> It
     reader.end()
 
 
-def tree_of_line(line: str, source: str = "text", number: int = 1) -> Tree:
+def tree_of_line(line: str, source: str = "", number: int = 1) -> Tree:
     """All trees of a line below one `TOP`, which has no children if there is none; raises as `read_trees`.
 
     `number` is that of the line, for messages.
@@ -139,7 +140,7 @@ class _Reader:
     def end(self) -> None:
         """Raises an error if a tree is not complete."""
         if self._open:
-            raise InputError(f"{self._source}, line {self.began}: {len(self._open)} brackets of this tree never close")
+            raise self._error(f"{len(self._open)} brackets of this tree never close", self.began)
 
     def _close(self) -> Tree | None:
         label, inside = self._open.pop()
@@ -158,8 +159,8 @@ class _Reader:
         self._open[-1][1].append(tree)
         return None
 
-    def _error(self, what: str) -> InputError:
-        return InputError(f"{self._source}, line {self._line}: {what}")
+    def _error(self, what: str, line: int | None = None) -> InputError:
+        return InputError(f"{self._source}, line {line or self._line}: {what}" if self._source else what)
 
 
 def transformed(

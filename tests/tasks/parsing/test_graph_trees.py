@@ -1,16 +1,30 @@
 """Trees finished in the graph are those finished in Python."""
 
+import functools
 import random
 
 import tensorflow as tf
 from disturbed_trees import random_tree
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from t2t_keras.tasks.parsing.graph_trees import finished_in_graph, linearised_in_graph
 from t2t_keras.tasks.parsing.linear_trees import WORD
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
-from t2t_keras.tasks.parsing.trees import simplified
+from t2t_keras.tasks.parsing.trees import simplified, tree_of_line
+from t2t_keras.text.repair import repair
 
 TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *[WORD] * 4]
+# Any text, and text that is likely to be taken for brackets; a source has been repaired.
+tokens = st.one_of(st.sampled_from(TOKENS), st.text("()XN\t\n\v\x85\xa0", max_size=4))
+outputs = st.one_of(st.text(), st.lists(tokens).map(" ".join))
+sources = st.one_of(st.text(), st.lists(st.sampled_from(["a", "(", ":)", "-LRB-", WORD])).map(" ".join)).map(repair)
+
+
+@functools.cache
+def compiled():
+    """Traced once, for any number of rows."""
+    return tf.function(finished_in_graph, input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
 
 
 def test_the_same_trees_come_out():
@@ -18,10 +32,22 @@ def test_the_same_trees_come_out():
     words = ["a", "b", "c", "(", ")", "f(x)", ":)"]
     sources = [" ".join(rng.choice(words) for _ in range(rng.randrange(7))) for _ in range(3000)]
     outputs = [" ".join(rng.choices(TOKENS, k=rng.randrange(18))) for _ in sources]
-    compiled = tf.function(finished_in_graph, input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
-    found = [tree.decode() for tree in compiled(sources, outputs).numpy()]
+    found = [tree.decode() for tree in compiled()(sources, outputs).numpy()]
     assert found == [ParsingTask().finish(*pair) for pair in zip(sources, outputs, strict=True)]
     assert len(set(found)) > 1500
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(sources, outputs), min_size=1, max_size=12))
+@example([("a b", "(NP( XX )NP"), ("a b", "(S) XX )"), ("a b", "(N\tP XX )\n"), ("a b", "(S XX )N(P XX")])
+def test_any_text_becomes_a_tree_that_can_be_read(pairs):
+    finished = [ParsingTask().finish(*pair) for pair in pairs]
+    for (source, _), text in zip(pairs, finished, strict=True):
+        tree = tree_of_line(text)
+        assert str(tree) == text
+        assert len(tree.leaves()) == len(source.split(" ")) - source.split(" ").count("")
+    found = compiled()(*(tf.constant(side) for side in zip(*pairs, strict=True)))
+    assert [tree.decode() for tree in found.numpy()] == finished
 
 
 def test_what_a_model_should_write():

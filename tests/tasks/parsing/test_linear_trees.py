@@ -40,6 +40,8 @@ def test_nothing_is_lost_but_parts_of_speech():
         ("(S XX )S XX", "(TOP (S (XX a)) (XX b) (XX c))"),
         ("(S what is XX this ( ) XX XX", "(TOP (S (XX a)) (XX b) (XX c))"),
         ("", "(TOP (XX a) (XX b) (XX c))"),
+        ("(S (NP( XX )NP (S) XX (((( XX )S", "(TOP (S (XX a)) (XX b) (XX c))"),
+        ("(S (N\tP XX )NP XX )S", "(TOP (S (XX a)) (XX b) (XX c))"),
     ],
 )
 def test_what_is_damaged_becomes_a_tree(linear, expected):

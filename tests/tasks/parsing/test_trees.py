@@ -8,7 +8,7 @@ from disturbed_trees import pairs
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
-from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified
+from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified, tree_of_line
 
 
 def read(*lines: str) -> list[Tree]:
@@ -125,3 +125,13 @@ def test_simple_trees_stay_as_they_are():
     rng = random.Random(2)
     trees = [simplified(tree) for pair in pairs(300, rng.randrange(100)) for tree in pair]
     assert [simplified(tree) for tree in trees] == trees
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("(TOP (NP (X a)", "2 brackets of this tree never close"), ("(X a) b", "'b' is in no tree")],
+)
+def test_a_line_of_no_file_has_no_place(line, message):
+    """Who gives it says which one it is."""
+    with pytest.raises(InputError, match=f"^{message}$"):
+        tree_of_line(line)
