@@ -18,7 +18,7 @@ import sacrebleu
 import tensorflow as tf
 
 from t2t_keras import evaluation
-from t2t_keras.config import Config
+from t2t_keras.config import Config, TrainConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
@@ -65,7 +65,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     first = _first(job, study_dir)
     before = checkpoints.steps(run.checkpoints_path)
     # Spare ones are kept: those that signals save must not take the places of those that are averaged.
-    spare = dataclasses.replace(job.config.train, keep_checkpoints=job.config.train.keep_checkpoints + _SPARE)
+    spare = dataclasses.replace(job.config.train, keep_checkpoints=_reach(job.config.train) + _SPARE)
     outcome = Trainer(run, dataclasses.replace(job.config, train=spare), data, strategy, first).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
@@ -130,13 +130,13 @@ def _check_weights(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> None
 
 
 def evaluate(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Averages the run's last checkpoints and evaluates the average; for the results see `_evaluated`."""
+    """Averages some of the run's checkpoints and evaluates the average; for the results see `_evaluated`."""
     _share_out_cores()
     run = Run(study_dir / job.name)
     with _locked(run.path):
-        _average(run, job.config, job.average)
+        best_step = _average(run, job.config, job.average)
         translator = Translator.load(run.path, job.average, job.config.decode)
-        return _evaluated(translator, PreparedData.open(job.data_dir), run.path)
+        return {"best_step": best_step, **_evaluated(translator, PreparedData.open(job.data_dir), run.path)}
 
 
 def evaluate_ensemble(job: EnsembleJob, study_dir: pathlib.Path) -> dict[str, Any]:
@@ -227,18 +227,40 @@ def _locked(folder: pathlib.Path):
     return locked(folder, verb="evaluate", participle="worked on", flag="--study_dir")
 
 
-def _average(run: Run, config: Config, name: str) -> None:
-    """Averages the newest of the checkpoints that were saved on time: not those of signals, nor an older best one."""
+def _reach(train: TrainConfig) -> int:
+    """How many of the newest checkpoints that were saved on time an average may need.
+
+    With patience they are those around the best one, after which training went on for so many validations.
+    """
+    later = train.patience * (train.validation_steps or train.checkpoint_steps)
+    return train.keep_checkpoints + -(-later // train.checkpoint_steps)
+
+
+def _average(run: Run, config: Config, name: str) -> int:
+    """Averages checkpoints that were saved on time, not those of signals, and returns the step of the best one.
+
+    They are the newest or, where training ends for want of patience, those around the best one.
+    """
     steps, train = checkpoints.steps(run.checkpoints_path), config.train
+    best = checkpoints.best(run.checkpoints_path)
+    best_step = best.step if best else steps[-1]
     if not train.checkpoint_minutes:
-        oldest = steps[-1] - train.keep_checkpoints * train.checkpoint_steps
+        oldest = steps[-1] - _reach(train) * train.checkpoint_steps  # the best one may be older
         on_time = (step for step in steps if step % train.checkpoint_steps == 0 and step > oldest)
         steps = [*(step for step in on_time if step < steps[-1]), steps[-1]]
-    chosen = steps[-train.keep_checkpoints :]
+    chosen = _around(steps, best_step if train.patience else steps[-1], train.keep_checkpoints)
     paths = [run.checkpoints_path / checkpoints.step_name(step) for step in chosen]
     loaded = [checkpoints.load(path, weights_only=True) for path in paths]
     state = {"averaged": [str(path) for path in paths], "config": config.to_dict()}
-    checkpoints.save_weights(run.checkpoints_path, name, steps[-1], averaging.average(loaded), state)
+    checkpoints.save_weights(run.checkpoints_path, name, chosen[-1], averaging.average(loaded), state)
+    return best_step
+
+
+def _around(steps: Sequence[int], centre: int, count: int) -> Sequence[int]:
+    """So many of some rising steps, as many before a step as after it as far as there are any."""
+    before = sum(step < centre for step in steps)
+    first = max(0, min(before - count // 2, len(steps) - count))
+    return steps[first : first + count]
 
 
 def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path) -> dict[str, Any]:
@@ -246,13 +268,17 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
 
     Returns:
         For both splits, or the one there is: "SPLIT_bleu" (sacreBLEU) and "SPLIT_bleu_tokenised_lowercased"; the
-        "valid_perplexity"; the "output_tokens_per_second" of the last split; "bleu_signature"; "date" and "versions".
+        "pooled_bleu" of both as one corpus; the "valid_perplexity"; the "output_tokens_per_second" of the last split;
+        "bleu_signature"; "date" and "versions".
     """
     results: dict[str, Any] = {}
     language = data.config.target_language
+    pooled: tuple[list[str], list[str]] = ([], [])  # hypotheses and references
     for split in (name for name in ("valid", "test") if name in data.splits):
         sources, references = data.text(split)
         found = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
+        pooled[0].extend(found.hypotheses)
+        pooled[1].extend(references)
         scores = {score.name: score for score in found.scores}
         settings = {"split": split, "target_language": language}
         evaluation.write_evaluation(folder / "evaluation" / split, found, settings)
@@ -262,6 +288,8 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
         if split == "valid":
             results["valid_perplexity"] = evaluation.target_perplexity(translator, sources, references)
         results |= {"output_tokens_per_second": found.tokens_per_second, "bleu_signature": scores["BLEU"].signature}
+    together = translator.task.scores(*pooled, ScoringSettings(language))
+    results["pooled_bleu"] = next(score.value for score in together if score.name == "BLEU")
     now = datetime.datetime.now(datetime.UTC)
     return {**results, "date": now.date().isoformat(), "versions": _versions()}
 

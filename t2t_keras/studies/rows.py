@@ -43,6 +43,8 @@ class Recipe:
         first: the table's first row, whose updates `settings.steps` counts.
         common: changes to every preset, "section.field=value", before those of a row.
         usual_steps: updates of the first row if the study's settings have none; None means those of its preset.
+        patience: validations without an improvement that end a training; checkpoints around the best one are averaged.
+            0: trainings make all their updates, and the last checkpoints are averaged.
     """
 
     settings: StudySettings
@@ -50,6 +52,7 @@ class Recipe:
     first: Row
     common: tuple[str, ...] = ()
     usual_steps: int | None = None
+    patience: int = 0
 
     @property
     def steps(self) -> int:
@@ -71,7 +74,7 @@ class Recipe:
         train = _shortened(self._full(row).train, self.steps / self.full_steps)
         # A validation saves a checkpoint, so it takes place where one is saved anyway.
         validation_steps = train.checkpoint_steps * -(-train.max_steps // (_VALIDATIONS * train.checkpoint_steps))
-        train = dataclasses.replace(train, seed=seed, patience=0, validation_steps=validation_steps)
+        train = dataclasses.replace(train, seed=seed, patience=self.patience, validation_steps=validation_steps)
         decode = DecodeConfig()
         longer = decode.max_length_offset * self.data.config.tokens_of_a_piece
         decode = dataclasses.replace(decode, max_length_offset=longer)
@@ -111,6 +114,12 @@ class Recipe:
             )
         search = f"a beam of {decode.beam_size}, length penalty {decode.length_penalty:g}"
         average = f"the average of its last {train.keep_checkpoints} checkpoints"
+        if self.patience:
+            average = (
+                f"the average of {train.keep_checkpoints} checkpoints around the one with the best validation loss; a "
+                f"training ends after {self.patience} validations, every {train.validation_steps} updates, without a "
+                "better one"
+            )
         changes = f" All rows have {', '.join(self.settings.settings)}." if self.settings.settings else ""
         text = (
             f"{data.corpus}, {data.source_language} to {data.target_language}, {self.data.pairs:,} pairs, a vocabulary "

@@ -16,10 +16,11 @@ ORIGIN = "begins_from.json"  # the settings of the training whose weights a run 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingJob(Job):
-    """Trains a run, averages its last checkpoints and evaluates the average; its folder is the run's directory.
+    """Trains a run, averages checkpoints and evaluates the average; its folder is the run's directory.
 
     Attributes:
-        config: resolved configuration; `train.keep_checkpoints` checkpoints are averaged.
+        config: resolved configuration; the last `train.keep_checkpoints` checkpoints are averaged or, where
+            `train.patience` ends the training, those around the best one.
         data_dir: directory of the prepared data.
         vocabulary: checksum of its vocabulary.
         begins_from: the training whose average it begins with; None begins with fresh weights.
@@ -34,8 +35,9 @@ class TrainingJob(Job):
 
     @property
     def average(self) -> str:
-        """The name of the average of the run's last checkpoints."""
-        return f"averaged_last{self.config.train.keep_checkpoints}"
+        """The name of the average of the run's checkpoints."""
+        train = self.config.train
+        return f"averaged_{'around_best' if train.patience else 'last'}{train.keep_checkpoints}"
 
     def settings(self) -> dict[str, Any]:
         settings = {"config": self.config.to_dict(), "vocabulary": self.vocabulary}

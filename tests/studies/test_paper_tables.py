@@ -86,9 +86,11 @@ def test_a_shorter_study_keeps_its_proportions_and_the_highest_rate():
 
 def test_usual_steps_are_said_in_the_caption():
     table = TABLES["3"](StudySettings("3", settings=("train.clip_norm=1",)), DATA)
-    assert table.jobs[0].config.train.max_steps == 1200
-    assert "1,200 updates of at most 4,096 tokens a side instead of the preset's 8,000" in table.caption
-    assert "(warm-up of base: 300)" in table.caption and "All rows have train.clip_norm=1." in table.caption
+    train = table.jobs[0].config.train
+    assert (train.max_steps, train.patience, train.validation_steps) == (4000, 2, 400)
+    assert "4,000 updates of at most 4,096 tokens a side instead of the preset's 8,000" in table.caption
+    assert "ends after 2 validations, every 400 updates, without a better one" in table.caption
+    assert "(warm-up of base: 1,000)" in table.caption and "All rows have train.clip_norm=1." in table.caption
     paper = TABLES["3"](StudySettings("3", "paper"), DATA)
     assert paper.jobs[0].config.train.max_steps == 100_000 and "instead of" not in paper.caption
 

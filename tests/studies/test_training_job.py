@@ -113,6 +113,22 @@ def test_an_average_is_of_checkpoints_saved_on_time(tmp_path, monkeypatch, steps
     np.testing.assert_allclose(average.weights["w"], np.mean(averaged), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("best", "averaged"),
+    [(80, [70, 80, 90]), (120, [100, 110, 120]), (77, [70, 80, 90]), (10, [60, 70, 80])],
+)
+def test_an_average_is_around_the_best_checkpoint_where_training_ends_for_want_of_patience(tmp_path, best, averaged):
+    run = Run(tmp_path)
+    for step in (10, 60, 70, 77, 80, 90, 100, 103, 110, 120):  # the others are deleted by now
+        checkpoints.save(run.checkpoints_path, step, {"w": np.full(1, step, np.float32)}, {}, {})
+    checkpoints.set_best(run.checkpoints_path, best, "loss", 1.0)
+    train = TrainConfig(checkpoint_steps=10, keep_checkpoints=3, validation_steps=20, patience=2)
+    job = changed(FIRST, **dataclasses.asdict(train))
+    assert phases._average(run, job.config, job.average) == best
+    average = checkpoints.load(run.checkpoints_path / "averaged_around_best3", weights_only=True)
+    assert [int(path.rpartition("_")[2]) for path in average.state["averaged"]] == averaged
+
+
 def test_what_needs_weights_does_not_begin_with_a_record_alone(study_dir, monkeypatch):
     monkeypatch.setattr(phases, "make_strategy", lambda name: None)
     monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: None))
