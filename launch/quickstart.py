@@ -32,7 +32,7 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import write_json
 from t2t_keras.models import presets
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
@@ -118,8 +118,7 @@ def _train(run: Run, data: PreparedData, minutes: float) -> None:
     finally:
         # At most the limit, because the elapsed time includes tracing, which does not count as training.
         trained = min(trained + (time.monotonic() - started) / 60, minutes)
-        with replacing(record) as file:
-            json.dump({"minutes_trained": trained}, file)
+        write_json(record, {"minutes_trained": trained})
     print(f"step {outcome.step:,}: {outcome.reason}", flush=True)
     if outcome.signal:
         sys.exit(128 + outcome.signal)

@@ -1,14 +1,13 @@
 """Checksums of files, which are read again only if they have changed."""
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.journal import read_json, write_json
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import read_json, sha256, write_json
 
 # A file that changed this recently may change again without its timestamps showing it.
 _SETTLED_SECONDS = 2.0
@@ -17,8 +16,7 @@ _SETTLED_SECONDS = 2.0
 def checksum(path: str | Path) -> str:
     """The SHA-256 of a file in hexadecimal digits; raises an InputError if the file cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 

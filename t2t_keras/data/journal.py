@@ -1,12 +1,10 @@
 """The journal of a preparation, with which an interrupted one resumes."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import read_json, write_json
 
 
 class Journal:
@@ -46,20 +44,3 @@ class Journal:
         """Records that a step is done."""
         self.done[name] = result
         write_json(self._path, self._entries)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The contents of a JSON file, or None if it does not exist; raises an InputError for invalid JSON."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise InputError(f"{path}: damaged: {error}") from error
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes JSON values to a file."""
-    with replacing(path) as file:
-        json.dump(values, file, indent=1, ensure_ascii=False)
-        file.write("\n")

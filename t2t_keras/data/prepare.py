@@ -15,12 +15,13 @@ from t2t_keras.config import Config, DataConfig
 from t2t_keras.data.checksums import checksums
 from t2t_keras.data.cleaning import Cleaner
 from t2t_keras.data.encoded import EncodedCorpus
-from t2t_keras.data.journal import Journal, read_json, write_json
+from t2t_keras.data.journal import Journal
 from t2t_keras.data.shards import VOCABULARY, Counts, Encoding, encode, intermediate_paths, text_paths, write_text
 from t2t_keras.data.sources.corpora import SPLITS, Corpus
 from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.data.training_split import TrainingSplit, summary
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import read_json, write_json
 from t2t_keras.machine.locking import locked
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task

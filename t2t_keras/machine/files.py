@@ -1,7 +1,9 @@
-"""Writes files so that each is either complete or missing."""
+"""Writes files so that each is either complete or missing; JSON files, and the checksum of a file."""
 
 import contextlib
 import errno
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -65,6 +67,29 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Writes JSON values to a file as `replacing` does; raises an OSError if it cannot be written."""
+    with replacing(path) as file:
+        json.dump(values, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file, or None if it does not exist; raises an InputError for invalid JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+
+
+def sha256(path: str | Path) -> str:
+    """The SHA-256 of a file in hexadecimal digits; raises an OSError if it cannot be read."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_full(error: BaseException | None) -> bool:

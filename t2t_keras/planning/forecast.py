@@ -85,12 +85,11 @@ class Step:
 
 def step(config: Config, devices: Devices, length: int) -> Step:
     """The cost of one update. Float32 gradients go round a ring: each of n devices sends 2 (n - 1) / n of them."""
-    tokens = config.train.tokens_per_batch
-    flops = tokens * config.train.passes * sum(config.model.training_flops(length).values())
+    flops = update_flops(config, length)
     gradients = _FLOAT_BYTES * sum(config.model.parameter_counts().values())
     sent = 2 * (devices.count - 1) / devices.count * gradients
     return Step(
-        tokens,
+        config.train.tokens_per_batch,
         flops,
         sent,
         flops / (devices.count * peak(config, devices) * devices.utilisation),
@@ -99,6 +98,12 @@ def step(config: Config, devices: Devices, length: int) -> Step:
         sent / devices.link_rate,
         _ADAM_PASSES * gradients / devices.memory_rate,
     )
+
+
+def update_flops(config: Config, length: int) -> float:
+    """The operations of one update, padding included."""
+    train = config.train
+    return train.tokens_per_batch * train.passes * sum(config.model.training_flops(length).values())
 
 
 def peak(config: Config, devices: Devices) -> float:

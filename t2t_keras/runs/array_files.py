@@ -1,7 +1,6 @@
-"""Named arrays in .npz files, synced to disk, and checksums of files."""
+"""Named arrays in .npz files, synced to disk."""
 
 import contextlib
-import hashlib
 import os
 import zipfile
 import zlib
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import sha256
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
@@ -49,12 +49,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         *(RuntimeError, TypeError, MemoryError),  # an unknown compression, an array that is in no archive, a wrong size
     ) as error:
         raise InputError(f"{path} is damaged: {error}") from error
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file in hexadecimal digits; raises an OSError if the file cannot be read."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync_directory(directory: Path) -> None:

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
-from t2t_keras.runs.array_files import read_arrays, sha256, sync_directory, write_arrays
+from t2t_keras.machine.files import sha256, write_json
+from t2t_keras.runs.array_files import read_arrays, sync_directory, write_arrays
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -161,8 +161,7 @@ def remove_leftovers(directory: Path, name: str) -> None:
 
 
 def _write_document(path: Path, document: Mapping[str, Any]) -> None:
-    with replacing(path / STATE) as file:
-        json.dump({**document, "checksum": _checksum(document)}, file, indent=1)
+    write_json(path / STATE, {**document, "checksum": _checksum(document)})
 
 
 def _read_document(path: Path) -> dict[str, Any]:

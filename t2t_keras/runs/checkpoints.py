@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import write_json
 from t2t_keras.runs import checkpoint_files
 from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
 
@@ -201,8 +201,7 @@ def set_best(directory: str | Path, step: int, metric: str, value: float) -> Non
     path = Path(directory) / step_name(step)
     if not path.is_dir():
         raise ValueError(f"step must have a checkpoint to be the best, got {step} without {path}")
-    with replacing(Path(directory) / _BEST) as file:
-        json.dump(dataclasses.asdict(Best(step, metric, float(value))), file)
+    write_json(Path(directory) / _BEST, dataclasses.asdict(Best(step, metric, float(value))))
 
 
 def best(directory: str | Path) -> Best | None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import replacing
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs.exported import exported_version
 from t2t_keras.text.tokenizer import source_vocabulary
@@ -224,15 +225,8 @@ def _write(path: pathlib.Path, contents: bytes) -> None:
     """Writes a file atomically, unless it already has these contents."""
     if path.exists() and path.read_bytes() == contents:
         return
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, "wb") as file:
+        file.write(contents)
 
 
 def lasting_differences(old: Config, new: Config) -> list[str]:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import write_json
 
 _LONG_ENOUGH = 0.01  # seconds of a product: long beside the time of a call, short beside what else may run
 _LARGEST = 16384
@@ -67,9 +67,7 @@ def note_rate(study_dir: pathlib.Path, machine: str, multiply: Callable[[int], f
         return noted
     path = _path(study_dir, machine)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        json.dump({"machine": machine, **measured}, file, indent=2)
-        file.write("\n")
+    write_json(path, {"machine": machine, **measured})
     return measured["flops_per_second"]
 
 

@@ -22,7 +22,7 @@ from t2t_keras.config import Config, TrainConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import write_json
 from t2t_keras.machine.locking import locked
 from t2t_keras.machine.streams import num_cores, num_streams, share_out_cores, side_by_side
 from t2t_keras.runs import averaging, checkpoints
@@ -72,7 +72,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     results = _noted(run.path / _TRAINING) if before and before[-1] == outcome.step else None
     if results is None:
         results = _training_results(job, study_dir, run, data, strategy.num_replicas_in_sync)
-        _note(run.path / _TRAINING, results)
+        write_json(run.path / _TRAINING, results)
     origins = [job.begins_from] if job.begins_from else []
     return {**results, **_sums(_COSTS, [results, *_results_of(origins, study_dir)])}
 
@@ -105,14 +105,8 @@ def _first(job: TrainingJob, study_dir: pathlib.Path) -> RunCheckpoint | None:
         return None
     _check_weights([origin], study_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    _note(folder / ORIGIN, {origin.name: origin.settings()})
+    write_json(folder / ORIGIN, {origin.name: origin.settings()})
     return RunCheckpoint(study_dir / origin.name, origin.average)
-
-
-def _note(path: pathlib.Path, values: Mapping[str, Any]) -> None:
-    with replacing(path) as file:
-        json.dump(values, file, indent=2)
-        file.write("\n")
 
 
 def _noted(path: pathlib.Path) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from t2t_keras.config import Config
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processes import call_apart
-from t2t_keras.planning.forecast import Devices, hidden_score_seconds, step
+from t2t_keras.planning.forecast import Devices, hidden_score_seconds, step, update_flops
 from t2t_keras.studies.matrix_rate import noted_rate, processor
 from t2t_keras.studies.states import State
 from t2t_keras.studies.table import Table, markdown_table, missing_of
@@ -44,9 +44,8 @@ def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callab
 
 
 def planned_flops(config: Config, length: int) -> float:
-    """Operations of a training, as `planning` counts them, padding included."""
-    tokens = config.train.max_steps * config.train.tokens_per_batch
-    return tokens * config.train.passes * sum(config.model.training_flops(length).values())
+    """Operations of a training, padding included."""
+    return config.train.max_steps * update_flops(config, length)
 
 
 def scientific(number: float) -> str:

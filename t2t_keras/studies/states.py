@@ -6,7 +6,7 @@ import pathlib
 from typing import Any, Literal, NamedTuple
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import write_json
 from t2t_keras.studies.job import Job
 
 RECORD = "row.json"
@@ -69,6 +69,4 @@ def write_record(job: Job, study_dir: pathlib.Path, results: dict[str, Any]) -> 
     results = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in results.items()}
     folder = study_dir / job.name
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / RECORD) as file:
-        json.dump({"settings": job.settings(), "results": results}, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+    write_json(folder / RECORD, {"settings": job.settings(), "results": results})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import write_json
 
 SCALES = ("tiny", "paper")
 _FILE = "study.json"
@@ -62,6 +62,4 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
 def write_settings(study_dir: pathlib.Path, settings: StudySettings) -> None:
     """Keeps the settings of a study in its folder; raises an OSError if they cannot be written."""
     study_dir.mkdir(parents=True, exist_ok=True)
-    with replacing(study_dir / _FILE) as file:
-        json.dump(dataclasses.asdict(settings), file, indent=2)
-        file.write("\n")
+    write_json(study_dir / _FILE, dataclasses.asdict(settings))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import sha256
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_known_weights
 from t2t_keras.runs import checkpoints
-from t2t_keras.runs.array_files import sha256
 from t2t_keras.runs.load import RunCheckpoint, load_weights, weights_path
 from t2t_keras.runs.run import Run
 from t2t_keras.text.extension import spellings

@@ -139,7 +139,7 @@ def test_a_folder_without_prepared_data_is_named(tmp_path):
     with pytest.raises(InputError, match="no prepared data here"):
         PreparedData.open(tmp_path / "nowhere")
     (tmp_path / "data.json").write_text("{broken")
-    with pytest.raises(InputError, match=r"data\.json: damaged"):
+    with pytest.raises(InputError, match=r"data\.json is damaged"):
         PreparedData.open(tmp_path)
 
 
