@@ -7,6 +7,25 @@ from typing import Any
 import keras
 from keras import ops
 
+__all__ = [
+    "add",
+    "convolution",
+    "dropout",
+    "embedding_lookup",
+    "grouped_linear",
+    "layer_normalization",
+    "linear",
+    "lstm",
+    "normal",
+    "put_rows",
+    "reshape_like",
+    "scan",
+    "scores",
+    "shape",
+    "softmax",
+    "take_rows",
+]
+
 Tensor = Any
 
 

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from t2t_keras.kernels import plain
 
+__all__ = [*plain.__all__]
+
 Tensor = Any
 
 _PHILOX = 1  # TensorFlow's number for the Philox random generator
