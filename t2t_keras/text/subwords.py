@@ -26,6 +26,10 @@ class Subwords:
     Args:
         serialized: `MAGIC`, then each subword on a line, whose first id is `FIRST_ID`.
 
+    Attributes:
+        subwords: in the order of their ids.
+        alphabet: the characters that need no escaping.
+
     Raises:
         ValueError: `serialized` begins otherwise, or lacks a character that spells others.
     """
@@ -37,8 +41,8 @@ class Subwords:
         self._entries = [*SPECIAL, *self.subwords]
         self._ids = {subword: FIRST_ID + place for place, subword in reversed(list(enumerate(self.subwords)))}
         self._longest = max(map(len, self.subwords), default=0)
-        self._alphabet = set("".join(self.subwords)) | set(_ESCAPING)
-        if missing := [character for character in sorted(self._alphabet) if character not in self._ids]:
+        self.alphabet = set("".join(self.subwords)) | set(_ESCAPING)
+        if missing := [character for character in sorted(self.alphabet) if character not in self._ids]:
             raise ValueError(f"there must be a subword {missing[0]!r}, as of every character in use and of {_ESCAPING}")
 
     def __len__(self) -> int:
@@ -69,7 +73,7 @@ class Subwords:
 
     def _escaped(self, part: str) -> str:
         part = part.replace("\\", "\\\\").replace("_", "\\u")
-        spelled = (c if c in self._alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
+        spelled = (c if c in self.alphabet and c != "\n" else f"\\{ord(c)};" for c in part)
         return "".join(spelled) + "_"
 
     def _cut(self, escaped: str) -> Iterable[int]:
@@ -80,12 +84,6 @@ class Subwords:
                 end -= 1
             yield self._ids[escaped[start:end]]
             start = end
-
-    def in_graph(self, name: str | None = None) -> Any:
-        """The same in a TensorFlow graph; see `Tokenizer.graph_tokenizer`."""
-        from t2t_keras.text.graph_subwords import GraphSubwords
-
-        return GraphSubwords(self.subwords, sorted(self._alphabet), name)
 
 
 def serialized_subwords(subwords: Iterable[str]) -> bytes:

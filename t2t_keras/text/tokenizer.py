@@ -162,9 +162,12 @@ class Tokenizer:
 
         Reference: https://www.tensorflow.org/text/api_docs/python/text/SentencepieceTokenizer
         """
+        # TensorFlow is heavy, and only exporting needs it.
         if isinstance(self._processor, Subwords):
-            return self._processor.in_graph(name)
-        import tensorflow_text  # heavy, and only exporting needs it
+            from t2t_keras.text.graph_subwords import GraphSubwords
+
+            return GraphSubwords(self._processor.subwords, sorted(self._processor.alphabet), name)
+        import tensorflow_text
 
         return tensorflow_text.SentencepieceTokenizer(model=self._serialized, name=name)
 
