@@ -10,15 +10,16 @@ Examples:
 import os
 import pathlib
 import time
-from typing import Any
+from typing import Any, cast
 
 from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 
+from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
-from t2t_keras.inference.translator import Translator
+from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
@@ -51,12 +52,14 @@ def main(argv: list[str]) -> None:
     config = run.config
     paths = _chosen(run)
     translator = decoding_flags.load_translator()
+    model = cast(SequenceModel, translator.model)  # an ensemble is not exported
     if _AVERAGE_LAST.value:
-        assign_weights(translator.model, averaging.average([checkpoints.load(path, True) for path in paths]))
+        assign_weights(model, averaging.average([checkpoints.load(path, True) for path in paths]))
     start = time.monotonic()
     with quiet_tensorflow.without_notices():
         path = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, _origin(run, paths))
-    print(_summary(translator, paths, path, time.monotonic() - start))
+    parameters = sum(model.config.parameter_counts().values())
+    print(_summary(translator.config, parameters, paths, path, time.monotonic() - start))
 
 
 def _chosen(run: Run) -> list[pathlib.Path]:
@@ -79,15 +82,16 @@ def _origin(run: Run, paths: list[pathlib.Path]) -> dict[str, Any]:
     return {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
 
 
-def _summary(translator: Translator, paths: list[pathlib.Path], version: pathlib.Path, seconds: float) -> str:
-    parameters = translator.model.count_params()
+def _summary(
+    settings: DecodeConfig, parameters: int, paths: list[pathlib.Path], version: pathlib.Path, seconds: float
+) -> str:
     on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     names = ", ".join(path.name for path in paths) or model_flags.MODEL_DIR.value
     return "\n".join(
         [
             f"weights of {names}: {parameters:,} parameters, {weights / 1e6:,.1f} MB as {_WEIGHTS.value}",
-            f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}",
+            f"beam {settings.beam_size}, length penalty {settings.length_penalty:g}",
             f"{version}: {on_disk / 1e6:,.1f} MB, written in {seconds:.0f} s",
         ]
     )

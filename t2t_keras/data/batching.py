@@ -197,12 +197,13 @@ class EpochPlans:
         return cached[epoch]
 
     def _planned(self, epoch: int) -> EpochPlan:
-        settings = (self._tokens_per_batch, self._seed, epoch, self._static_shapes)
-        if self._parts == 1 and not self._mixture:
-            return plan_epoch(*self._lengths, *settings)
-        rows = self._rows(epoch)
-        plan = plan_epoch(*(lengths[rows] for lengths in self._lengths), *settings)
-        return dataclasses.replace(plan, order=rows[plan.order])
+        is_whole = self._parts == 1 and not self._mixture
+        rows = slice(None) if is_whole else self._rows(epoch)
+        source_lengths, target_lengths = (lengths[rows] for lengths in self._lengths)
+        plan = plan_epoch(
+            source_lengths, target_lengths, self._tokens_per_batch, self._seed, epoch, self._static_shapes
+        )
+        return plan if isinstance(rows, slice) else dataclasses.replace(plan, order=rows[plan.order])
 
     def _rows(self, epoch: int) -> np.ndarray:
         """The rows of the corpus in an epoch, int64 [rows]."""
@@ -287,7 +288,7 @@ def _cut_by_budget(
     while starts[-1] < len(longest):
         start = starts[-1]
         window = np.maximum.accumulate(longest[start : start + tokens_per_batch // int(longest[start])])
-        rows = np.count_nonzero(window * most_rows[: len(window)] <= tokens_per_batch)
+        rows = int(np.count_nonzero(window * most_rows[: len(window)] <= tokens_per_batch))
         starts.append(start + rows if start or first is None else 1 + first % rows)
     offsets = np.array(starts, np.int64)
     sides = [np.maximum.reduceat(lengths[order], offsets[:-1]) for lengths in (source_lengths, target_lengths)]

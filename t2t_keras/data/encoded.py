@@ -63,7 +63,8 @@ class EncodedCorpus:
         kept_open = room_for_open_files(len(names) * len(SIDES))
         shards = []
         for name in names:
-            shards.append(tuple(_open_side(directory, name, side, keeps_open=kept_open > 0) for side in SIDES))
+            source, target = (_open_side(directory, name, side, keeps_open=kept_open > 0) for side in SIDES)
+            shards.append((source, target))
             kept_open -= len(SIDES)
         try:
             return cls(shards)

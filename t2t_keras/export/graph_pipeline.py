@@ -334,7 +334,7 @@ def longest(lengths: tf.Tensor) -> tf.Tensor:
 
 def _sampling(config: DecodeConfig) -> DecodeConfig:
     """The settings for one sample: those of the search, without what only a beam search can use."""
-    off = {"num_groups": 1, "diversity_strength": 0.0, "coverage_penalty": 0.0, "patience": 0.0}
+    off: dict[str, Any] = {"num_groups": 1, "diversity_strength": 0.0, "coverage_penalty": 0.0, "patience": 0.0}
     return dataclasses.replace(config, sampling=True, beam_size=1, **off)
 
 

@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import keras
 import tensorflow as tf
@@ -19,7 +19,7 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
 from t2t_keras.inference.translator import Translator
-from t2t_keras.models.contract import ATTENTION
+from t2t_keras.models.contract import ATTENTION, SequenceModel
 
 _VOCABULARY = "vocab.model"
 
@@ -77,7 +77,7 @@ def export_translator(
 
 
 def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
-    weights = Weights(translator.model, storage)
+    weights = Weights(cast(SequenceModel, translator.model), storage)
     # Only what a loader must find; everything else that the signatures need stays outside the module.
     module = tf.Module()
     module.weights = weights.variables

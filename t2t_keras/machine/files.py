@@ -32,7 +32,7 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with open(temporary, mode, **text) as file:
             yield file

@@ -170,10 +170,10 @@ class CheckpointWriter:
 
     def _write(self) -> None:
         if self._job is not None:
-            *arguments, is_provisional = self._job
-            checkpoints.save(self._directory, *arguments)
-            self._newest, self._job = self._job.step, None
-            if is_provisional and self._completion is None:
+            job = self._job
+            checkpoints.save(self._directory, job.step, job.weights, job.optimizer, job.state, job.ema)
+            self._newest, self._job = job.step, None
+            if job.is_provisional and self._completion is None:
                 return
         if self._completion is not None:
             step, state, best = self._completion

@@ -43,12 +43,18 @@ class RecordFile:
             with replacing(self._path) as file:
                 file.write(self._lines)
         self._file = io.FileIO(self._path, "ab")
-        self._synced_size = os.fstat(self._file.fileno()).st_size
+        self._synced_size = os.fstat(self._opened.fileno()).st_size
 
     @property
     def is_closed(self) -> bool:
         """Whether the file is not open."""
         return self._file is None or self._file.closed
+
+    @property
+    def _opened(self) -> io.FileIO:
+        if self._file is None:
+            raise ValueError("open() must be called before records are written")
+        return self._file
 
     def append(self, record: Record) -> None:
         """Writes a record and those that wait; readers see them at once."""
@@ -59,35 +65,35 @@ class RecordFile:
         """Makes the appended records survive a power cut, as far as there is room for them."""
         self._write()
         try:
-            os.fsync(self._file.fileno())
+            os.fsync(self._opened.fileno())
         except OSError as error:
             if not is_full(error):
                 raise
             # A network file system may report this only now, and how much was written is unknown.
-            self._file.truncate(self._synced_size)
+            self._opened.truncate(self._synced_size)
             self._waiting = self._unsynced + self._waiting
             self._unsynced = []
             self._warn(error)
             return
-        self._synced_size, self._unsynced = os.fstat(self._file.fileno()).st_size, []
+        self._synced_size, self._unsynced = os.fstat(self._opened.fileno()).st_size, []
 
     def close(self) -> None:
         """Writes the waiting records, if there is room by now, and closes the file."""
         try:
             self._write()
         finally:
-            self._file.close()
+            self._opened.close()
 
     def _write(self) -> None:
-        size = os.fstat(self._file.fileno()).st_size
+        size = os.fstat(self._opened.fileno()).st_size
         left = b"".join(self._waiting)
         try:
             while left:
-                left = left[self._file.write(left) :]
+                left = left[self._opened.write(left) :]
         except OSError as error:
             if not is_full(error):
                 raise
-            self._file.truncate(size)  # half a line is worse than none
+            self._opened.truncate(size)  # half a line is worse than none
             self._warn(error)
             return
         self._is_full = False

@@ -81,7 +81,7 @@ class Monitor:
         step: int,
         *,
         loss: float,
-        tokens: int,
+        tokens: float,
         learning_rate: float,
         gradient_norm: float,
         seconds: float,

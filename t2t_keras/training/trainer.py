@@ -5,7 +5,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import keras
 import numpy as np
@@ -143,7 +143,7 @@ class Trainer:
         if reason and not self.is_validation_due:
             return Outcome(self.step, reason, 0)
         try_largest_batch(self.training, self.plans, self.position.epoch)
-        monitor = SilentMonitor()
+        monitor: Monitor | SilentMonitor = SilentMonitor()
         if self.workers.is_chief:
             train = self.config.train
             monitor = Monitor(
@@ -252,7 +252,7 @@ class Trainer:
                     self.writer.withdraw(self.step)
             raise self._divergence(self.step, self.position, f"validation loss {validation.loss}")
         by_loss = self.config.train.best_metric == "loss"
-        gain = -validation.loss if by_loss else validation.score
+        gain = -validation.loss if by_loss else cast(float, validation.score)
         improved = self.best is None or gain > self.best
         self.best, self.best_step = (gain, self.step) if improved else (self.best, self.best_step)
         if self.is_validation_on_time:  # one more, at a limit, must not change when patience ends
@@ -263,7 +263,7 @@ class Trainer:
         with self.workers.alike():
             monitor.sync()
             if self.workers.is_chief:
-                best = checkpoints.Best(self.step, self.config.train.best_metric, abs(self.best)) if improved else None
+                best = checkpoints.Best(self.step, self.config.train.best_metric, abs(gain)) if improved else None
                 self.writer.complete(self.step, self._state(), best)
 
     def _save(self, monitor: Monitor | SilentMonitor) -> None:

@@ -7,6 +7,7 @@ project.
 """
 
 import argparse
+import io
 import itertools
 import os
 import sys
@@ -60,7 +61,8 @@ def main() -> int:
     parser.add_argument("--score", action="store_true", help="print scores too")
     flags = parser.parse_args()
     for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     with grpc.insecure_channel(flags.server) as channel:
         service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         for sentences in batches(sys.stdin, flags.batch):

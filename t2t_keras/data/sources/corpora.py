@@ -211,9 +211,10 @@ def tatoeba_pairs(source_language: str, target_language: str, download_dir: str 
     folder = _folder(download_dir, "tatoeba", names["train"][0])
     if not all((folder / name).exists() for pair in names.values() for name in pair):
         tatoeba.download(language, folder)
-    order = 1 if source_language == "en" else -1
-    paths = {stem: tuple(folder / name for name in pair)[::order] for stem, pair in names.items()}
-    return files({"train": paths["train"], "valid": paths["val"], "test": paths["test"]})
+    splits = {"train": names["train"], "valid": names["val"], "test": names["test"]}
+    if source_language != "en":
+        splits = {split: (other, english) for split, (english, other) in splits.items()}
+    return files({split: (folder / source, folder / target) for split, (source, target) in splits.items()})
 
 
 def gettext(
@@ -227,10 +228,10 @@ def gettext(
         InputError: neither or both sides are English.
     """
     language = _other_than_english("gettext", source_language, target_language)
-    order = 1 if source_language == "en" else -1
 
-    def read(wheel: Path) -> Iterator[Pair]:
-        return (pair[::order] for pair in gettext_catalogues.read_wheel(wheel, language))
+    def read(wheel: Path) -> Iterable[Pair]:
+        pairs = gettext_catalogues.read_wheel(wheel, language)
+        return pairs if source_language == "en" else ((other, english) for english, other in pairs)
 
     return _of_packages(packages.GETTEXT, Path(download_dir) / "gettext", read, report)
 

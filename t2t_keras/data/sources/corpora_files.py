@@ -4,9 +4,9 @@ import bz2
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError
@@ -75,7 +75,7 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pai
 
 
 def _open(path: str | Path) -> BinaryIO:
-    openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     return openers.get(Path(path).suffix, open)(path, "rb")
 
 

@@ -4,11 +4,12 @@ TensorFlow's SLURM resolver gives worker 10 the address of worker 2, because it 
 hosts without a GPU; its Kubernetes resolver needs an extra package and access to the cluster's API.
 """
 
+import dataclasses
 import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_keras.errors import InputError
 
@@ -24,7 +25,8 @@ class WorkerLostError(RuntimeError):
     """Another worker of a training is gone, through no fault of this one; restarting all workers resumes it."""
 
 
-class Cluster(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Cluster:
     """The workers of one training.
 
     Attributes:
