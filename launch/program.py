@@ -7,7 +7,6 @@ import platform
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from types import ModuleType
 
 # Before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -18,6 +17,8 @@ from absl import app, flags, logging
 
 import t2t_keras
 from t2t_keras.errors import InputError
+
+from . import helping
 
 # Flags of all programs that name files or folders.
 PATHS = (
@@ -62,15 +63,12 @@ def _foundations() -> list[str]:
 def run(main: Callable[[list[str]], None]) -> None:
     """Parses the flags and calls `main`; bad input, or any other argument, becomes one line and exit status 1."""
     logging.set_verbosity(logging.WARNING)
-    _describe(sys.modules[main.__module__])
+    module = sys.modules[main.__module__]
+    if helping.ASKING & set(sys.argv[1:]):
+        print(helping.text(module, set(PATHS) - TEXTS, sys.argv[0]))
+        sys.exit(0)
+    sys.modules["__main__"].__doc__ = module.__doc__  # of --helpfull, also if a console command is the main module
     app.run(lambda argv: _guarded(main, argv))
-
-
-def _describe(module: ModuleType) -> None:
-    """Makes --help show the module's docstring and flags, also if a console command is the main module."""
-    sys.modules["__main__"].__doc__ = module.__doc__
-    for flag in (*flags.FLAGS.get_key_flags_for_module(module), flags.FLAGS["version"]):
-        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
 
 def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:

@@ -144,10 +144,12 @@ def test_a_reader_that_has_enough(call):
     assert (done.stdout, done.stderr) == ("a line\n0\n", "")
 
 
-def test_help_is_the_programs_own(call):
-    done = call("--help")
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_is_the_programs_own(call, flag):
+    done = call("--number=many", flag)  # whatever else is there
     assert "Does what it is told." in done.stdout and "How many." in done.stdout
     assert len(done.stdout.splitlines()) < 30
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_version(call):

@@ -279,4 +279,4 @@ def test_help_is_short():
     assert lines[0].startswith("Trains a model on prepared data")
     assert len(lines) < 48
     for flag in ("data_dir", "model_dir", "preset", "set", "strategy", "cluster", "replicas"):
-        assert any(line.strip().startswith(f"--{flag}:") for line in lines), flag
+        assert any(line.strip().startswith(f"--{flag}=") for line in lines), flag

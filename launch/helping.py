@@ -1,0 +1,107 @@
+"""What --help prints: what a program does, examples in the form that was typed, and its flags in groups."""
+
+import dataclasses
+import pathlib
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+from absl import flags
+
+ASKING = frozenset({"-h", "-help", "--help", "--helpshort"})
+
+_PATHS, _SEARCH, _OTHERS, _EVERY = "files and folders", "search", "settings", "every program"
+_FORMS = {"int": "=N", "float": "=NUMBER"}
+_WIDTH, _INDENT = 100, 28
+# What absl adds to the words of a flag: the values that it may have, and that it may be repeated.
+_OF_ABSL = re.compile(r"^<[^>]*>: |; ?repeat this option to specify a list of values$")
+_ALWAYS = (
+    ("-h, --help", "Print this and end."),
+    ("--helpfull", "Print all flags, also those of the libraries underneath, and end."),
+    ("--version", "Print which versions this is, and of what it is built on, and end."),
+    ("--flagfile=PATH", "Read more flags from a file, one a line."),
+)
+
+
+def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
+    """The help of a program.
+
+    Args:
+        module: the program's, whose docstring says what it does and gives examples.
+        paths: the names of flags that are files or folders.
+        called: how the program was called, `sys.argv[0]`.
+    """
+    sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
+    searching, paths = _search_settings(), set(paths)
+    for flag in sorted(
+        flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not _is_required(flag), flag.name)
+    ):
+        group = _PATHS if flag.name in paths else _SEARCH if flag.name in searching else _OTHERS
+        sections[group].append(_entry(*_described(flag, flag.name in paths)))
+    sections[_EVERY] = [_entry(*each) for each in _ALWAYS]
+    listed = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
+    return "\n\n".join([_as_typed((module.__doc__ or "").strip(), called), *listed])
+
+
+def _search_settings() -> set[str]:
+    """The names of flags that say how to search."""
+    from t2t_keras.config import DecodeConfig
+
+    return {"engine", "compute_type", "ensemble_mean", *(field.name for field in dataclasses.fields(DecodeConfig))}
+
+
+def _described(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
+    """How a flag is written, and what it is for."""
+    kind = flag.flag_type()
+    values = getattr(flag.parser, "enum_values", None)
+    if kind == "bool":
+        form = f"--[no]{flag.name}"
+    elif values:
+        form = f"--{flag.name}={'|'.join(values)}"
+    else:
+        form = f"--{flag.name}{_FORMS.get(kind, '=PATH' if is_path else '=TEXT')}"
+    words = _OF_ABSL.sub("", " ".join((flag.help or "").split()))
+    if kind.startswith("multi") and "times" not in words:
+        words += " Any number of times."
+    if _is_required(flag) and "required" not in words:
+        words += " (required)"
+    shown = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+    return form, words + (f" (default: {shown})" if shown and "default" not in words else "")
+
+
+def _is_required(flag: flags.Flag) -> bool:
+    return any("must have a value other than None" in validator.message for validator in flag.validators)
+
+
+def _entry(form: str, words: str) -> str:
+    """A flag with its words beside it, or below it where it is long."""
+    lines = textwrap.wrap(words, _WIDTH - _INDENT, break_on_hyphens=False) or [""]
+    if len(form) > _INDENT - 4:
+        lines = ["", *lines]
+    first, *rest = lines
+    return "\n".join([f"  {form:<{_INDENT - 2}}{first}".rstrip(), *(" " * _INDENT + line for line in rest)])
+
+
+def _as_typed(words: str, called: str) -> str:
+    """The examples with the command that was typed, where that is not `python -m launch.NAME`."""
+    name = pathlib.Path(called).name
+    for module, command in _commands().items():
+        if name == command:
+            words = words.replace(f"python -m launch.{module}", command)
+        elif name.startswith("t2t-"):  # examples of other programs
+            words = words.replace(f"python -m launch.{module} ", f"{command} ")
+    if "t2t_keras" in pathlib.Path(called).parts:
+        words = words.replace("python -m launch.", "python -m t2t_keras.launch.")
+    return words
+
+
+def _commands() -> Mapping[str, str]:
+    """The installed command of each program, by the name of its module; none where the package is not installed."""
+    found: dict[str, Any] = {}
+    for point in metadata.entry_points(group="console_scripts"):
+        if point.value.startswith("t2t_keras.launch."):
+            found[point.value.removeprefix("t2t_keras.launch.").partition(":")[0]] = point.name
+    return found

@@ -1,0 +1,98 @@
+"""What --help prints."""
+
+import types
+
+import pytest
+from absl import flags
+
+from launch import helping
+
+NAME = "tests.a_program"
+DOC = """Does something.
+
+Examples:
+    python -m launch.translate --model_dir=runs/mine
+    python -m launch.train --model_dir=runs/mine
+"""
+
+
+@pytest.fixture(scope="module")
+def module():
+    """A module with a flag of each kind, defined in a registry of its own."""
+    values = flags.FlagValues()
+    options = {"flag_values": values}
+    flags.DEFINE_string("model_dir", None, "The run.", required=True, **options)
+    flags.DEFINE_multi_string("ensemble", [], "Another run.", **options)
+    flags.DEFINE_integer("beam_size", None, "Hypotheses; default: the run's own setting.", **options)
+    flags.DEFINE_enum("engine", "tensorflow", ["tensorflow", "other"], "What computes.", **options)
+    flags.DEFINE_float("a_rate", 0.5, "A rate.", **options)
+    flags.DEFINE_bool("json", False, "Whether to write JSON.", **options)
+    flags.DEFINE_list("only", ["a", "b"], "Names of " + "very " * 20 + "long rows.", **options)
+    module = types.ModuleType(NAME, DOC)
+    for name in values:
+        values.register_key_flag_for_module(NAME, values[name])
+    return module, values
+
+
+@pytest.fixture
+def lines(module, monkeypatch):
+    module, values = module
+    monkeypatch.setattr(helping.flags, "FLAGS", values)
+    return helping.text(module, ["model_dir", "ensemble"], "launch/translate.py").splitlines()
+
+
+def section(lines: list[str], name: str) -> list[str]:
+    """The lines of a group."""
+    begin = lines.index(f"{name}:") + 1
+    return lines[begin : lines.index("", begin) if "" in lines[begin:] else None]
+
+
+def test_flags_are_in_groups_the_required_ones_first(lines):
+    assert section(lines, "files and folders") == [
+        "  --model_dir=PATH          The run. (required)",
+        "  --ensemble=PATH           Another run. Any number of times.",
+    ]
+    assert section(lines, "search") == [
+        "  --beam_size=N             Hypotheses; default: the run's own setting.",
+        "  --engine=tensorflow|other",
+        "                            What computes. (default: tensorflow)",
+    ]
+    assert [line.split()[0] for line in section(lines, "settings") if line.startswith("  --")] == [
+        "--a_rate=NUMBER",
+        "--[no]json",
+        "--only=TEXT",
+    ]
+    assert "  -h, --help                Print this and end." in section(lines, "every program")
+
+
+def test_defaults_are_shown_where_they_say_something(lines):
+    assert "  --a_rate=NUMBER           A rate. (default: 0.5)" in lines
+    assert "  --[no]json                Whether to write JSON." in lines
+    assert section(lines, "settings")[-1].endswith("(default: a,b)")
+
+
+def test_long_words_go_on_below(lines):
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("called", "examples"),
+    [
+        ("/home/me/launch/translate.py", ["python -m launch.translate", "python -m launch.train"]),
+        ("/venv/bin/t2t-translate", ["t2t-translate", "t2t-train"]),
+        (
+            "/venv/lib/t2t_keras/launch/translate.py",
+            ["python -m t2t_keras.launch.translate", "python -m t2t_keras.launch.train"],
+        ),
+    ],
+)
+def test_examples_have_the_form_that_was_typed(module, monkeypatch, called, examples):
+    monkeypatch.setattr(helping.flags, "FLAGS", module[1])
+    commands = {"translate": "t2t-translate", "train": "t2t-train"}
+    monkeypatch.setattr(helping, "_commands", lambda: commands)
+    shown = helping.text(module[0], [], called).splitlines()
+    assert [line.split(" --")[0].strip() for line in shown[3:5]] == examples
+
+
+def test_commands_are_those_that_are_installed():
+    assert helping._commands()["train"] == "t2t-train"
