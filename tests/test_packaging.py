@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,11 +42,15 @@ def run_code(code: str, cwd: Path = ROOT, stdin: str = "") -> str:
     return done.stdout
 
 
+def project() -> dict:
+    """What pyproject.toml says of the package."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
 def commands() -> dict[str, str]:
-    """The console commands of setup.py and the programs they stand for."""
-    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    (value,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "COMMANDS"]
-    return ast.literal_eval(value)
+    """The console commands and the programs they stand for."""
+    pattern = re.compile(r"t2t_keras\.launch\.(\w+):run")
+    return {name: pattern.fullmatch(function)[1] for name, function in project()["scripts"].items()}
 
 
 def documented(*languages: str) -> list[tuple[str, str]]:
@@ -259,7 +264,7 @@ def test_one_version_is_written_everywhere() -> None:
     assert citation["version"] == t2t_keras.__version__
     versions = re.findall(r"^## (?:Unreleased: )?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[0] == t2t_keras.__version__
-    assert re.search(r"^\s+version=VERSION,$", (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert project()["dynamic"] == ["version"]
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:
