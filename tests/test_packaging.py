@@ -134,17 +134,22 @@ def test_every_program_has_a_command_and_every_command_a_program() -> None:
     assert set(commands().values()) == defines_run
 
 
-def test_what_is_built_holds_the_programs_and_the_type_marker(tmp_path: Path) -> None:
+def in_folder(folder: Path) -> set[str]:
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return {file for file in files if "__pycache__" not in file}
+
+
+def test_what_is_built_holds_the_programs_the_recipes_and_the_type_marker(tmp_path: Path) -> None:
     build = ["setup.py", "-q", "build_py", f"--build-lib={tmp_path}"]
     subprocess.run([sys.executable, *build], cwd=ROOT, check=True, capture_output=True, text=True)
     in_repository = {path.relative_to(ROOT) for path in (ROOT / "t2t_keras").rglob("*.py")}
-    for folder in ("launch", "launch/flag_groups"):
-        in_repository |= {Path("t2t_keras", path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.py")}
+    in_repository |= {Path("t2t_keras", path.relative_to(ROOT)) for path in (ROOT / "launch").rglob("*.py")}
     assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*.py")} == in_repository
     assert (tmp_path / "t2t_keras/py.typed").is_file()
-    page = ROOT / "t2t_keras/serving/page"
-    built_page = {path.name for path in (tmp_path / "t2t_keras/serving/page").iterdir()}
-    assert built_page == {path.name for path in page.iterdir()} and "index.html" in built_page
+    page, cluster = (in_folder(tmp_path / "t2t_keras" / name) for name in ("serving/page", "launch/cluster"))
+    assert page == in_folder(ROOT / "t2t_keras/serving/page") and "index.html" in page
+    assert cluster == in_folder(ROOT / "launch/cluster") and {"slurm.sh", "serving/serve.yaml"} <= cluster
+    assert os.access(tmp_path / "t2t_keras/launch/cluster/slurm.sh", os.X_OK)
     code = "from t2t_keras.launch import program; print(program.__file__)"
     assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
 
