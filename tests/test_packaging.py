@@ -154,6 +154,17 @@ def test_what_is_built_holds_the_programs_the_recipes_and_the_type_marker(tmp_pa
     assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
 
 
+@pytest.mark.integration
+def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "setup.py", "-q", "egg_info", f"--egg-base={tmp_path}"], cwd=ROOT, check=True)
+    listed = set((tmp_path / "t2t_keras.egg-info/SOURCES.txt").read_text(encoding="utf-8").splitlines())
+    for folder in (".ci", "benchmarks", "docs", "launch", "t2t_keras", "tests"):
+        assert {f"{folder}/{file}" for file in in_folder(ROOT / folder)} <= listed, folder
+    assert {"Makefile", "CITATION.cff", "MANIFEST.in", "pyproject.toml", "saved_models/README.md"} <= listed
+    assert {path.name for path in ROOT.glob("*.md")} <= listed
+    assert not [file for file in listed if "__pycache__" in file]
+
+
 def test_tensorflow_text_is_of_the_minor_version_of_tensorflow() -> None:
     """Its ops load in no other; the two are installed without either being named."""
     minor = {name: version(name).split(".")[:2] for name in ("tensorflow", "tensorflow-text", "tensorflow-serving-api")}
