@@ -22,7 +22,7 @@ from t2t_keras.data.sources import packages
 from t2t_keras.data.sources.corpora import NAMES
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in sorted(folder.glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -158,9 +158,10 @@ def test_what_is_built_holds_the_programs_the_recipes_and_the_type_marker(tmp_pa
 def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "setup.py", "-q", "egg_info", f"--egg-base={tmp_path}"], cwd=ROOT, check=True)
     listed = set((tmp_path / "t2t_keras.egg-info/SOURCES.txt").read_text(encoding="utf-8").splitlines())
-    for folder in (".ci", "benchmarks", "docs", "launch", "t2t_keras", "tests"):
+    for folder in (".ci", ".github", "benchmarks", "docs", "launch", "t2t_keras", "tests"):
         assert {f"{folder}/{file}" for file in in_folder(ROOT / folder)} <= listed, folder
-    assert {"Makefile", "CITATION.cff", "MANIFEST.in", "pyproject.toml", "saved_models/README.md"} <= listed
+    beside = {"Makefile", "CITATION.cff", "MANIFEST.in", "pyproject.toml", ".editorconfig", ".pre-commit-config.yaml"}
+    assert beside | {"saved_models/README.md"} <= listed
     assert {path.name for path in ROOT.glob("*.md")} <= listed
     assert not [file for file in listed if "__pycache__" in file]
 
