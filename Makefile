@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: help venv quickstart test integration slow faults lint format ci clean
+.PHONY: help venv quickstart test integration slow faults lint format ci release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style, common mistakes and types; make format puts the style right"
 	@echo "make ci                      lint, test and integration, with what only tests of other backends, peers and manifests need"
+	@echo "make release                 builds into dist/ what the committed version is published as, and says how to publish it"
 	@echo "make clean                   removes the environments and what building and testing leave behind"
 	@echo "TENSORFLOW=2.20 with any of them does it on TensorFlow 2.20, in an environment of its own; 2.21 is usual"
 
@@ -65,6 +66,9 @@ format: $(INSTALLED)
 ci: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[ci]' 'tensorflow==$(TENSORFLOW).*'
 	$(MAKE) lint test integration
+
+release: $(INSTALLED)
+	.ci/release $(BIN)/python
 
 clean:
 	rm -rf .venv .venv-2.20 build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -56,7 +56,7 @@ __all__ = [
     "share_out_cores",
 ]
 
-# Of the project; setup.py reads it from here.
+# Of the project; pyproject.toml reads it from here.
 __version__ = "0.1.0"
 
 _MODULES = {"layers": "layers", "losses": "losses", "presets": "models.presets", "schedules": "schedules"}

@@ -228,7 +228,7 @@ def test_no_family_is_named_but_where_they_are_registered(path):
 
 def tracked_text() -> list[pathlib.Path]:
     """The project's own text: not what building, running or an editor leaves beside it."""
-    folders = ("t2t_keras", "launch", "tests", "benchmarks", "docs", ".ci")
+    folders = ("t2t_keras", "launch", "tests", "benchmarks", "docs", ".ci", ".github")
     kinds = {".py", ".md", ".toml", ".sh", ".yaml", ".yml", ".txt", ".cfg", ""}
     within = [path for folder in folders for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in [*within, *ROOT.iterdir()] if path.is_file() and path.suffix in kinds]

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import re
 import shlex
+import tomllib
 import typing
 from pathlib import Path
 
@@ -65,6 +66,12 @@ def test_the_table_of_presets_is_the_presets() -> None:
         for field in dataclasses.asdict(getattr(Config(), section))
     }
     assert documented == {key: values for key, values in changed.items() if any(v != values[0] for v in values)}
+
+
+def test_the_table_of_extras_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    documented = [extra.strip("`") for extra, _ in table("getting_started.md", "Extras")]
+    assert documented == list(project["optional-dependencies"])
 
 
 def test_every_document_is_linked() -> None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from t2t_keras.data.sources import packages
 from t2t_keras.data.sources.corpora import NAMES
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in sorted(folder.glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -41,11 +42,15 @@ def run_code(code: str, cwd: Path = ROOT, stdin: str = "") -> str:
     return done.stdout
 
 
+def project() -> dict:
+    """What pyproject.toml says of the package."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
 def commands() -> dict[str, str]:
-    """The console commands of setup.py and the programs they stand for."""
-    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    (value,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "COMMANDS"]
-    return ast.literal_eval(value)
+    """The console commands and the programs they stand for."""
+    pattern = re.compile(r"t2t_keras\.launch\.(\w+):run")
+    return {name: pattern.fullmatch(function)[1] for name, function in project()["scripts"].items()}
 
 
 def documented(*languages: str) -> list[tuple[str, str]]:
@@ -129,19 +134,36 @@ def test_every_program_has_a_command_and_every_command_a_program() -> None:
     assert set(commands().values()) == defines_run
 
 
-def test_what_is_built_holds_the_programs_and_the_type_marker(tmp_path: Path) -> None:
+def in_folder(folder: Path) -> set[str]:
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return {file for file in files if "__pycache__" not in file}
+
+
+def test_what_is_built_holds_the_programs_the_recipes_and_the_type_marker(tmp_path: Path) -> None:
     build = ["setup.py", "-q", "build_py", f"--build-lib={tmp_path}"]
     subprocess.run([sys.executable, *build], cwd=ROOT, check=True, capture_output=True, text=True)
     in_repository = {path.relative_to(ROOT) for path in (ROOT / "t2t_keras").rglob("*.py")}
-    for folder in ("launch", "launch/flag_groups"):
-        in_repository |= {Path("t2t_keras", path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.py")}
+    in_repository |= {Path("t2t_keras", path.relative_to(ROOT)) for path in (ROOT / "launch").rglob("*.py")}
     assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*.py")} == in_repository
     assert (tmp_path / "t2t_keras/py.typed").is_file()
-    page = ROOT / "t2t_keras/serving/page"
-    built_page = {path.name for path in (tmp_path / "t2t_keras/serving/page").iterdir()}
-    assert built_page == {path.name for path in page.iterdir()} and "index.html" in built_page
+    page, cluster = (in_folder(tmp_path / "t2t_keras" / name) for name in ("serving/page", "launch/cluster"))
+    assert page == in_folder(ROOT / "t2t_keras/serving/page") and "index.html" in page
+    assert cluster == in_folder(ROOT / "launch/cluster") and {"slurm.sh", "serving/serve.yaml"} <= cluster
+    assert os.access(tmp_path / "t2t_keras/launch/cluster/slurm.sh", os.X_OK)
     code = "from t2t_keras.launch import program; print(program.__file__)"
     assert Path(run_python(code, cwd=tmp_path, path=tmp_path).strip()).is_relative_to(tmp_path)
+
+
+@pytest.mark.integration
+def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "setup.py", "-q", "egg_info", f"--egg-base={tmp_path}"], cwd=ROOT, check=True)
+    listed = set((tmp_path / "t2t_keras.egg-info/SOURCES.txt").read_text(encoding="utf-8").splitlines())
+    for folder in (".ci", ".github", "benchmarks", "docs", "launch", "t2t_keras", "tests"):
+        assert {f"{folder}/{file}" for file in in_folder(ROOT / folder)} <= listed, folder
+    beside = {"Makefile", "CITATION.cff", "MANIFEST.in", "pyproject.toml", ".editorconfig", ".pre-commit-config.yaml"}
+    assert beside | {"saved_models/README.md"} <= listed
+    assert {path.name for path in ROOT.glob("*.md")} <= listed
+    assert not [file for file in listed if "__pycache__" in file]
 
 
 def test_tensorflow_text_is_of_the_minor_version_of_tensorflow() -> None:
@@ -259,7 +281,7 @@ def test_one_version_is_written_everywhere() -> None:
     assert citation["version"] == t2t_keras.__version__
     versions = re.findall(r"^## (?:Unreleased: )?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[0] == t2t_keras.__version__
-    assert re.search(r"^\s+version=VERSION,$", (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert project()["dynamic"] == ["version"]
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import tomllib
 
 import programs
 import pytest
@@ -42,8 +43,9 @@ def prose(path: pathlib.Path) -> str:
 
 
 def installed_programs() -> dict[str, str]:
-    """The commands of setup.py and the programs that they are."""
-    return dict(re.findall(r'"(t2t-\w+)": "(\w+)"', (ROOT / "setup.py").read_text(encoding="utf-8")))
+    """The commands of pyproject.toml and the programs that they are."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    return {name: function.removeprefix("t2t_keras.launch.").removesuffix(":run") for name, function in scripts.items()}
 
 
 def program_of(recipe: str) -> str:

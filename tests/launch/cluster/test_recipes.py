@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+import tomllib
 
 import pytest
 import yaml
@@ -15,6 +16,10 @@ from stand_ins import CLUSTER, KILLED, LOST, MISTAKE, ROOT, STOPPED, environment
 pytestmark = pytest.mark.integration
 
 SCRIPTS = ("slurm.sh", "slurm_study.sh", "kubernetes.sh", "tpu_vm.sh", "ssh.sh")
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -43,8 +48,7 @@ def test_the_image_has_what_the_installation_reads():
     assert {"setup.py", "pyproject.toml", "README.md", "t2t_keras", "launch"} <= set(copied)
     assert all((ROOT / name).exists() for name in copied)
     (extras,) = re.findall(r"pip install --no-cache-dir '\.\[(.+)\]'", text)
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    assert {"gpu", "serve"} == set(extras.split(",")) and all(f'"{extra}": [' in setup for extra in extras.split(","))
+    assert {"gpu", "serve"} == set(extras.split(",")) <= set(project()["optional-dependencies"])
 
 
 def test_the_image_does_not_run_as_root():
@@ -64,8 +68,8 @@ def test_a_tpu_gets_a_tensorflow_that_the_project_supports_and_text_for_the_same
     installed = re.findall(r"(tensorflow[a-z-]*)==([0-9.]+)\.\*", done.stdout)
     assert installed == [("tensorflow", "2.20"), ("tensorflow-tpu", "2.20")]
     assert "'libtpu==0.0.14'" in done.stdout.replace("'\\''", "'")
-    supported = re.search(r'"(tensorflow>=.*)",', (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
-    assert Requirement(supported).specifier.contains("2.20.0")
+    (supported,) = [r for r in map(Requirement, project()["dependencies"]) if r.name == "tensorflow"]
+    assert supported.specifier.contains("2.20.0")
 
 
 # ---- SLURM ----

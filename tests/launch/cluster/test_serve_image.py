@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import programs
 import pytest
@@ -51,10 +52,10 @@ def test_the_image_has_what_the_installation_reads_and_runs_the_installed_progra
     copied = [word for name, value in instructions() if name == "COPY" for word in value.split()[:-1]]
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "t2t_keras", "launch"} == set(copied)
     assert all((ROOT / name).exists() for name in copied)
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    assert "'.[serve]'" in instruction("RUN") and '"serve": [' in setup
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "'.[serve]'" in instruction("RUN") and "serve" in project["optional-dependencies"]
     command = json.loads(instruction("ENTRYPOINT"))[0]
-    assert f'"{command}": "serve"' in setup
+    assert project["scripts"][command] == "t2t_keras.launch.serve:run"
 
 
 def test_the_image_does_not_run_as_root():
