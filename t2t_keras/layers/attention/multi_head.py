@@ -17,6 +17,7 @@ from t2t_keras.layers.attention.scores import (
     scaled_dot_product_attention,
 )
 from t2t_keras.layers.attention.window import window_attention
+from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
 
 Tensor = Any
@@ -112,8 +113,12 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
     ) -> Tensor:
-        if self.window is None:
-            return self.attend(query, memory, attention_mask, seed)[0]
+        collector = AttentionWeights.innermost()
+        if self.window is None or collector is not None:
+            outputs, weights = self.attend(query, memory, attention_mask, seed)
+            if collector is not None:
+                collector.weights.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, query_len, key_len]
+            return outputs
         self._check_window(query, memory, attention_mask)
         heads = window_attention(
             *self._project(query, memory),
