@@ -74,6 +74,7 @@ def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:
     """A pass forward and backward over rows without padding, as training runs it."""
     import tensorflow as tf
 
+    from t2t_keras.layers.collectors import AuxiliaryLosses
     from t2t_keras.layers.experts import feed_forward_layer
     from t2t_keras.layers.settings import LayerSettings
 
@@ -91,8 +92,9 @@ def _layer(config: TransformerConfig, tokens: int) -> Callable[[], Any]:
         variables = [inputs, *(variable.value for variable in layer.trainable_variables)]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            outputs, loss = layer.with_balance_loss(inputs, seed=tf.constant([1, 2]), token_rows=rows, training=True)
-            total = tf.reduce_sum(outputs * inputs) + tf.reduce_sum(loss)
+            with AuxiliaryLosses() as collector:
+                outputs = layer(inputs, seed=tf.constant([1, 2]), token_rows=rows, training=True)
+            total = tf.reduce_sum(outputs * inputs) + tf.reduce_sum(collector.total())
         return [tf.convert_to_tensor(g) for g in tape.gradient(total, variables) if g is not None]
 
     return run

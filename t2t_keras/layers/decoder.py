@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
-from keras import ops
 
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
@@ -15,7 +14,7 @@ from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
 
 Tensor = Any
-Sublayer = Callable[[Tensor], Tensor]
+Sublayers = tuple[Callable[[Tensor], Tensor], ...]
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -33,6 +32,8 @@ class DecoderLayer(keras.layers.Layer):
         cross_attention_mask: bool, broadcastable to [batch, heads, target_len, source_len]; normally `padding_mask`.
         seed: int32 [2], for all dropout inside; None draws seeds.
         token_rows: int32 [tokens], from `token_rows`: rows that the feed-forward network computes; None means all.
+        sublayers: functions to connect instead of the layer's own three boxes, from float [..., d_model] to the same:
+            those of one step of a search. Memory and masks are then theirs, and not read here.
 
     Returns:
         float [batch, target_len, d_model].
@@ -67,86 +68,16 @@ class DecoderLayer(keras.layers.Layer):
         cross_attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
+        sublayers: Sublayers | None = None,
     ) -> Tensor:
-        masks = self_attention_mask, cross_attention_mask
-        return self.with_balance_loss(inputs, memory, *masks, seed=seed, token_rows=token_rows)[0]
-
-    def with_balance_loss(
-        self,
-        inputs: Tensor,
-        memory: Tensor,
-        self_attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-        *,
-        token_mask: Tensor | None = None,
-        seed: Tensor | None = None,
-        token_rows: Tensor | None = None,
-        **mode: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result and the experts' balance loss; see `EncoderLayer.with_balance_loss`."""
-        losses: list[Tensor] = []
-
-        def feed_forward(x: Tensor) -> Tensor:
-            rows: dict[str, Any] = {"token_mask": token_mask, "token_rows": token_rows}
-            outputs, loss = self.feed_forward.with_balance_loss(x, seed=fold_in(seed, 5), **rows, **mode)
-            losses.append(loss)
-            return outputs
-
-        outputs = self.connected(
-            inputs,
-            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), **mode),
-            lambda x: self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3), **mode),
-            feed_forward,
-            seed=seed,
-            **mode,
+        self_attention, cross_attention, feed_forward = sublayers or (
+            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1)),
+            lambda x: self.cross_attention(x, memory, cross_attention_mask, seed=fold_in(seed, 3)),
+            lambda x: self.feed_forward(x, seed=fold_in(seed, 5), token_rows=token_rows),
         )
-        return outputs, losses[0]
-
-    def connected(
-        self,
-        inputs: Tensor,
-        self_attention: Sublayer,
-        cross_attention: Sublayer,
-        feed_forward: Sublayer,
-        *,
-        seed: Tensor | None = None,
-        training: bool | None = None,
-    ) -> Tensor:
-        """Chains the three sub-layers as in Figure 1; each is a function from float [..., d_model] to the same, over
-        whole sequences or in one step of a search. `seed`, int32 [2], is for the dropout of the residual connections.
-        """
-        # Not handed on where it is None, which Keras would take for False.
-        mode = {} if training is None else {"training": training}
-        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0), **mode)
-        x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2), **mode)
-        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4), **mode)
-
-    def outputs_and_attention(
-        self,
-        inputs: Tensor,
-        memory: Tensor,
-        self_attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The call's result without dropout, its self-attention, [batch, heads, target_len, target_len], and its
-        attention to the memory, [batch, heads, target_len, source_len].
-        """
-        seen: list[Tensor] = []
-
-        def attended(attention: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-            outputs, weights = attention.attend(x, memory, mask)
-            seen.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, target_len, key_len]
-            return outputs
-
-        outputs = self.connected(
-            inputs,
-            lambda x: attended(self.self_attention, x, x, self_attention_mask),
-            lambda x: attended(self.cross_attention, x, memory, cross_attention_mask),
-            lambda x: self.feed_forward.with_balance_loss(x, training=False)[0],
-            training=False,
-        )
-        self_weights, cross_weights = seen
-        return outputs, self_weights, cross_weights
+        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0))
+        x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
+        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4))
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return inputs_shape
@@ -198,46 +129,15 @@ class Decoder(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
-        masks = self_attention_mask, cross_attention_mask
-        return self.with_balance_loss(inputs, memory, *masks, seed=seed, token_rows=token_rows)[0]
-
-    def with_balance_loss(
-        self,
-        inputs: Tensor,
-        memory: Tensor,
-        self_attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-        *,
-        seed: Tensor | None = None,
-        **others: Any,
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result, and the sum of the layers' losses; see `EncoderLayer.with_balance_loss`."""
-        x, losses, masks = inputs, [], (self_attention_mask, cross_attention_mask)
+        x = inputs
         for index, layer in enumerate(self.layers):
-            x, loss = layer.with_balance_loss(x, memory, *masks, seed=fold_in(seed, index), **others)
-            losses.append(loss)
-        return self.normalised(x), sum(losses)
+            masks = self_attention_mask, cross_attention_mask
+            x = layer(x, memory, *masks, seed=fold_in(seed, index), token_rows=token_rows)
+        return self.normalised(x)
 
     def normalised(self, x: Tensor) -> Tensor:
         """Applies the final normalisation, if there is one, to the last layer's output, float [..., d_model]."""
         return x if self.final_norm is None else self.final_norm(x)
-
-    def outputs_and_attention(
-        self,
-        inputs: Tensor,
-        memory: Tensor,
-        self_attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The call's result without dropout, the self-attention, [batch, layers, heads, target_len, target_len], and
-        the attention to the memory, [batch, layers, heads, target_len, source_len].
-        """
-        x, seen = inputs, []
-        for layer in self.layers:
-            x, *weights = layer.outputs_and_attention(x, memory, self_attention_mask, cross_attention_mask)
-            seen.append(weights)
-        self_weights, cross_weights = (ops.stack(weights, axis=1) for weights in zip(*seen, strict=True))
-        return self.normalised(x), self_weights, cross_weights
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return inputs_shape

@@ -1,11 +1,10 @@
 """The encoder (left half of Figure 1)."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
-from keras import ops
 
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
@@ -15,7 +14,6 @@ from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
 
 Tensor = Any
-Sublayer = Callable[[Tensor], Tensor]
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -60,69 +58,16 @@ class EncoderLayer(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
-        return self.with_balance_loss(inputs, self_attention_mask, seed=seed, token_rows=token_rows)[0]
-
-    def with_balance_loss(
-        self,
-        inputs: Tensor,
-        self_attention_mask: Tensor | None = None,
-        *,
-        token_mask: Tensor | None = None,
-        seed: Tensor | None = None,
-        token_rows: Tensor | None = None,
-        **mode: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result, and the balance loss of each sentence, float32 [batch], or 0 without experts.
-
-        `token_mask` is that of `MixtureOfExperts`; `mode` may hold `training`.
-        """
-        losses: list[Tensor] = []
-
-        def feed_forward(x: Tensor) -> Tensor:
-            rows: dict[str, Any] = {"token_mask": token_mask, "token_rows": token_rows}
-            outputs, loss = self.feed_forward.with_balance_loss(x, seed=fold_in(seed, 3), **rows, **mode)
-            losses.append(loss)
-            return outputs
-
-        outputs = self.connected(
+        x = self.self_attention_residual(
             inputs,
-            lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1), **mode),
-            feed_forward,
-            seed=seed,
-            **mode,
+            sublayer=lambda x: self.self_attention(x, x, self_attention_mask, seed=fold_in(seed, 1)),
+            seed=fold_in(seed, 0),
         )
-        return outputs, losses[0]
-
-    def connected(
-        self,
-        inputs: Tensor,
-        self_attention: Sublayer,
-        feed_forward: Sublayer,
-        *,
-        seed: Tensor | None = None,
-        training: bool | None = None,
-    ) -> Tensor:
-        """Chains the two sub-layers as in Figure 1; each is a function from float [batch, source_len, d_model] to the
-        same. `seed`, int32 [2], is for the dropout of the residual connections.
-        """
-        # Not handed on where it is None, which Keras would take for False.
-        mode = {} if training is None else {"training": training}
-        x = self.self_attention_residual(inputs, sublayer=self_attention, seed=fold_in(seed, 0), **mode)
-        return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 2), **mode)
-
-    def outputs_and_attention(self, inputs: Tensor, self_attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and its attention, [batch, heads, source_len, source_len]."""
-        seen: list[Tensor] = []
-
-        def self_attention(x: Tensor) -> Tensor:
-            outputs, weights = self.self_attention.attend(x, x, self_attention_mask)
-            seen.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, source_len, source_len]
-            return outputs
-
-        def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward.with_balance_loss(x, training=False)[0]
-
-        return self.connected(inputs, self_attention, feed_forward, training=False), seen[0]
+        return self.feed_forward_residual(
+            x,
+            sublayer=lambda x: self.feed_forward(x, seed=fold_in(seed, 3), token_rows=token_rows),
+            seed=fold_in(seed, 2),
+        )
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
@@ -172,28 +117,9 @@ class Encoder(keras.layers.Layer):
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
     ) -> Tensor:
-        return self.with_balance_loss(inputs, self_attention_mask, seed=seed, token_rows=token_rows)[0]
-
-    def with_balance_loss(
-        self, inputs: Tensor, self_attention_mask: Tensor | None = None, *, seed: Tensor | None = None, **others: Any
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result, and the sum of the layers' losses; see `EncoderLayer.with_balance_loss`."""
-        x, losses = inputs, []
+        x = inputs
         for index, layer in enumerate(self.layers):
-            x, loss = layer.with_balance_loss(x, self_attention_mask, seed=fold_in(seed, index), **others)
-            losses.append(loss)
-        return self._normalised(x), sum(losses)
-
-    def outputs_and_attention(self, inputs: Tensor, self_attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The call's result without dropout, and the attention, [batch, layers, heads, source_len, source_len]."""
-        x, seen = inputs, []
-        for layer in self.layers:
-            x, weights = layer.outputs_and_attention(x, self_attention_mask)
-            seen.append(weights)
-        return self._normalised(x), ops.stack(seen, axis=1)
-
-    def _normalised(self, x: Tensor) -> Tensor:
-        """Applies the final normalisation, if there is one."""
+            x = layer(x, self_attention_mask, seed=fold_in(seed, index), token_rows=token_rows)
         return x if self.final_norm is None else self.final_norm(x)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

@@ -9,6 +9,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels import plain
+from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.settings import LayerSettings
@@ -102,7 +103,8 @@ class MixtureOfExperts(keras.layers.Layer):
 
     The balance loss is the squared coefficient of variation, over the experts, of their importance, the sum of their
     gates, plus that of their load. Where the paper sums over a batch, here each sentence is for itself: so the losses
-    of a batch's sentences add up however it is divided, but also ask for balance within a sentence.
+    of a batch's sentences add up however it is divided, but also ask for balance within a sentence. It is computed for
+    an `AuxiliaryLosses` around the call, and only if there is one.
 
     Args:
         num_experts: number of experts.
@@ -114,14 +116,13 @@ class MixtureOfExperts(keras.layers.Layer):
 
     Call arguments:
         inputs: float [batch, length, d_model].
-        token_mask: bool [batch, length], True = token; others do not count in the balance loss. None means tokens only.
         seed: int32 [2], for noise and dropout; None draws a seed.
         token_rows: int32 [tokens], from `token_rows`: the rows to compute, the others become zeros, and shapes may
             depend on the data from here on. None computes all in static shapes, as XLA needs.
         training: whether noise and dropout are active.
 
     Returns:
-        float [batch, length, d_model], and the balance loss of each sentence, float32 [batch].
+        float [batch, length, d_model].
 
     Reference: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017.
     """
@@ -170,11 +171,10 @@ class MixtureOfExperts(keras.layers.Layer):
     def call(
         self,
         inputs: Tensor,
-        token_mask: Tensor | None = None,
         seed: Tensor | None = None,
         token_rows: Tensor | None = None,
         training: bool | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         every_row = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
         x = every_row if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [rows, d_model]
         if seed is None and training and self.gate_noise:
@@ -187,10 +187,12 @@ class MixtureOfExperts(keras.layers.Layer):
             return self.dropout(inner, seed=fold_in(seed, 1), training=training)
 
         outputs = mixture(x, gating, weights, grouped_linear, dropout)
-        loss = self._balance_loss(gating, inputs, token_mask, token_rows)
+        collector = AuxiliaryLosses.innermost()
+        if collector is not None:
+            collector.losses.append(self._balance_loss(gating, inputs, collector.token_mask, token_rows))
         if token_rows is None:
-            return kernels.reshape_like(outputs, inputs), loss
-        return kernels.put_rows(outputs, token_rows, inputs), loss
+            return kernels.reshape_like(outputs, inputs)
+        return kernels.put_rows(outputs, token_rows, inputs)
 
     def gating(self, x: Tensor, seed: Tensor | None = None) -> Gating:
         """Picks the experts of rows, float [rows, d_model], with noise if there is a seed, int32 [2]."""
@@ -221,20 +223,8 @@ class MixtureOfExperts(keras.layers.Layer):
         variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # no tokens: 0
         return self.balance_weight * ops.sum(variation, axis=-1)
 
-    def with_balance_loss(
-        self,
-        inputs: Tensor,
-        *,
-        token_mask: Tensor | None = None,
-        seed: Tensor | None = None,
-        token_rows: Tensor | None = None,
-        **mode: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result; `FeedForward` has the same method. `mode` may hold `training`."""
-        return self(inputs, token_mask=token_mask, seed=seed, token_rows=token_rows, **mode)
-
-    def compute_output_shape(self, inputs_shape: tuple) -> tuple[tuple, tuple]:
-        return inputs_shape, inputs_shape[:1]
+    def compute_output_shape(self, inputs_shape: tuple) -> tuple:
+        return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
         return {

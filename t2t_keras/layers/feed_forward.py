@@ -69,19 +69,6 @@ class FeedForward(keras.layers.Layer):
             return outputs
         return kernels.put_rows(outputs, token_rows, inputs)  # --> [batch, length, d_model]
 
-    def with_balance_loss(
-        self,
-        inputs: Tensor,
-        *,
-        token_mask: Tensor | None = None,
-        seed: Tensor | None = None,
-        token_rows: Tensor | None = None,
-        **mode: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """The call's result, and 0: what `MixtureOfExperts.with_balance_loss` is for a single network."""
-        del token_mask  # all rows are computed alike
-        return self(inputs, seed=seed, token_rows=token_rows, **mode), ops.zeros(())
-
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
 

@@ -9,6 +9,7 @@ from t2t_keras import kernels
 from t2t_keras.config import MoERNNConfig
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.attention.scores import mask_bias
+from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState
 from t2t_keras.layers.stepping import MixtureStep
@@ -84,29 +85,32 @@ class MoERNN(EncoderDecoder):
         """The decoder's outputs before the projection to the vocabulary, and the experts' balance losses; see
         `ScoringModel`. `skip_padding` leaves padding out of the experts.
         """
-        memory, of_source = self._encoded(inputs["source"], fold_in(seed, 0), training, skip_padding)
+        source, target = inputs["source"], inputs["target"]
+        with AuxiliaryLosses(ops.not_equal(source, 0)) as source_losses:
+            memory = self.encode(source, fold_in(seed, 0), training, skip_padding)
         x, _ = self._attended(inputs, memory, fold_in(seed, 1), training)
-        hidden, of_target = self._above(x, inputs["target"], fold_in(seed, 2), training, skip_padding)
-        tokens = ops.cast(ops.count_nonzero(inputs["target"], axis=1), "float32")  # --> [batch]
-        return States(hidden, ops.sum(tokens * (of_source + of_target)))
+        with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
+            hidden = self._above(x, target, fold_in(seed, 2), training, skip_padding)
+        tokens = ops.cast(ops.count_nonzero(target, axis=1), "float32")  # --> [batch]
+        return States(hidden, ops.sum(tokens * (source_losses.total() + target_losses.total())))
 
-    def encode(self, source: Tensor) -> Tensor:
+    def encode(
+        self,
+        source: Tensor,
+        seed: Tensor | None = None,
+        training: bool | None = False,
+        skip_padding: bool = False,
+    ) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
-        return self._encoded(source, None, False, False)[0]
-
-    def _encoded(
-        self, source: Tensor, seed: Tensor | None, training: bool | None, skip_padding: bool
-    ) -> tuple[Tensor, Tensor]:
-        """The memory, and the balance loss of each sentence."""
         is_token = ops.not_equal(source, 0)
         embedded = self._dropped(self.source_embedding(source), fold_in(seed, 0), training)
         x = embedded
         for number, layer in enumerate((self.forward, self.backward), start=1):
             x = x + self._dropped(layer(embedded, is_token), fold_in(seed, number), training)
-        x, loss = self._mixed(self.encoder_experts, x, source, fold_in(seed, 3), training, skip_padding)
+        x = self._mixed(self.encoder_experts, x, source, fold_in(seed, 3), training, skip_padding)
         for number, layer in enumerate(self.encoder_layers, start=4):
             x = x + self._dropped(layer(x, is_token), fold_in(seed, number), training)
-        return x, loss
+        return x
 
     def _attended(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
@@ -123,12 +127,12 @@ class MoERNN(EncoderDecoder):
         seed: Tensor | None = None,
         training: bool | None = False,
         skip_padding: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """The decoder's outputs from those of its first layer, and the balance loss of each sentence."""
-        x, loss = self._mixed(self.decoder_experts, x, target, fold_in(seed, 0), training, skip_padding)
+    ) -> Tensor:
+        """The decoder's outputs from those of its first layer."""
+        x = self._mixed(self.decoder_experts, x, target, fold_in(seed, 0), training, skip_padding)
         for number, layer in enumerate(self.decoder_layers, start=1):
             x = x + self._dropped(layer(x), fold_in(seed, number), training)
-        return x, loss
+        return x
 
     def _mixed(
         self,
@@ -138,14 +142,14 @@ class MoERNN(EncoderDecoder):
         seed: Tensor | None,
         training: bool | None,
         skip_padding: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """x + Dropout(sigmoid(MixtureOfExperts(x))), and the balance loss of each sentence; x and 0 without experts."""
+    ) -> Tensor:
+        """x + Dropout(sigmoid(MixtureOfExperts(x))); x without experts."""
         if experts is None:
-            return x, ops.zeros(())
+            return x
         rows = token_rows(token_ids) if skip_padding else None
-        is_token, mode = ops.not_equal(token_ids, 0), {} if training is None else {"training": training}
-        outputs, loss = experts(x, token_mask=is_token, seed=fold_in(seed, 0), token_rows=rows, **mode)
-        return x + self._dropped(ops.sigmoid(outputs), fold_in(seed, 1), training), loss
+        mode = {} if training is None else {"training": training}
+        outputs = experts(x, seed=fold_in(seed, 0), token_rows=rows, **mode)
+        return x + self._dropped(ops.sigmoid(outputs), fold_in(seed, 1), training)
 
     def _dropped(self, x: Tensor, seed: Tensor | None, training: bool | None) -> Tensor:
         return self.dropout(x, seed=seed, training=training)
@@ -161,7 +165,7 @@ class MoERNN(EncoderDecoder):
         """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         memory = self.encode(inputs["source"])
         x, bottom = self._attended(inputs, memory, None, False)
-        hidden, _ = self._above(x, inputs["target"])
+        hidden = self._above(x, inputs["target"])
         cross = self._cross_attention(inputs, memory, bottom)
         cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
         return self.logits(hidden), Attentions.cross_only(cross)

@@ -8,6 +8,7 @@ from keras import ops
 from t2t_keras import kernels
 from t2t_keras.config import TransformerConfig
 from t2t_keras.layers import Decoder, Dropout, Encoder, causal_mask, padding_mask, token_rows
+from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
@@ -95,79 +96,50 @@ class Transformer(EncoderDecoder):
         training: bool | None = False,
         skip_padding: bool = False,
     ) -> States:
-        """Hidden states as `logits` takes them, float [batch, target_len, d_model], and the experts' balance losses.
+        """Figure 1 up to "Linear": hidden states as `logits` takes them, float [batch, target_len, d_model], and the
+        experts' balance losses.
 
         Arguments are those of the call. `skip_padding` leaves padding out of the feed-forward networks, which is faster
         and changes no token's state, but makes shapes depend on the data, which XLA does not allow.
         """
         source, target = inputs["source"], inputs["target"]
-        memory, of_source = self._encoded(source, fold_in(seed, 0), training, skip_padding)
-        hidden, of_target = self._decoded(target, memory, source, fold_in(seed, 1), training, skip_padding)
+        source_mask, mode = padding_mask(source), {} if training is None else {"training": training}
+
+        source_seed, source_rows = fold_in(seed, 0), token_rows(source) if skip_padding else None
+        with AuxiliaryLosses(ops.not_equal(source, 0)) as source_losses:
+            x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
+            x = self.source_dropout(x, seed=fold_in(source_seed, 0), **mode)
+            memory = self.encoder(x, source_mask, seed=fold_in(source_seed, 1), token_rows=source_rows, **mode)
+
+        target_seed, target_rows = fold_in(seed, 1), token_rows(target) if skip_padding else None
+        # Padding follows the tokens, so the causal mask alone hides it from them; a window is causal by itself.
+        target_mask = None if self.config.attention_window else causal_mask(ops.shape(target)[1])
+        with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:
+            x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
+            x = self.target_dropout(x, seed=fold_in(target_seed, 0), **mode)
+            masks = target_mask, source_mask
+            hidden = self.decoder(x, memory, *masks, seed=fold_in(target_seed, 1), token_rows=target_rows, **mode)
+
         tokens = ops.cast(ops.count_nonzero(target, axis=1), "float32")  # --> [batch]
-        return States(hidden, ops.sum(tokens * (of_source + of_target)))
+        return States(hidden, ops.sum(tokens * (source_losses.total() + target_losses.total())))
 
-    def encode(
-        self,
-        source: Tensor,
-        seed: Tensor | None = None,
-        training: bool | None = False,
-        skip_padding: bool = False,
-    ) -> Tensor:
-        """The memory of a source (3.1): int [batch, source_len], 0 is padding --> [batch, source_len, d_model].
-
-        The other arguments are those of `states`.
-        """
-        return self._encoded(source, seed, training, skip_padding)[0]
-
-    def _encoded(
-        self, source: Tensor, seed: Tensor | None, training: bool | None, skip_padding: bool
-    ) -> tuple[Tensor, Tensor]:
-        """The memory, and the balance loss of each sentence."""
-        x = self.source_dropout(self._embedded_sources(source), seed=fold_in(seed, 0), training=training)
-        others = _of_rows(source, skip_padding, training)
-        return self.encoder.with_balance_loss(x, padding_mask(source), seed=fold_in(seed, 1), **others)
-
-    def decode(
-        self,
-        target: Tensor,
-        memory: Tensor,
-        source: Tensor,
-        seed: Tensor | None = None,
-        training: bool | None = False,
-        skip_padding: bool = False,
-    ) -> Tensor:
-        """The decoder's hidden states over whole targets (3.1), shifted right: float [batch, target_len, d_model].
-
-        `target`, int [batch, target_len], and `source`, int [batch, source_len], are padded with 0; `memory` is from
-        `encode`, and the other arguments are those of `states`.
-        """
-        return self._decoded(target, memory, source, seed, training, skip_padding)[0]
-
-    def _decoded(
-        self,
-        target: Tensor,
-        memory: Tensor,
-        source: Tensor,
-        seed: Tensor | None,
-        training: bool | None,
-        skip_padding: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """The hidden states, and the balance loss of each sentence."""
-        x = self.target_dropout(self._embedded_targets(target), seed=fold_in(seed, 0), training=training)
-        others = _of_rows(target, skip_padding, training)
-        masks = self._decoder_masks(target, source)
-        return self.decoder.with_balance_loss(x, memory, *masks, seed=fold_in(seed, 1), **others)
+    def encode(self, source: Tensor) -> Tensor:
+        """The memory of a source (3.1): int [batch, source_len], 0 is padding --> [batch, source_len, d_model]."""
+        x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
+        return self.encoder(x, padding_mask(source), training=False)
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """The call's result without dropout, and the three kinds of attention of section 3.2.3; see `AttentionViews`.
 
         No weight goes to padding, but rows of padding have weights too.
         """
-        source, target = inputs["source"], inputs["target"]
-        memory, encoder = self.encoder.outputs_and_attention(self._embedded_sources(source), padding_mask(source))
-        x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
-        hidden, decoder, cross = self.decoder.outputs_and_attention(x, memory, *masks)
-        return self.logits(hidden), Attentions(*(ops.cast(weights, "float32") for weights in (encoder, decoder, cross)))
+        with AttentionWeights() as collector:
+            hidden = self.states(inputs).hidden
+        count = self.config.num_encoder_layers
+        encoder, of_decoder = collector.weights[:count], collector.weights[count:]
+        views = (encoder, of_decoder[0::2], of_decoder[1::2])  # a decoder layer attends to itself, then to the memory
+        stacked = (ops.stack(weights, axis=1) for weights in views)  # --> [batch, layers, heads, query_len, key_len]
+        return self.logits(hidden), Attentions(*(ops.cast(weights, "float32") for weights in stacked))
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         """Attention in the last decoder layer but one, mean over heads: float32 [batch, target_len, source_len].
@@ -176,27 +148,16 @@ class Transformer(EncoderDecoder):
         Layers above it are not computed.
         """
         source, target = inputs["source"], inputs["target"]
-        x, masks = self._embedded_targets(target), self._decoder_masks(target, source)
-        memory = self.encode(source)
+        x = self.target_positions(self.embedded_targets(target))  # shifted right --> [batch, target_len, d_model]
+        target_mask = None if self.config.attention_window else causal_mask(ops.shape(target)[1])
+        memory, masks = self.encode(source), (target_mask, padding_mask(source))
         *below, layer = self.decoder.layers[: max(self.config.num_decoder_layers - 1, 1)]
         for lower in below:
             x = lower(x, memory, *masks, training=False)
-        _, _, weights = layer.outputs_and_attention(x, memory, *masks)  # --> [batch, heads, target_len, source_len]
+        with AttentionWeights() as collector:
+            layer(x, memory, *masks, training=False)
+        _, weights = collector.weights  # --> [batch, heads, target_len, source_len]
         return ops.mean(ops.cast(weights, "float32"), axis=1)
-
-    def _embedded_sources(self, source: Tensor) -> Tensor:
-        """Sources, embedded, with positions: float [batch, source_len, d_model]."""
-        return self.source_positions(self.source_embedding(source))
-
-    def _embedded_targets(self, target: Tensor) -> Tensor:
-        """Targets, shifted right and embedded, with positions: float [batch, target_len, d_model]."""
-        return self.target_positions(self.embedded_targets(target))
-
-    def _decoder_masks(self, target: Tensor, source: Tensor) -> tuple[Tensor | None, Tensor]:
-        """The masks of the decoder's self-attention and of its attention to the memory."""
-        # Padding follows the tokens, so the causal mask alone hides it from them; a window is causal by itself.
-        is_causal = self.config.attention_window
-        return None if is_causal else causal_mask(ops.shape(target)[1]), padding_mask(source)
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search; see `StepModel.begin`.
@@ -233,10 +194,3 @@ class Transformer(EncoderDecoder):
             return LearnedPositions(self.config.max_positions, name=name, dtype=self.dtype_policy)
         layout = "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
         return SinusoidalPositions(layout, name=name, dtype=self.dtype_policy)
-
-
-def _of_rows(token_ids: Tensor, skip_padding: bool, training: bool | None) -> dict[str, Any]:
-    """What a stack is told of its rows, and whether it trains, unless that is for Keras to say."""
-    mode = {} if training is None else {"training": training}
-    rows = token_rows(token_ids) if skip_padding else None
-    return {"token_mask": ops.not_equal(token_ids, 0), "token_rows": rows, **mode}

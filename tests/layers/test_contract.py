@@ -94,16 +94,11 @@ def example(case: Case, rng) -> list[np.ndarray]:
     return [rng.standard_normal((2, *shape)).astype("float32") for shape in case.shapes]
 
 
-def first(results: Any) -> Any:
-    """The result, or the first of several: experts also return a loss."""
-    return results[0] if isinstance(results, tuple | list) and not isinstance(results[0], int) else results
-
-
 def functional_model(case: Case, layer: keras.layers.Layer) -> keras.Model:
     """Length and batch unknown, and a mask computed inside from another input."""
     inputs = [keras.Input((None, *shape[1:]), dtype="int32" if case.integers else "float32") for shape in case.shapes]
     if case.mask is None:
-        return keras.Model(inputs, first(layer(*inputs)))
+        return keras.Model(inputs, layer(*inputs))
     tokens = keras.Input((None,), dtype="int32")
     outputs = layer(*inputs, **{case.mask: layers.padding_mask(tokens)})
     return keras.Model([*inputs, tokens], outputs)
@@ -138,10 +133,10 @@ def test_it_is_registered_for_saving(case):
 def test_shape_and_type_of_the_result_known_and_unknown(case, rng):
     layer = case.make(**case.config)
     inputs = example(case, rng)
-    outputs = first(layer(*inputs))
+    outputs = layer(*inputs)
     assert tuple(outputs.shape) == case.output
     assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
-    assert tuple(first(layer.compute_output_shape(*(x.shape for x in inputs)))) == case.output
+    assert tuple(layer.compute_output_shape(*(x.shape for x in inputs))) == case.output
     symbolic = functional_model(case, case.make(**case.config)).output
     # Where only the batch and the lengths are unknown, the width must not be.
     assert symbolic.shape == (None, None, *case.output[2:])
@@ -191,15 +186,15 @@ def test_mixed_bfloat16_runs_and_stays_close(case, rng, mixed_bfloat16):
     for ours, theirs in zip(mixed.trainable_variables, exact.trainable_variables, strict=True):
         assert keras.backend.standardize_dtype(ours.dtype) == "float32"
         ours.assign(theirs)
-    outputs = first(mixed(*inputs))
+    outputs = mixed(*inputs)
     assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
-    np.testing.assert_allclose(ops.cast(outputs, "float32"), first(exact(*inputs)), atol=0.1)
+    np.testing.assert_allclose(ops.cast(outputs, "float32"), exact(*inputs), atol=0.1)
 
 
 @every_layer
 def test_a_type_given_to_a_layer_reaches_the_layers_within(case, rng):
     layer = case.make(**case.config, dtype="mixed_bfloat16")
-    outputs = first(layer(*example(case, rng)))
+    outputs = layer(*example(case, rng))
     assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
     for part in layer._flatten_layers():
         assert part.dtype_policy.name == "mixed_bfloat16", part.path
@@ -208,11 +203,11 @@ def test_a_type_given_to_a_layer_reaches_the_layers_within(case, rng):
 @every_layer
 def test_it_runs_in_training_with_and_without_a_seed(case, rng):
     layer, inputs = case.make(**case.config), example(case, rng)
-    assert np.all(np.isfinite(first(layer(*inputs, training=True))))
+    assert np.all(np.isfinite(layer(*inputs, training=True)))
     if "seed" in case.make.call.__code__.co_varnames:
         seed = ops.convert_to_tensor([1, 2], "int32")
-        once = first(layer(*inputs, seed=seed, training=True))
-        np.testing.assert_array_equal(once, first(layer(*inputs, seed=seed, training=True)))
+        once = layer(*inputs, seed=seed, training=True)
+        np.testing.assert_array_equal(once, layer(*inputs, seed=seed, training=True))
 
 
 def test_a_residual_keeps_its_configuration():

@@ -1,12 +1,12 @@
 """The right half of Figure 1 against NumPy."""
 
-import keras
 import numpy as np
 import numpy_oracle
 import pytest
 from keras import ops
 
 from t2t_keras.layers import Decoder, DecoderLayer, causal_mask
+from t2t_keras.layers.collectors import AttentionWeights
 
 SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 
@@ -42,15 +42,18 @@ def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_pos
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_attention_out_is_that_of_the_call_and_changes_nothing(rng, norm_position):
-    decoder = Decoder(2, {**SIZES, "norm_position": norm_position, "dropout_rate": 0.5, "attention_dropout_rate": 0.5})
+def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing(rng, norm_position):
+    decoder = Decoder(2, {**SIZES, "norm_position": norm_position})
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
     x, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 3, 8))
     mask = np.array([[True, True, False], [True, True, True]])
     inputs = (x.astype("float32"), memory.astype("float32"), causal_mask(4), mask[:, None, None])
-    outputs, self_weights, cross_weights = decoder.outputs_and_attention(*inputs)
-    np.testing.assert_allclose(outputs, decoder(*inputs), atol=1e-6)
+    with AttentionWeights() as collector:
+        outputs = decoder(*inputs)
+    np.testing.assert_array_equal(outputs, decoder(*inputs))
+    # A layer attends to itself, then to the memory.
+    self_weights, cross_weights = (ops.stack(collector.weights[which::2], axis=1) for which in (0, 1))
 
     causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 4, 4))
     cross, expected_self, expected_cross = np.repeat(mask[:, None], 4, 1), [], []
@@ -101,19 +104,3 @@ def test_every_dropout_site_has_a_mask_of_its_own(rng):
 def test_a_stack_without_layers_is_refused():
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got -1"):
         Decoder(-1, SIZES)
-
-
-def test_the_view_of_attention_has_no_dropout_inside_a_layer_in_training(rng):
-    class Outer(keras.layers.Layer):
-        def __init__(self):
-            super().__init__()
-            self.inner = DecoderLayer({**SIZES, "dropout_rate": 0.5, "attention_dropout_rate": 0.5})
-
-        def build(self, x_shape, memory_shape):
-            self.inner.build(x_shape, memory_shape)
-
-        def call(self, x, memory):
-            return self.inner.outputs_and_attention(x, memory)[0]
-
-    outer, x, memory = Outer(), *rng.standard_normal((2, 2, 4, 8)).astype("float32")
-    np.testing.assert_array_equal(outer(x, memory, training=True), outer(x, memory, training=False))

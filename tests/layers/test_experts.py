@@ -9,6 +9,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask
+from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.stepping import MixtureStep
 
 EXPERTS, WIDTH, INNER = 6, 5, 7
@@ -22,6 +23,13 @@ def make(rng, experts_per_token: int = 2, **changes) -> MixtureOfExperts:
     layer.build((None, None, WIDTH))
     numpy_oracle.randomise(layer, rng, 0.8)
     return layer
+
+
+def with_loss(layer, *inputs, token_mask=None, **how) -> tuple:
+    """The outputs, and the sum of the balance losses of the experts inside, of each sentence."""
+    with AuxiliaryLosses(token_mask) as collector:
+        outputs = layer(*inputs, **how)
+    return outputs, collector.total()
 
 
 def example(rng) -> np.ndarray:
@@ -38,7 +46,7 @@ def noise_of(rows: int) -> np.ndarray:
 def test_equals_numpy(rng, k, training):
     """All experts times their gates, of which k are above 0."""
     layer, x = make(rng, k), example(rng)
-    outputs, loss = layer(x, seed=ops.convert_to_tensor(SEED), training=training)
+    outputs, loss = with_loss(layer, x, seed=ops.convert_to_tensor(SEED), training=training)
     rows = x.reshape(-1, WIDTH)
     gates, load = numpy_oracle.gates(layer, rows, noise_of(12) if training else None)
     np.testing.assert_array_equal(np.count_nonzero(gates, axis=1), k)
@@ -64,13 +72,13 @@ def test_gates(rng, training):
 def test_noise_is_in_training_alone_and_a_function_of_the_seed(rng):
     layer, x = make(rng), example(rng)
     seeds = [ops.convert_to_tensor(SEED + i) for i in (0, 0, 1)]
-    first, again, other = (np.array(layer(x, seed=seed, training=True)[0]) for seed in seeds)
+    first, again, other = (np.array(layer(x, seed=seed, training=True)) for seed in seeds)
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.01
-    calm = np.array(layer(x)[0])
-    np.testing.assert_array_equal(calm, layer(x, seed=seeds[0])[0])
-    np.testing.assert_array_equal(calm, make_noiseless(layer)(x, seed=seeds[0], training=True)[0])
-    assert np.abs(np.array(layer(x, training=True)[0]) - np.array(layer(x, training=True)[0])).max() > 0.01
+    calm = np.array(layer(x))
+    np.testing.assert_array_equal(calm, layer(x, seed=seeds[0]))
+    np.testing.assert_array_equal(calm, make_noiseless(layer)(x, seed=seeds[0], training=True))
+    assert np.abs(np.array(layer(x, training=True)) - np.array(layer(x, training=True))).max() > 0.01
 
 
 def make_noiseless(layer: MixtureOfExperts) -> MixtureOfExperts:
@@ -119,7 +127,7 @@ def test_gradients_are_those_of_all_experts_times_their_gates(rng, k):
         return ops.sum(direction * ops.einsum("erd,re->rd", outputs, weights)) + 0.01 * ops.sum(variation)
 
     def sparse(**how):
-        outputs, loss = layer(x, seed=seed, training=True, **how)
+        outputs, loss = with_loss(layer, x, seed=seed, training=True, **how)
         return ops.sum(direction * outputs[:, 0]) + ops.sum(loss)
 
     expected = gradients(layer, dense)
@@ -132,28 +140,28 @@ def test_gradients_are_those_of_all_experts_times_their_gates(rng, k):
 def test_padding_changes_neither_tokens_nor_losses(rng):
     """Whether it is computed or skipped, whatever is in it, and however much of it there is."""
     layer, x = make(rng), example(rng)
-    outputs, loss = layer(x, token_mask=MASK)
-    skipped, same_loss = layer(x, token_rows=ops.convert_to_tensor(ROWS))
+    outputs, loss = with_loss(layer, x, token_mask=MASK)
+    skipped, same_loss = with_loss(layer, x, token_rows=ops.convert_to_tensor(ROWS))
     np.testing.assert_allclose(np.array(skipped)[MASK], np.array(outputs)[MASK], atol=1e-6)
     assert not np.any(np.array(skipped)[~MASK])
     np.testing.assert_allclose(same_loss, loss, rtol=1e-6)
     changed = np.pad(np.where(MASK[..., None], x, 9.0).astype("float32"), ((0, 1), (0, 3), (0, 0)))
-    wider, wider_loss = layer(changed, token_mask=np.pad(MASK, ((0, 1), (0, 3))))
+    wider, wider_loss = with_loss(layer, changed, token_mask=np.pad(MASK, ((0, 1), (0, 3))))
     np.testing.assert_allclose(np.array(wider)[:3, :4][MASK], np.array(outputs)[MASK], atol=1e-6)
     np.testing.assert_allclose(wider_loss, np.append(loss, 0), rtol=1e-6)
 
 
 def test_sentences_do_not_touch_each_other(rng):
     layer, x = make(rng), example(rng)
-    together = layer(x, token_mask=MASK)
+    together = with_loss(layer, x, token_mask=MASK)
     for sentence in range(3):
         part = slice(sentence, sentence + 1)
-        for alone, whole in zip(layer(x[part], token_mask=MASK[part]), together, strict=True):
+        for alone, whole in zip(with_loss(layer, x[part], token_mask=MASK[part]), together, strict=True):
             np.testing.assert_allclose(alone[0], whole[sentence], atol=1e-6)
 
 
 def test_no_rows_at_all(rng):
-    outputs, loss = make(rng)(example(rng), token_rows=ops.zeros((0,), "int32"))
+    outputs, loss = with_loss(make(rng), example(rng), token_rows=ops.zeros((0,), "int32"))
     assert not np.any(outputs) and not np.any(loss)
 
 
@@ -173,10 +181,10 @@ def test_a_position_costs_its_own_experts_alone(rng, monkeypatch):
 
 def test_the_step_is_the_layer(rng):
     layer, x = make(rng, 3), example(rng)[0]
-    np.testing.assert_allclose(MixtureStep(layer, "float32")(x), layer(x[None])[0][0], atol=1e-6)
+    np.testing.assert_allclose(MixtureStep(layer, "float32")(x), layer(x[None])[0], atol=1e-6)
     rounded = np.array(MixtureStep(layer, "bfloat16")(ops.convert_to_tensor(x)))
     assert rounded.dtype == np.float32
-    assert 0 < np.abs(rounded - np.array(layer(x[None])[0][0])).max() < 0.05 * np.abs(rounded).max()
+    assert 0 < np.abs(rounded - np.array(layer(x[None])[0])).max() < 0.05 * np.abs(rounded).max()
 
 
 def test_gates_are_exact_in_mixed_precision(rng, mixed_bfloat16):
@@ -185,24 +193,28 @@ def test_gates_are_exact_in_mixed_precision(rng, mixed_bfloat16):
     rounded = np.array(ops.cast(ops.cast(x, "bfloat16"), "float32"), "float64")[0]
     gates, _ = numpy_oracle.gates(layer, rounded)
     np.testing.assert_allclose(np.take_along_axis(gates, np.array(gating.experts), 1), gating.gates, rtol=1e-5)
-    outputs, loss = layer(x, training=True)
+    outputs, loss = with_loss(layer, x, training=True)
     assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
 
 
 def test_xla_compiles_it(rng):
     layer, x = make(rng), example(rng)
-    compiled = tf.function(lambda x: layer(x, MASK, seed=tf.constant(SEED), training=True), jit_compile=True)
-    for found, expected in zip(compiled(x), layer(x, MASK, seed=tf.constant(SEED), training=True), strict=True):
+
+    def outputs_and_loss(x):
+        return with_loss(layer, x, token_mask=MASK, seed=tf.constant(SEED), training=True)
+
+    compiled = tf.function(outputs_and_loss, jit_compile=True)
+    for found, expected in zip(compiled(x), outputs_and_loss(x), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_dropout_acts_on_the_inner_activations(rng):
     layer, x = make(rng, dropout_rate=0.5, gate_noise=False), example(rng)
     seed = ops.convert_to_tensor(SEED)
-    calm, dropped = (np.array(layer(x, seed=seed, training=training)[0]) for training in (False, True))
+    calm, dropped = (np.array(layer(x, seed=seed, training=training)) for training in (False, True))
     assert np.abs(calm - dropped).max() > 0.01
-    np.testing.assert_array_equal(dropped, layer(x, seed=seed, training=True)[0])
+    np.testing.assert_array_equal(dropped, layer(x, seed=seed, training=True))
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
@@ -212,16 +224,16 @@ def test_stacks_of_layers_with_experts(rng, stack):
     layer = (Encoder if stack == "encoder" else Decoder)(2, settings)
     x, others = example(rng), () if stack == "encoder" else (example(rng), causal_mask(4))
     expected = layer(x, *others)
-    outputs, loss = layer.with_balance_loss(x, *others, token_mask=MASK)
+    outputs, loss = with_loss(layer, x, *others, token_mask=MASK)
     np.testing.assert_array_equal(outputs, expected)
     assert loss.shape == (3,) and float(ops.min(loss)) > 0
     for part in layer.layers:
         assert isinstance(part.feed_forward, MixtureOfExperts) and part.feed_forward.d_expert == 4
         part.feed_forward.balance_weight = 0.0
-    np.testing.assert_array_equal(layer.with_balance_loss(x, *others)[1], 0)
+    np.testing.assert_array_equal(with_loss(layer, x, *others)[1], 0)
     plain = type(layer)(1, {**settings, "num_experts": 0})
     assert isinstance(plain.layers[0].feed_forward, FeedForward) and plain(x, *others).shape == x.shape
-    assert float(plain.with_balance_loss(x, *others)[1]) == 0
+    assert float(with_loss(plain, x, *others)[1]) == 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.layers import padding_mask, window_mask
+from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Attentions
 from t2t_keras.models.transformer import Transformer
@@ -67,10 +68,9 @@ def test_logits_have_the_vocabulary_and_are_float32(changes):
     assert tuple(logits.shape) == (2, 5, 13)
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     assert model.compute_output_shape({"source": (2, 6), "target": (2, 5)}) == (2, 5, 13)
-    memory = model.encode(SOURCE)
-    assert tuple(memory.shape) == (2, 6, 16)
-    states = model.decode(TARGET, memory, SOURCE)
-    np.testing.assert_allclose(model.output_embedding.logits(states), logits, atol=1e-6)
+    assert tuple(model.encode(SOURCE).shape) == (2, 6, 16)
+    states = model.states({"source": SOURCE, "target": TARGET})
+    np.testing.assert_allclose(model.output_embedding.logits(states.hidden), logits, atol=1e-6)
 
 
 @every_option
@@ -134,6 +134,21 @@ def test_attention_out_comes_with_the_logits_of_the_call(changes):
         for weights, seen in ((attentions.encoder, near), (attentions.cross, np.ones((5, 6), bool))):
             assert np.all(weights[0, ..., 4:] == 0) and np.all((np.array(weights)[1] > 0) == seen)
         np.testing.assert_array_equal(np.array(attentions.decoder) > 0, np.broadcast_to(earlier, (2, 2, heads, 5, 5)))
+
+
+def test_attention_out_is_without_dropout_inside_a_layer_in_training():
+    class Outer(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = make({"attention_dropout_rate": 0.5})
+
+        def call(self, source, target):
+            inputs = {"source": source, "target": target}
+            return self.inner.logits_and_attention(inputs)[0], self.inner.alignment_attention(inputs)
+
+    outer = Outer()
+    for found, expected in zip(*(outer(SOURCE, TARGET, training=training) for training in (True, False)), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_every_source_token_matters():
@@ -217,12 +232,11 @@ def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
     assert loss(slice(0, 0)) == 0
     layers = [*model.encoder.layers, *model.decoder.layers]
     tokens = np.count_nonzero(TARGET, axis=1)
-    memory, of_source = model.encoder.with_balance_loss(
-        model.source_positions(model.source_embedding(SOURCE)), padding_mask(SOURCE), token_mask=SOURCE != 0
-    )
+    with AuxiliaryLosses(SOURCE != 0) as of_source:
+        memory = model.encoder(model.source_positions(model.source_embedding(SOURCE)), padding_mask(SOURCE))
     for layer in layers[: model.config.num_encoder_layers]:
         layer.feed_forward.balance_weight = 0.0
-    assert whole - loss(slice(None)) == pytest.approx(np.sum(tokens * np.array(of_source)), rel=1e-4)
+    assert whole - loss(slice(None)) == pytest.approx(np.sum(tokens * np.array(of_source.total())), rel=1e-4)
     assert memory.shape == (2, 6, 16)
     for layer in layers:
         layer.feed_forward.balance_weight = 0.0

@@ -9,8 +9,15 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.attention.masks import window_mask
-from t2t_keras.layers.attention.scores import Score, additive_attention, mask_bias, scaled_dot_product_attention
+from t2t_keras.layers.attention.scores import (
+    Score,
+    additive_attention,
+    mask_bias,
+    over_root_of_width,
+    scaled_dot_product_attention,
+)
 from t2t_keras.layers.attention.window import window_attention
+from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
 
 Tensor = Any
@@ -106,8 +113,12 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         seed: Tensor | None = None,
     ) -> Tensor:
-        if self.window is None:
-            return self.attend(query, memory, attention_mask, seed)[0]
+        collector = AttentionWeights.innermost()
+        if self.window is None or collector is not None:
+            outputs, weights = self.attend(query, memory, attention_mask, seed)
+            if collector is not None:
+                collector.weights.append(ops.swapaxes(weights, 0, 1))  # --> [batch, heads, query_len, key_len]
+            return outputs
         self._check_window(query, memory, attention_mask)
         heads = window_attention(
             *self._project(query, memory),
@@ -182,13 +193,12 @@ class MultiHeadAttention(keras.layers.Layer):
         return self._heads(query, queries) + self._heads(memory, *others)
 
     def query_projection(self) -> tuple[Tensor, Tensor | None, int]:
-        """Kernel, bias and head width of queries. A scaled score's queries are divided by sqrt(d_key), here because the
-        kernel is smaller than they are.
-        """
-        if self.score != "scaled_dot":
-            return self.query_kernel, self.query_bias, self.d_key
-        scale = self.d_key**-0.5
-        return self.query_kernel * scale, self.query_bias * scale if self.use_bias else None, self.d_key
+        """Kernel, bias and head width of queries; a scaled score's queries come out divided by sqrt(d_key)."""
+        kernel, bias = self.query_kernel, self.query_bias
+        if self.score == "scaled_dot":
+            kernel = over_root_of_width(kernel, self.d_key)
+            bias = over_root_of_width(bias, self.d_key) if self.use_bias else None
+        return kernel, bias, self.d_key
 
     def _heads(self, x: Tensor, *projections: tuple[Tensor, Tensor | None, int]) -> list[Tensor]:
         """Projects [batch, length, d_model] with each (kernel, bias, head width) to [heads, batch, length, d_head].

@@ -17,6 +17,15 @@ Score = Literal["scaled_dot", "dot", "additive"]
 _MOST_HIDDEN = 2**23
 
 
+def over_root_of_width(x: Tensor, d_key: int) -> Tensor:
+    """x / sqrt(d_key), the division in equation 1.
+
+    It may be done to Q K^T, to the queries Q = X W + b, or to W and b. `MultiHeadAttention` does it to W and b, which
+    have the fewest numbers.
+    """
+    return x * d_key**-0.5
+
+
 def scaled_dot_product_attention(
     queries: Tensor,
     keys: Tensor,
@@ -35,7 +44,7 @@ def scaled_dot_product_attention(
         values: float [..., key_len, d_value].
         mask: bool, broadcastable to [..., query_len, key_len], True = may attend; None hides nothing.
         bias: a `mask_bias` to use instead of `mask`, where one serves many calls.
-        scale: factor on Q K^T; None means 1 / sqrt(d_key). Pass 1 for queries that are already scaled.
+        scale: factor on Q K^T; None means 1 / sqrt(d_key). Pass 1 for queries that `over_root_of_width` divided before.
         dropout: applied to the weights before they multiply the values.
 
     Returns:
@@ -43,8 +52,8 @@ def scaled_dot_product_attention(
         may attend to nothing weighs all keys equally, without NaN.
     """
     if scale is None:
-        scale = keys.shape[-1] ** -0.5
-    if scale != 1:
+        queries = over_root_of_width(queries, keys.shape[-1])
+    elif scale != 1:
         queries = queries * ops.cast(scale, queries.dtype)
     if bias is None:
         bias = mask_bias(mask, queries.dtype)

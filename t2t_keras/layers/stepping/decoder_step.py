@@ -52,7 +52,8 @@ class DecoderLayerStep:
             kept.append(weights)
             return attended
 
-        outputs = self._layer.connected(inputs, self_attention, cross_attention, self._feed_forward, training=False)
+        sublayers = self_attention, cross_attention, self._feed_forward
+        outputs = self._layer(inputs, None, sublayers=sublayers, training=False)
         keys_and_values, weights = kept
         return outputs, keys_and_values, weights
 

@@ -1,12 +1,12 @@
-"""Additive scores: the formula, whatever the number of blocks, and their gradients."""
+"""Where equation 1 divides, and additive scores: the formula, whatever the number of blocks, and their gradients."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.layers import additive_attention
+from t2t_keras.layers import additive_attention, scaled_dot_product_attention
 from t2t_keras.layers.attention import scores
-from t2t_keras.layers.attention.scores import additive_scores
+from t2t_keras.layers.attention.scores import additive_scores, over_root_of_width
 
 SHAPES = {"queries": (3, 2, 7, 4), "keys": (3, 2, 5, 4), "vector": (3, 1, 4)}
 ANY = {"queries": (3, None, None, 4), "keys": (3, None, None, 4), "vector": (3, 1, 4)}
@@ -31,6 +31,15 @@ def gradients_in_numpy(queries, keys, vector, upstream) -> list[np.ndarray]:
     hidden = np.tanh(queries[:, :, :, None] + keys[:, :, None])
     inner = upstream[..., None] * vector[:, :, None, None] * (1 - hidden**2)
     return [inner.sum(3), inner.sum(2), (upstream[..., None] * hidden).sum((1, 2, 3))[:, None]]
+
+
+def test_queries_may_be_divided_by_the_root_of_the_width_before(rng):
+    queries, keys, values = (tf.constant(rng.standard_normal((2, 5, 6)), tf.float32) for _ in range(3))
+    divided = over_root_of_width(queries, 6)
+    np.testing.assert_allclose(divided, queries / 6**0.5, rtol=1e-6)
+    expected = scaled_dot_product_attention(queries, keys, values)
+    for found, wanted in zip(scaled_dot_product_attention(divided, keys, values, scale=1), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_additive_attention_weighs_values_by_the_softmax_of_its_scores(arguments, rng):

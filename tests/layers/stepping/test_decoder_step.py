@@ -1,5 +1,6 @@
 """One position at a time against all at once."""
 
+import keras
 import numpy as np
 import numpy_oracle
 import pytest
@@ -52,3 +53,19 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
         cache = cache._replace(past=past)
         assert tuple(past[0].keys.shape) == (batch, 2, min(position + 1, window) * beam_size, 4)
         np.testing.assert_allclose(outputs, expected[:, :, position].reshape(-1, 8), atol=1e-5)
+
+
+def test_a_step_has_no_dropout_inside_a_layer_in_training(rng):
+    class Outer(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = Decoder(1, {**SIZES, "dropout_rate": 0.5, "attention_dropout_rate": 0.5})
+            self.inner.build((None, None, 8), (None, None, 8))
+
+        def call(self, x, memory):
+            step = DecoderStep(self.inner, "float32", 1)
+            return step(x, step.begin(memory, ops.ones((2, 1, 1, 3), "bool")), None)[0]
+
+    outer = Outer()
+    x, memory = (rng.standard_normal(shape).astype("float32") for shape in ((2, 8), (2, 3, 8)))
+    np.testing.assert_array_equal(outer(x, memory, training=True), outer(x, memory, training=False))

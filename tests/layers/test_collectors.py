@@ -1,0 +1,101 @@
+"""What layers hand over beside their outputs goes to the innermost collector of one pass, and nowhere else."""
+
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.layers import Encoder, MixtureOfExperts
+from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
+
+EXPERTS = {"num_heads": 1, "d_key": 4, "d_ff": 9, "num_experts": 3, "experts_per_token": 1, "dropout_rate": 0.1}
+
+
+@pytest.fixture
+def layer() -> Encoder:
+    encoder = Encoder(2, EXPERTS)
+    encoder.build((None, None, 6))
+    return encoder
+
+
+@pytest.fixture
+def x(rng) -> np.ndarray:
+    return rng.standard_normal((3, 4, 6)).astype("float32")
+
+
+def test_the_innermost_of_a_kind_receives_and_only_within_its_block(layer, x):
+    with AuxiliaryLosses() as outer:
+        with AuxiliaryLosses() as inner, AttentionWeights() as attention:
+            layer(x)
+        assert (len(outer.losses), len(inner.losses), len(attention.weights)) == (0, 2, 2)
+        layer(x)
+    layer(x)
+    assert (len(outer.losses), len(inner.losses), len(attention.weights)) == (2, 2, 2)
+
+
+def test_a_block_that_fails_ends_as_well(layer, x):
+    with pytest.raises(ZeroDivisionError), AuxiliaryLosses():
+        raise ZeroDivisionError
+    assert AuxiliaryLosses.innermost() is None
+
+
+def test_nothing_collected_is_zero():
+    assert float(AuxiliaryLosses().total()) == 0
+
+
+def test_experts_compute_no_loss_that_nobody_collects(layer, x, monkeypatch):
+    with AuxiliaryLosses():
+        expected = layer(x)
+    monkeypatch.setattr(MixtureOfExperts, "_balance_loss", None)
+    np.testing.assert_array_equal(layer(x), expected)
+
+
+def test_a_thread_writes_to_its_own(layer, x):
+    """As the threads of replicas do."""
+    found, begun, may_end = [], threading.Barrier(2), threading.Barrier(2)
+
+    def run(times: int) -> None:
+        with AuxiliaryLosses() as collector:
+            begun.wait()
+            for _ in range(times):
+                layer(x)
+            may_end.wait()
+        found.append((times, len(collector.losses)))
+
+    threads = [threading.Thread(target=run, args=(times,)) for times in (1, 3)]
+    with AuxiliaryLosses() as mine:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(found) == [(1, 2), (3, 6)] and not mine.losses
+
+
+def test_each_trace_has_its_own(layer, x):
+    """Traced for two shapes, with gradients, then run outside of a graph: each gives the losses of its own pass."""
+
+    @tf.function(reduce_retracing=False)
+    def loss_and_gradient(x):
+        with tf.GradientTape() as tape, AuxiliaryLosses() as collector:
+            layer(x, seed=tf.constant([1, 2]), training=True)
+            loss = tf.reduce_sum(collector.total())
+        return loss, tape.gradient(loss, layer.layers[1].feed_forward.gate_kernel.value)
+
+    parts = [loss_and_gradient(tf.constant(x[:count])) for count in (3, 1, 3)]
+    np.testing.assert_array_equal(parts[0][0], parts[2][0])
+    assert float(parts[0][0]) > float(parts[1][0]) > 0
+    assert all(np.abs(gradient).max() > 0 for _, gradient in parts)
+    with AuxiliaryLosses() as collector:
+        layer(x, seed=tf.constant([1, 2]), training=True)
+    np.testing.assert_allclose(tf.reduce_sum(collector.total()), parts[0][0], rtol=1e-5)
+
+
+def test_somebody_elses_functional_model_is_not_touched_by_it(x):
+    inputs = keras.Input((None, 6))
+    model = keras.Model(inputs, Encoder(1, EXPERTS)(inputs))
+    expected = model(x)
+    with AuxiliaryLosses(np.ones((3, 4), bool)) as collector:
+        np.testing.assert_array_equal(model(x), expected)
+    assert collector.total().shape == (3,)
