@@ -103,6 +103,15 @@ def test_links_into_documents_lead_to_a_heading() -> None:
     assert links > 20
 
 
+NAMED = re.findall(r"\[`(\w+)`\]\(\.\./([\w/]+\.py)\)", (ROOT / "docs" / "paper.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("name", "file"), sorted(set(NAMED)))
+def test_what_the_paper_is_set_beside_is_there(name: str, file: str) -> None:
+    nodes = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+    assert name in {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
 def test_getting_started_lists_the_steps_of_the_quickstart() -> None:
     source = (ROOT / "launch/quickstart.py").read_text(encoding="utf-8")
     section = (ROOT / "docs/getting_started.md").read_text(encoding="utf-8").partition("## The quickstart")[2]
