@@ -135,7 +135,7 @@ class Monitor:
     def draw_curves(self) -> None:
         """Writes curves.png from all records, if the disk has room."""
         try:
-            _draw(self._records, self._run.curves_path)
+            _draw(self._records, self._run.curves_path, _training_label(self._run))
         except OSError as error:
             if not is_full(error):
                 raise
@@ -217,16 +217,25 @@ def _write_scalars(record: dict[str, Any]) -> None:
             tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
 
 
-def _draw(records: list[dict[str, Any]], path: Path) -> None:
+def _training_label(run: Run) -> str:
+    """What the loss of training is called, with what puts it above that of validation."""
+    train = run.config.train if run.exists else None
+    smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
+    return f"training, with dropout{smoothing}"
+
+
+def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> None:
     panels = []
     for title, is_logarithmic, curves in _PANELS:
         series = {label: _points(records, kind, name) for kind, name, label in curves}
-        series = {label: points for label, points in series.items() if points}
+        series = {
+            training_label if label == "training" else label: points for label, points in series.items() if points
+        }
         if series:
             panels.append((title, is_logarithmic, series))
     if not panels:
         return
-    columns = min(2, len(panels))
+    columns = len(panels) if len(panels) < 4 else 2  # no empty place among three
     grid_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(6 * columns, 4 * grid_rows), layout="constrained")
     for place, (title, is_logarithmic, series) in enumerate(panels, start=1):

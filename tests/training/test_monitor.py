@@ -8,6 +8,7 @@ import sys
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from t2t_keras.models import presets
 from t2t_keras.runs.records import RecordFile, read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.training.monitor import Monitor, SilentMonitor
@@ -205,3 +206,22 @@ def test_other_workers_are_silent(capsys):
     assert capsys.readouterr() == ("", "")
     public = {name for name in vars(Monitor) if not name.startswith("_")}
     assert public == {name for name in vars(SilentMonitor) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("bleu", "panels"), [(None, 3), (20.0, 4)])
+def test_curves_say_why_training_lies_above_and_leave_no_place_empty(tmp_path, monkeypatch, bleu, panels):
+    drawn = []
+    monkeypatch.setattr("t2t_keras.training.monitor.Figure.savefig", lambda figure, *_, **__: drawn.append(figure))
+    run = Run(tmp_path)
+    vocabulary = tmp_path / "given.model"
+    vocabulary.write_bytes(b"")
+    run.start(presets.preset("tiny"), "/data", vocabulary)
+    with contextlib.closing(Monitor(run, total_steps=100)) as monitor:
+        log(monitor, 10)
+        monitor.log_validation(10, loss=6.0, perplexity=403.4, bleu=bleu)
+    axes = drawn[-1].axes
+    assert len(axes) == panels == len({place.get_subplotspec().num1 for place in axes})
+    grid = axes[0].get_subplotspec().get_gridspec()
+    assert grid.nrows * grid.ncols == panels
+    labels = [text.get_text() for text in axes[0].get_legend().get_texts()]
+    assert labels == ["training, with dropout, label smoothing 0.1", "validation"]
