@@ -192,5 +192,5 @@ class Transformer(EncoderDecoder):
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":
             return LearnedPositions(self.config.max_positions, name=name, dtype=self.dtype_policy)
-        layout = "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
-        return SinusoidalPositions(layout, name=name, dtype=self.dtype_policy)
+        halves = self.config.position_encoding == "sinusoidal_halves"
+        return SinusoidalPositions("halves" if halves else "interleaved", name=name, dtype=self.dtype_policy)
