@@ -1,5 +1,6 @@
 """The Transformer (Figure 1) as one Keras model."""
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -45,27 +46,9 @@ class Transformer(EncoderDecoder):
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=config.use_output_bias, **kwargs)
         d_key, d_value = config.head_widths()
-        layer = LayerSettings(
-            num_heads=config.num_heads,
-            d_key=d_key,
-            d_value=d_value,
-            d_ff=config.d_ff,
-            dropout_rate=config.dropout_rate,
-            attention_dropout_rate=config.attention_dropout_rate,
-            relu_dropout_rate=config.relu_dropout_rate,
-            norm_position=config.norm_position,
-            use_attention_bias=config.use_attention_bias,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            num_experts=config.num_experts,
-            experts_per_token=config.experts_per_token,
-            d_expert=config.d_expert,
-            gate_noise=config.gate_noise,
-            balance_weight=config.balance_weight,
-            attention_score=config.attention_score,
-            activation=config.activation,
-            attention_window=config.attention_window,
-            query_key_initializer=config.query_key_initializer,
-        )
+        # The settings of a layer have the names that they have in the configuration.
+        shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(LayerSettings)}
+        layer = LayerSettings(**{**shared, "d_key": d_key, "d_value": d_value})
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
         self.source_dropout = Dropout(config.dropout_rate, name="source_dropout", dtype=self.dtype_policy)
