@@ -19,6 +19,7 @@ may be. A limit far beyond what outputs need therefore costs steps, and one that
 import dataclasses
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class _Counted:
         return -(-self.sources * quarters // _QUARTERS)
 
 
-def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> dict[str, float]:
+def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> dict[str, Any]:
     """The settings of `DecodeConfig` that limit outputs, learned from the pairs of each corpus, part by part.
 
     Empty, so that the usual limit holds, where the task says itself how long an output is, and where sources are masked

@@ -78,7 +78,7 @@ class PreparedData:
         self.counts: dict[str, Counts] = record["counts"]
         self.provenance: Mapping[str, Any] = record["provenance"]
         self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
-        self.output_limit: dict[str, float] = record.get("output_limit", {})
+        self.output_limit: dict[str, Any] = record.get("output_limit", {})
 
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
