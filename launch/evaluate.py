@@ -81,6 +81,7 @@ def main(argv: list[str]) -> None:
         configured = config.data.target_language
         print(f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}")
     print("written:", *paths)
+    decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 
 def _score_files() -> None:

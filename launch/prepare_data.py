@@ -98,6 +98,8 @@ def _table(prepared: PreparedData) -> str:
         numbers = [prepared.counts[split].get(name) for split in prepared.splits]
         cells = "".join(f"{'-' if number is None else format(number, ','):>14}" for number in numbers)
         lines.append(f"{meaning:<{width}}{cells}")
+    if limit := prepared.output_limit:
+        lines.append("limit of an output: {max_length_factor:g} x source + {max_length_offset} tokens".format(**limit))
     return "\n".join(lines)
 
 

@@ -110,7 +110,9 @@ def _train(run: Run, data: PreparedData, minutes: float) -> None:
         return
     config = configuration.override(presets.preset("tiny"), [*SETTINGS, f"train.max_minutes={minutes - trained}"])
     model = dataclasses.replace(config.model, **data.tokenizer.sizes)
-    config = dataclasses.replace(config, model=model, data=data.config)
+    limit = run.config.decode.length_limit if run.exists else data.output_limit
+    decode = dataclasses.replace(config.decode, **limit)
+    config = dataclasses.replace(config, model=model, data=data.config, decode=decode)
     trainer = Trainer(run, config, data, make_strategy("auto"))
     started = time.monotonic()
     try:

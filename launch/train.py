@@ -128,16 +128,21 @@ def _config(run: Run, data: PreparedData) -> Config:
     trained = _remembered(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
-        config = dataclasses.replace(config, decode=_decode(config.decode, data.config))
+        decode, fits_text = _decode(config.decode, data.config), _PRESET.value in presets.SMALL
     elif trained is not None:
         config = trained.config
+        decode, fits_text = config.decode, config.decode.length_limit != _decode(_USUAL, config.data).length_limit
         if config.data.task != data.config.task:
-            # The offset was made to fit the other task's data.
-            usual = {name: getattr(_USUAL, name) for name in ("max_length_offset", *task(config.data.task).decode)}
-            decode = _decode(dataclasses.replace(config.decode, **usual), data.config)
-            config = dataclasses.replace(config, decode=decode)
+            # The limit was made to fit the other task's data.
+            usual = {name: getattr(_USUAL, name) for name in (*_USUAL.length_limit, *task(config.data.task).decode)}
+            decode = _decode(dataclasses.replace(decode, **usual), data.config)
     else:
         raise InputError(f"--preset must be given to begin a run; valid: {', '.join(presets.PRESETS)}")
+    if run.exists and checkpoints.exist(run.checkpoints_path):
+        decode = dataclasses.replace(decode, **run.config.decode.length_limit)
+    elif fits_text and not any(setting.strip().startswith("decode.max_length_") for setting in _SET.value):
+        decode = dataclasses.replace(decode, **data.output_limit)
+    config = dataclasses.replace(config, decode=decode)
     for setting in _SET.value:
         if setting.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
             raise InputError(f"--set {setting}: that was decided by launch.prepare_data")

@@ -71,9 +71,10 @@ def main(argv: list[str]) -> None:
     sample = verification.Sample(_VERIFY.value)
     with _open_output() as output:
         translator = _load_translator()
-        num_long = _translate(translator, lines, output, sample)
+        num_long, num_cut = _translate(translator, lines, output, sample)
     if num_long:
         print(f"warning: {num_long} lines were too long for one piece and were translated in parts", file=sys.stderr)
+    decoding_flags.warn_of_cut(num_cut, translator.config)
     if _VERIFY.value and not sample.verify(translator):
         sys.exit(1)
 
@@ -88,9 +89,9 @@ def _load_translator() -> Translator:
 
 def _translate(
     translator: Translator, raw_lines: Iterable[bytes], output: IO[bytes], sample: verification.Sample
-) -> int:
-    """Writes all translations; returns the number of lines that were too long for one piece."""
-    num_long = 0
+) -> tuple[int, int]:
+    """Writes all translations; returns the number of lines that were too long for one piece, and of outputs cut."""
+    num_long = num_cut = 0
     scored = _JSON.value or _VERIFY.value > 0 or _NUM_BEST.value > 1
     remaining = enumerate(raw_lines, start=1)
     with tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty()) as progress:
@@ -103,6 +104,7 @@ def _translate(
             requests = [line.request for line in good]
             nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
             num_long += sum(best.num_parts > 1 for best, *_ in nbest_lists)
+            num_cut += sum(translation.is_cut for nbest in nbest_lists for translation in nbest)
             results = dict(zip((line.number for line in good), nbest_lists, strict=True))
             lines = [_found_none(line, results) for line in lines]
             if _ON_ERROR.value == "stop":
@@ -110,7 +112,7 @@ def _translate(
             sample.add((line.number, line.request, results[line.number][0]) for line in lines if not line.error)
             output.write(_output_text(translator, lines, results).encode("utf-8"))
             output.flush()
-    return num_long
+    return num_long, num_cut
 
 
 def _line(number: int, raw: bytes) -> json_lines.Line:

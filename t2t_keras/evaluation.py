@@ -36,6 +36,7 @@ class Evaluation:
         seconds: time of translating, without tracing the graph.
         num_tokens: number of tokens generated in that time, end symbols included.
         num_long_lines: number of source lines too long to be translated in one piece.
+        num_cut: number of hypotheses that were cut at the limit of their length.
     """
 
     hypotheses: list[str]
@@ -44,6 +45,7 @@ class Evaluation:
     seconds: float
     num_tokens: int
     num_long_lines: int
+    num_cut: int
 
     @property
     def tokens_per_second(self) -> float:
@@ -85,6 +87,7 @@ def evaluate(
         seconds,
         sum(translation.num_tokens for translation in translations),
         sum(translation.num_parts > 1 for translation in translations),
+        sum(translation.is_cut for translation in translations),
     )
 
 
@@ -150,6 +153,7 @@ def write_evaluation(
         "perplexity": evaluation.perplexity,
         "num_lines": len(evaluation.hypotheses),
         "num_long_lines": evaluation.num_long_lines,
+        "num_cut": evaluation.num_cut,
         "num_tokens": evaluation.num_tokens,
         "seconds": round(evaluation.seconds, 3),
         "tokens_per_second": round(evaluation.tokens_per_second, 1),

@@ -102,7 +102,7 @@ def test_evaluate_and_write(tmp_path):
     result = evaluation.evaluate(translator, sources, sources, ScoringSettings("de", lowercase=True, paper_bleu=True))
     result = dataclasses.replace(result, perplexity=4.5)
     assert result.hypotheses == [source.strip() for source in sources]
-    assert result.num_long_lines == 1
+    assert (result.num_long_lines, result.num_cut) == (1, 0)
     assert {score.name: score.value for score in result.scores}["BLEU"] == pytest.approx(100)
     assert len(result.scores) == 6
     assert result.num_tokens > 0 and result.tokens_per_second > 0
@@ -112,4 +112,13 @@ def test_evaluate_and_write(tmp_path):
     written = json.loads(scores_path.read_text(encoding="utf-8"))
     assert written["perplexity"] == 4.5 and written["settings"] == {"beam_size": 1}
     assert written["scores"][0]["name"] == "BLEU" and written["num_long_lines"] == 1
+    assert written["num_cut"] == 0
     assert sorted(path.name for path in scores_path.parent.iterdir()) == ["hypotheses.txt", "scores.json"]
+
+
+def test_outputs_that_are_cut_are_counted():
+    tokenizer = tiny.tokenizer()
+    config = DecodeConfig(beam_size=1, max_length_factor=0, max_length_offset=5)
+    translator = Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), config)
+    lines = ["A man", *tiny.SENTENCES, "A man"]
+    assert evaluation.evaluate(translator, lines, lines).num_cut == len(tiny.SENTENCES)

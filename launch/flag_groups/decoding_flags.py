@@ -1,5 +1,6 @@
 """The flags of all programs that translate, in addition to those of the model; programs adopt them."""
 
+import sys
 from typing import get_args
 
 from absl import flags
@@ -38,6 +39,14 @@ _SETTINGS = setting_flags.define(
     "bfloat16",
 )
 flags.adopt_module_key_flags(model_flags)
+
+
+def warn_of_cut(number: int, config: DecodeConfig) -> None:
+    """Says on standard error, if there are any, how many outputs were cut at the limit, and what raises it."""
+    if number:
+        limit = f"{config.max_length_factor:g} x source + {config.max_length_offset} tokens"
+        raising = "--max_length_factor and --max_length_offset raise it"
+        print(f"warning: {number:,} outputs were cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
 def load_translator() -> Translator:

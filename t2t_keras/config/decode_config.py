@@ -1,7 +1,7 @@
 """The settings of a search."""
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from t2t_keras.config.checks import check_not_negative, check_positive
 from t2t_keras.errors import InputError
@@ -79,6 +79,11 @@ class DecodeConfig:
         if self.top_p > 1:
             raise InputError(f"decode.top_p must be at most 1, got {self.top_p}")
         self._check_combinations()
+
+    @property
+    def length_limit(self) -> dict[str, Any]:
+        """The settings that limit the length of an output."""
+        return {"max_length_offset": self.max_length_offset, "max_length_factor": self.max_length_factor}
 
     def _check_combinations(self) -> None:
         if self.beam_size % self.num_groups:

@@ -16,6 +16,7 @@ from t2t_keras.data.checksums import checksums
 from t2t_keras.data.cleaning import Cleaner
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.journal import Journal
+from t2t_keras.data.output_limit import output_limit
 from t2t_keras.data.shards import VOCABULARY, Counts, Encoding, encode, intermediate_paths, text_paths, write_text
 from t2t_keras.data.sources.corpora import SPLITS, Corpus
 from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
@@ -68,6 +69,8 @@ class PreparedData:
         counts: by split, how many pairs cleaning read, repaired, kept and dropped.
         provenance: where the text came from.
         part_sizes: number of training pairs of each corpus, one after the other.
+        output_limit: the settings of `DecodeConfig` that limit outputs, as the lengths of the training pairs ask for;
+            empty if they do not say, as those of data from before they were counted.
     """
 
     def __init__(self, directory: str | Path, record: Mapping[str, Any]) -> None:
@@ -76,6 +79,7 @@ class PreparedData:
         self.counts: dict[str, Counts] = record["counts"]
         self.provenance: Mapping[str, Any] = record["provenance"]
         self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
+        self.output_limit: dict[str, Any] = record.get("output_limit", {})
 
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
@@ -243,6 +247,7 @@ def _prepared(
         "provenance": training.provenance,
         "counts": {split: counts[split] for split in SPLITS if split in counts},
         "part_sizes": training.part_sizes,
+        "output_limit": output_limit(config, training.lengths()),
     }
     write_json(data_dir / _COMPLETE, record)
     for path in (*intermediate_paths(data_dir), data_dir / _JOURNAL):

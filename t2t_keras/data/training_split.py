@@ -18,7 +18,9 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data import shards
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.duplicates import repeated_rows
+from t2t_keras.data.encoded import EncodedCorpus, shard_name
 from t2t_keras.data.journal import Journal
+from t2t_keras.data.output_limit import Lengths
 from t2t_keras.data.shards import Counts, Encoding, Raw, Selection
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
@@ -123,8 +125,11 @@ class TrainingSplit:
     def part_sizes(self) -> list[int]:
         """The number of encoded pairs of each corpus that the text consists of; available once they are encoded."""
         kept = [counts["kept"] for counts in self._results("encoding train")]
-        ends = itertools.accumulate(self._journal.done[_READING]["parts"], initial=0)
-        return [sum(kept[begin:end]) for begin, end in itertools.pairwise(ends)]
+        return [sum(kept[number] for number in numbers) for numbers in self._parts]
+
+    def lengths(self) -> Iterator[Iterable[Lengths]]:
+        """For each corpus the lengths of its pairs, shard by shard; available once they are encoded."""
+        return (map(self._lengths, numbers) for numbers in self._parts)
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -134,6 +139,16 @@ class TrainingSplit:
     @property
     def _count(self) -> int:
         return self._journal.done[_READING]["shards"]
+
+    @property
+    def _parts(self) -> list[range]:
+        """The numbers of the shards of each corpus."""
+        ends = itertools.accumulate(self._journal.done[_READING]["parts"], initial=0)
+        return list(itertools.starmap(range, itertools.pairwise(ends)))
+
+    def _lengths(self, number: int) -> Lengths:
+        shard = EncodedCorpus.open(self._data_dir, shard_name("train", number, self._count))
+        return shard.source_lengths, shard.target_lengths
 
     def _draw(self, kept: int, counts: Counts, duplicates: list[np.ndarray]) -> list[np.ndarray]:
         """Writes a random sample of the remaining pairs as "valid" and returns its rows in each shard."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from t2t_keras.search.beam_search import SearchResult
+from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -38,6 +39,11 @@ class Translation:
     def exists(self) -> bool:
         """Whether the search found a translation."""
         return self.score != -np.inf
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the limit of the length came before an end symbol, in one of the parts at least."""
+        return any(ids and ids[-1] != EOS_ID for ids in self.token_ids)
 
 
 def found_translations(

@@ -277,6 +277,15 @@ PRESETS: dict[str, Config] = {
     ),
 }
 
+# Made for small machines: their runs take the limit of an output from their text. Published models keep the source's
+# length and 50 tokens (section 6.1 of the paper).
+SMALL = frozenset(
+    {
+        *("tiny", "moe_tiny", "parsing_small"),
+        *("rnn_tiny", "deep_att_tiny", "conv_tiny", "bytenet_tiny", "moe_rnn_tiny"),
+    }
+)
+
 
 def preset(name: str) -> Config:
     """Returns the configuration of a preset such as "base"; an unknown name raises InputError with the known ones."""

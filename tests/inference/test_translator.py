@@ -1,19 +1,25 @@
 """Lines in, lines out: order, odd lines, long lines, one trace; and the search on a real model."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
+import recorder
 import tensorflow as tf
 import tiny
 
 from t2t_keras.config import DataConfig, DecodeConfig
+from t2t_keras.data.output_limit import output_limit
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translation, Translator
 from t2t_keras.lite import LiteEngine, LiteModel
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.text.tokenizer import Tokenizer
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
 
 def copier(**arguments) -> Translator:
@@ -175,6 +181,49 @@ def test_limits_follow_the_source():
     factor = DecodeConfig(beam_size=1, max_length_offset=3, max_length_factor=1.5)
     result = Translator(tokenizer, Endless(tokenizer.vocab_size), factor).search(padded([[5, 6, EOS_ID], [5, EOS_ID]]))
     np.testing.assert_array_equal(result.lengths, [[5 + 3], [3 + 3]])
+
+
+@pytest.mark.quick("1-False")
+@pytest.mark.parametrize(("beam", "sampling"), [(1, False), (3, False), (2, True)])
+def test_an_output_that_is_cut_at_the_limit_says_so(beam, sampling):
+    """One that just fits does not, nor one of a line without tokens."""
+
+    class Whole(tiny.CopyModel):
+        """Does not end before its source does."""
+
+        def logits_of(self, column):
+            logits = super().logits_of(column)
+            goes_on = tf.one_hot(tf.where(column == EOS_ID, -1, EOS_ID), self.vocab_size, True, False)
+            return tf.where(goes_on, -np.inf, logits)
+
+    tokenizer = tiny.tokenizer()
+    lines = ["dogs", tiny.SENTENCES[0], "", f"{tiny.SENTENCES[0]} dogs"]
+    most = len(tokenizer.encode(lines[1])) + 1
+    config = DecodeConfig(beam_size=beam, sampling=sampling, max_length_factor=0, max_length_offset=most)
+    translator = Translator(tokenizer, Whole(tokenizer.vocab_size), config, DataConfig(max_length=2 * most))
+    found = translator.translate([*lines, " ".join(lines * 2)])
+    assert [each.is_cut for each in found] == [False, False, False, True, True]
+    assert [each.num_parts > 1 for each in found] == [False, False, False, False, True]
+    if not sampling:
+        assert all(each.is_cut for each in translator.translate_nbest(lines[3:], beam)[0])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_limit_that_the_text_gives_changes_no_translation(beam):
+    tokenizer = Tokenizer.load(GOLDEN / "run" / "vocab.model")
+    sides = zip(*recorder.sentences(2000, seed=1), strict=True)
+    lengths = [np.array([len(ids) + 1 for ids in tokenizer.encode_batch(side)]) for side in sides]
+    limit = output_limit(DataConfig(), [[lengths]])
+    usual = DecodeConfig(beam_size=beam)
+    lines = [source for source, _ in recorder.sentences(60, seed=2)]
+    longest = np.ceil(limit["max_length_factor"] * lengths[0]) + limit["max_length_offset"]
+    assert longest.mean() < lengths[0].mean() + usual.max_length_offset - 20
+    found, expected = (
+        Translator.load(GOLDEN / "run", config=config).translate(lines)
+        for config in (dataclasses.replace(usual, **limit), usual)
+    )
+    assert texts(found) == texts(expected) and not any(each.is_cut for each in found)
 
 
 def test_minimum_length():

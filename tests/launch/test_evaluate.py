@@ -55,13 +55,15 @@ def results(folder):
 
 
 def test_files(results, folder):
-    status, out, _ = results["files"]
+    status, out, err = results["files"]
     assert status == 0
     names = ["BLEU", "chrF", "TER", "BLEU lowercased", "BLEU tokenised lowercased", "BLEU tokenised, compounds split"]
     scores = json.loads((folder / "out" / "scores.json").read_text(encoding="utf-8"))
     assert [score["name"] for score in scores["scores"]] == names
     for score in scores["scores"]:
         assert f"{score['value']:.2f}" in out and score["signature"] in out
+    assert scores["num_cut"] > 0  # the model was not trained
+    assert f"warning: {scores['num_cut']} outputs were cut at the limit of 1 x source + 3 tokens; " in err
     assert scores["settings"]["beam_size"] == 1 and scores["settings"]["length_penalty"] == 0.6
     assert 1 < scores["perplexity"] < math.inf
     assert f"{scores['perplexity']:.3f}" in out and "tokens/s" in out

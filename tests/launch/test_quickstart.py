@@ -1,5 +1,6 @@
 """The quickstart from end to end, on a corpus of a few made-up sentences in place of the downloaded one."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -90,6 +91,13 @@ def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) 
     assert "reached train.max_minutes" not in second and "a larger --minutes trains on" in second
     scores = [[line for line in output.splitlines() if line.startswith(("BLEU", "chrF"))] for output in (first, second)]
     assert scores[0] == scores[1]
+
+
+def test_outputs_have_the_limit_of_the_text(runs: tuple[Path, list[str]]) -> None:
+    folder, _ = runs
+    limit = json.loads((folder / "data/data.json").read_text(encoding="utf-8"))["output_limit"]
+    decode = json.loads((folder / "run/config.json").read_text(encoding="utf-8"))["decode"]
+    assert limit and limit == {name: decode[name] for name in limit}
 
 
 def test_more_minutes_train_on_from_where_it_stopped(runs: tuple[Path, list[str]]) -> None:

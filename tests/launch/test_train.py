@@ -1,8 +1,10 @@
 """The program: signals and sudden death change nothing, bad input is one line."""
 
 import dataclasses
+import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -23,6 +25,8 @@ pytestmark = pytest.mark.integration
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 200
 PATIENCE = 600  # seconds that a busy machine may take for a few steps
+# Data like the others, but for what they say of the lengths of outputs.
+LIMITS = {"old_data": None, "other_data": {"max_length_factor": 2.25, "max_length_offset": 33}}
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +45,15 @@ def folder(tmp_path_factory):
     flags += [f"--set={name}={value}" for name, value in settings.items()]
     (folder / "flags").write_text("\n".join(flags), encoding="utf-8")
     return folder
+
+
+def with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float] | None) -> None:
+    """Copies prepared data with another limit of outputs, or with none, as it was before there was one."""
+    shutil.copytree(data, copy)
+    record = json.loads((copy / "data.json").read_text(encoding="utf-8"))
+    record["output_limit"] = limit
+    record = {name: value for name, value in record.items() if value is not None}
+    (copy / "data.json").write_text(json.dumps(record), encoding="utf-8")
 
 
 def stop(folder: pathlib.Path, number: signal.Signals, step: int) -> subprocess.CompletedProcess:
@@ -85,11 +98,17 @@ def results(folder, stopped):
     del stopped
     flagfile, data_dir = f"--flagfile={folder / 'flags'}", f"--data_dir={folder / 'data'}"
     new, tiny, one_step = "--model_dir=NEW", "--preset=tiny", "--set=train.max_steps=1"
+
+    def new_from(name: str) -> list[str]:
+        return [new, f"--init_from={folder / name}"]
+
     (folder / "interrupted").mkdir()
     (folder / "interrupted" / "preparing.json").write_text("{}", encoding="utf-8")
     (folder / "a_file").write_text("", encoding="utf-8")
     (folder / "text").mkdir()
     characters = tiny_training.make_data(folder / "text", vocab_type="char")
+    for name, limit in LIMITS.items():
+        with_limit(folder / "data", folder / name, limit)
     export = folder / "export" / "1"
     (export / "assets.extra").mkdir(parents=True)
     (export / "saved_model.pb").write_bytes(b"a graph")
@@ -99,8 +118,14 @@ def results(folder, stopped):
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
         # By itself a run knows its data and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
-        "characters": [flagfile, new, f"--data_dir={characters.directory}", one_step],
+        "characters": [flagfile, new, "--preset=base", f"--data_dir={characters.directory}", one_step],
+        "learned characters": [flagfile, new, f"--data_dir={characters.directory}", one_step],
         "characters again": [f"--model_dir={folder / 'characters'}"],
+        "paper": [flagfile, new, "--preset=base", one_step],
+        "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7"],
+        "own limit again": [flagfile, f"--model_dir={folder / 'own_limit'}", one_step],
+        "of old data": [flagfile, new, f"--data_dir={folder / 'old_data'}", one_step],
+        "of old data again": [f"--model_dir={folder / 'of_old_data'}", data_dir, flagfile, one_step],
         "differs": [f"--model_dir={folder / 'uninterrupted'}", "--set=train.warmup_steps=7", "--set=train.seed=3"],
         "diverges": [flagfile, new, "--set=train.learning_rate_scale=1e30"],
         "preset": [new, data_dir, "--preset=huge"],
@@ -129,6 +154,8 @@ def results(folder, stopped):
         "begins": [new, f"--init_from={folder / 'uninterrupted'}@{STEPS}", "--set=train.max_steps=2"],
         "begins again": [f"--model_dir={folder / 'begun'}", one_step],
         "begins anew": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", one_step],
+        "begins elsewhere": [*new_from("uninterrupted"), f"--data_dir={folder / 'other_data'}", one_step],
+        "begins from paper": [*new_from("paper"), f"--data_dir={folder / 'other_data'}", one_step],
         "nowhere": [new, f"--init_from={folder / 'nowhere'}"],
     }
     unfinished = Run(folder / "begun")  # and stopped before its first checkpoint
@@ -184,9 +211,38 @@ def test_a_run_knows_its_data_and_settings(results):
 def test_translations_may_be_longer_where_tokens_are_characters(folder, results):
     assert results["characters"][0] == 0, results["characters"][2]
     assert results["characters again"] == (0, "", "step 1: had reached train.max_steps before\n")
-    runs = [Run(folder / name).config for name in ("uninterrupted", "characters")]
+    runs = [Run(folder / name).config for name in ("paper", "characters")]
     assert [config.data.vocab_type for config in runs] == ["bpe", "char"]
     assert [config.decode.max_length_offset for config in runs] == [50, 200]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("uninterrupted", "data"),
+        ("again", "data"),
+        ("learned characters", "text/data"),
+        ("paper", (1.0, 50)),
+        ("own limit", (1.0, 7)),
+        ("own limit again", (1.0, 7)),
+        ("of old data", (1.0, 50)),
+        ("of old data again", (1.0, 50)),
+        ("begins", "data"),
+        ("begins elsewhere", "other_data"),
+        ("begins from paper", (1.0, 50)),
+    ],
+)
+def test_the_limit_of_an_output_is_that_of_the_text(folder, results, name, limit):
+    """Unless the user, the paper or the run itself has one."""
+    status, _, stderr = results[name]
+    assert status == 0, stderr
+    if isinstance(limit, str):
+        settings = PreparedData.open(folder / limit).output_limit
+        limit = settings["max_length_factor"], settings["max_length_offset"]
+        assert limit != (1.0, 50)
+    run = {"again": "uninterrupted"}.get(name, name.removesuffix(" again").replace(" ", "_"))
+    decode = Run(folder / run).config.decode
+    assert (decode.max_length_factor, decode.max_length_offset) == limit
 
 
 @pytest.mark.parametrize("name, checkpoint", [("begins", str(STEPS)), ("begins again", "best")])

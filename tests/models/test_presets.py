@@ -4,7 +4,7 @@ import pytest
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig, differences
 from t2t_keras.errors import InputError
-from t2t_keras.models.presets import PRESETS, preset
+from t2t_keras.models.presets import PRESETS, SMALL, preset
 
 TABLE_3 = {
     "table3_a_h1": {"model.num_heads: 8 -> 1"},
@@ -37,6 +37,14 @@ def test_every_preset_is_a_valid_configuration(name):
 
 def test_every_row_of_table_3_is_there():
     assert {name for name in PRESETS if name.startswith("table3_")} == set(TABLE_3)
+
+
+def test_small_models_alone_take_the_limit_of_an_output_from_their_text():
+    assert PRESETS.keys() > SMALL == {name for name in PRESETS if name.endswith(("tiny", "small"))}
+    limits = {
+        name: (config.decode.max_length_factor, config.decode.max_length_offset) for name, config in PRESETS.items()
+    }
+    assert {limits[name] for name in PRESETS.keys() - SMALL - {"parsing"}} == {(1.0, 50)}
 
 
 @pytest.mark.parametrize(("name", "changes"), TABLE_3.items())

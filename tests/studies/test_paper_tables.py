@@ -13,6 +13,7 @@ from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.rows import Recipe, Row
 from t2t_keras.studies.study_settings import SCALES, StudySettings
+from t2t_keras.studies.training_job import TrainingJob
 
 DATA = DataFacts(directory="/data", vocab_size=8000, vocabulary="a", pairs=10, source_tokens=90, target_tokens=110)
 # The settings that each row of the paper's table changes, in its order.
@@ -198,6 +199,15 @@ def test_a_constant_rate_stays_and_characters_have_longer_outputs():
     config = Recipe(StudySettings("3", steps=80), data, row).config(row)
     assert (config.train.warmup_steps, config.train.learning_rate_scale) == (20, 0.5)
     assert config.decode.max_length_offset == 50 * data.config.tokens_of_a_piece > 50
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_have_the_limit_of_the_paper_whatever_their_text(name):
+    """Records of tables depend on it."""
+    jobs = [job for job in TABLES[name](StudySettings(name), DATA).jobs if isinstance(job, TrainingJob)]
+    assert jobs or name == "1"
+    for job in jobs:
+        assert job.config.decode.length_limit == {"max_length_offset": 50, "max_length_factor": 1.0}
 
 
 def test_a_row_that_begins_from_another_has_its_seeds():
