@@ -7,8 +7,10 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import ByteNetConfig
-from t2t_keras.layers import Convolution, DilatedBlock, Dropout, LayerNormalization, TiedEmbedding
+from t2t_keras.config.bytenet_config import ByteNetConfig
+from t2t_keras.layers import Dropout, LayerNormalization, TiedEmbedding
+from t2t_keras.layers.convolution import Convolution
+from t2t_keras.layers.dilated_block import DilatedBlock
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
 from t2t_keras.layers.stepping.dilated_block_step import DilatedBlockStep

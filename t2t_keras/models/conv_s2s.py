@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import ConvS2SConfig
+from t2t_keras.config.conv_s2s_config import ConvS2SConfig
 from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.convolution_block import (

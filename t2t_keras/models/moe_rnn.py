@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import MoERNNConfig
+from t2t_keras.config.moe_rnn_config import MoERNNConfig
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.collectors import AuxiliaryLosses

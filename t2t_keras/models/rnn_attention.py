@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import RNNAttentionConfig
+from t2t_keras.config.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.layers import Dropout
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in

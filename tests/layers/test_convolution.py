@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 from numpy_oracle import numbers, randomise
 
-from t2t_keras.layers import Convolution, gated_linear_unit
+from t2t_keras.layers.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
 
 SHAPES = {"centred": (3, 1, False), "causal": (3, 1, True), "dilated": (3, 4, True), "wide": (5, 2, False)}
