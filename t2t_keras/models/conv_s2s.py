@@ -18,7 +18,7 @@ from t2t_keras.layers.convolution_block import (
     normalised_linear,
 )
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.stepping.convolution_step import AttentiveConvolutionStep, LinearStep
+from t2t_keras.layers.stepping.convolution_block_step import AttentiveConvolutionStep, LinearStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 
