@@ -98,10 +98,10 @@ class ModelConfig(abc.ABC):
 _Class = TypeVar("_Class", bound=type[ModelConfig])
 # The class of a family's settings, as "module:class" until they are asked for.
 _FAMILIES: dict[str, str | type[ModelConfig]] = {
-    "bytenet": "t2t_keras.config.bytenet_config:ByteNetConfig",
-    "conv_s2s": "t2t_keras.config.conv_s2s_config:ConvS2SConfig",
-    "moe_rnn": "t2t_keras.config.moe_rnn_config:MoERNNConfig",
-    "rnn_attention": "t2t_keras.config.rnn_attention_config:RNNAttentionConfig",
+    "bytenet": "t2t_keras.baselines.bytenet.bytenet_config:ByteNetConfig",
+    "conv_s2s": "t2t_keras.baselines.conv_s2s.conv_s2s_config:ConvS2SConfig",
+    "moe_rnn": "t2t_keras.baselines.recurrent.moe_rnn_config:MoERNNConfig",
+    "rnn_attention": "t2t_keras.baselines.recurrent.rnn_attention_config:RNNAttentionConfig",
     "transformer": "t2t_keras.config.transformer_config:TransformerConfig",
 }
 

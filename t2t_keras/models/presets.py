@@ -126,7 +126,7 @@ PRESETS: dict[str, Config | str] = {
         ),
         decode=_PARSING_DECODE,
     ),
-    **dict.fromkeys(_TABLE2, "t2t_keras.models.table2_presets"),
+    **dict.fromkeys(_TABLE2, "t2t_keras.baselines.table2_presets"),
 }
 
 

@@ -10,9 +10,9 @@ import pytest
 from keras import ops
 
 from t2t_keras import layers
-from t2t_keras.layers.convolution import Convolution
-from t2t_keras.layers.dilated_block import DilatedBlock
-from t2t_keras.layers.recurrent import LSTM
+from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
+from t2t_keras.baselines.convolution import Convolution
+from t2t_keras.baselines.recurrent.recurrent import LSTM
 from t2t_keras.layers.residual import Residual
 
 LAYER = {"num_heads": 2, "d_key": 3, "d_ff": 12, "d_value": 5, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-5}

@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.layers.convolution import Convolution
+from t2t_keras.baselines.convolution import Convolution
 
 Tensor = Any
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
+from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
+from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
+from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.config import Config, DecodeConfig, ModelConfig, TrainConfig
-from t2t_keras.config.bytenet_config import ByteNetConfig
-from t2t_keras.config.conv_s2s_config import ConvS2SConfig
-from t2t_keras.config.moe_rnn_config import MoERNNConfig
-from t2t_keras.config.rnn_attention_config import RNNAttentionConfig
 
 
 def _other(model: ModelConfig, train: dict[str, Any], decode: DecodeConfig | None = None) -> Config:

@@ -5,9 +5,9 @@ from typing import Any
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.layers.convolution import Convolution
-from t2t_keras.layers.convolution_block import AttentiveConvolutionBlock, BlockLinears, ConvolutionalMemory
-from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
+from t2t_keras.baselines.conv_s2s.convolution_block import AttentiveConvolutionBlock, BlockLinears, ConvolutionalMemory
+from t2t_keras.baselines.convolution import Convolution
+from t2t_keras.baselines.convolution_step import ConvolutionStep
 
 Tensor = Any
 
