@@ -128,8 +128,10 @@ def test_configuration_round_trip(case):
 @every_layer
 def test_it_is_registered_for_saving(case):
     assert keras.saving.get_registered_name(case.make) == f"t2t_keras>{case.make.__name__}"
-    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(case.make(**case.config)))
-    assert type(copy) is case.make
+    stored = keras.saving.serialize_keras_object(case.make(**case.config))
+    for module in (stored["module"], "t2t_keras.a_former_home"):
+        copy = keras.saving.deserialize_keras_object({**stored, "module": module})
+        assert type(copy) is case.make
 
 
 @every_layer
