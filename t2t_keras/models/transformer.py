@@ -1,6 +1,6 @@
 """The Transformer (Figure 1) as one Keras model."""
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -192,5 +192,7 @@ class Transformer(EncoderDecoder):
     def _positions(self, name: str) -> keras.layers.Layer:
         if self.config.position_encoding == "learned":
             return LearnedPositions(self.config.max_positions, name=name, dtype=self.dtype_policy)
-        layout = "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
+        layout: Literal["interleaved", "halves"] = (
+            "interleaved" if self.config.position_encoding == "sinusoidal" else "halves"
+        )
         return SinusoidalPositions(layout, name=name, dtype=self.dtype_policy)
