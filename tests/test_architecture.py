@@ -25,6 +25,7 @@ ABOVE_THE_SEAM = {  # Keras and NumPy alone, on any backend
     "kernels": GROUND,
     "layers": GROUND | {"kernels"},
     "models": GROUND | {"config", "kernels", "layers"},
+    "baselines": GROUND | {"config", "kernels", "layers", "models"},
     "planning": GROUND | {"config"},
 }
 BELOW_THE_SEAM = {
@@ -46,8 +47,8 @@ BELOW_THE_SEAM = {
     },
     "studies": GROUND
     | {
-        *("config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures", "planning", "runs"),
-        *("tasks", "training"),
+        *("baselines", "config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures"),
+        *("planning", "runs", "tasks", "training"),
     },
     "export": GROUND | {"config", "inference", "models", "search", "tasks", "text"},
     "serving": GROUND | {"machine"},
@@ -206,24 +207,25 @@ def test_searches_know_of_models_their_contract_alone(path):
     assert all(is_of(module, "t2t_keras.models.contract") for module in models)
 
 
-FAMILIES = tuple(
-    path.stem
-    for path in sorted((ROOT / "t2t_keras" / "models").glob("*.py"))
-    if (ROOT / "t2t_keras" / "config" / f"{path.stem}_config.py").is_file()
-)
+FAMILIES = {
+    module_name(path)
+    for path in PACKAGE
+    for folder in (path.parent, ROOT / "t2t_keras" / "config")
+    if part(module_name(path)) in ("models", "baselines") and (folder / f"{path.stem}_config.py").is_file()
+}
 
 
 @every(FILES)
 def test_no_family_is_named_but_where_they_are_registered(path):
     """Whoever adds one changes nothing else; the package offers the Transformer's name to its users."""
-    assert {"rnn_attention", "transformer"} <= set(FAMILIES)
-    at_home = ("t2t_keras.models", "t2t_keras.config", "t2t_keras")
-    modules = {module for module, _ in imports(path) for name in FAMILIES if is_of(module, f"t2t_keras.models.{name}")}
-    assert (
-        not modules
-        or any(module_name(path).rpartition(".")[0] == home for home in at_home)
-        or FREE & {part(module_name(path))}
-    )
+    assert {"t2t_keras.baselines.recurrent.rnn_attention", "t2t_keras.models.transformer"} <= FAMILIES
+    modules = {module for module, _ in imports(path) for name in FAMILIES if is_of(module, name)}
+    assert not modules or part(module_name(path)) in {"models", "baselines", *FREE}
+
+
+def test_nothing_but_the_tables_that_compare_imports_what_the_paper_is_compared_with():
+    """Families and presets are found by strings, and no part of the paper needs those of others."""
+    assert {room for room, others in MAY_IMPORT.items() if "baselines" in others} == {"studies"}
 
 
 def tracked_text() -> list[pathlib.Path]:
@@ -261,7 +263,7 @@ def test_files_and_functions_are_short(path):
             place = f"{path.name}:{node.lineno} {node.name}"
             assert node.end_lineno - node.lineno < MOST_LINES_OF_A_FUNCTION, place
             taken = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-            is_layers = node.name == "__init__" and is_of(module_name(path), "t2t_keras.layers")
+            is_layers = node.name == "__init__" and part(module_name(path)) in ("layers", "baselines")
             assert is_layers or len([name for name in taken if name not in ("self", "cls")]) <= MOST_ARGUMENTS, place
 
 

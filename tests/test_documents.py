@@ -14,7 +14,7 @@ import pytest
 
 from t2t_keras.config import SECTIONS, Config
 from t2t_keras.config.values import parsed
-from t2t_keras.models.presets import PRESETS
+from t2t_keras.models.presets import preset
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -61,7 +61,7 @@ def test_the_table_of_presets_is_the_presets() -> None:
         hint = typing.get_type_hints(type(getattr(Config(), section)))[field]
         documented[section, field] = [parsed(field, hint, value) for value in values]
     changed = {
-        (section, field): [getattr(getattr(PRESETS[name], section), field) for name in names]
+        (section, field): [getattr(getattr(preset(name), section), field) for name in names]
         for section in SECTIONS
         for field in dataclasses.asdict(getattr(Config(), section))
     }

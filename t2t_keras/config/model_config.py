@@ -2,7 +2,8 @@
 
 import abc
 import dataclasses
-from typing import ClassVar, NamedTuple, TypeVar
+import importlib
+from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from t2t_keras.config.checks import check_positive
 from t2t_keras.errors import InputError
@@ -95,18 +96,30 @@ class ModelConfig(abc.ABC):
 
 
 _Class = TypeVar("_Class", bound=type[ModelConfig])
-_FAMILIES: dict[str, type[ModelConfig]] = {}
+# The class of a family's settings, as "module:class" until they are asked for.
+_FAMILIES: dict[str, str | type[ModelConfig]] = {
+    "bytenet": "t2t_keras.baselines.bytenet.bytenet_config:ByteNetConfig",
+    "conv_s2s": "t2t_keras.baselines.conv_s2s.conv_s2s_config:ConvS2SConfig",
+    "moe_rnn": "t2t_keras.baselines.recurrent.moe_rnn_config:MoERNNConfig",
+    "rnn_attention": "t2t_keras.baselines.recurrent.rnn_attention_config:RNNAttentionConfig",
+    "transformer": "t2t_keras.config.transformer_config:TransformerConfig",
+}
 
 
 def register_config(config_class: _Class) -> _Class:
     """Registers the settings of a family under its name, as a decorator; ValueError if another class has the name."""
     if not getattr(config_class, "family", ""):
         raise ValueError(f"{config_class.__name__} must name its family")
-    known = _FAMILIES.setdefault(config_class.family, config_class)
-    if (known.__module__, known.__qualname__) != (config_class.__module__, config_class.__qualname__):
-        raise ValueError(f"family {config_class.family!r} is registered already, by {known.__module__}")
+    known = _FAMILIES.get(config_class.family, config_class)
+    name = known if isinstance(known, str) else _name(known)
+    if name != _name(config_class):
+        raise ValueError(f"family {config_class.family!r} is registered already, by {name.partition(':')[0]}")
     _FAMILIES[config_class.family] = config_class
     return config_class
+
+
+def _name(config_class: type[ModelConfig]) -> str:
+    return f"{config_class.__module__}:{config_class.__qualname__}"
 
 
 def model_config_class(family: str) -> type[ModelConfig]:
@@ -115,4 +128,8 @@ def model_config_class(family: str) -> type[ModelConfig]:
         raise InputError(
             f"unknown model.family {family!r}; valid: {', '.join(_FAMILIES)}, and what the modules of --extension add"
         )
-    return _FAMILIES[family]
+    found = _FAMILIES[family]
+    if isinstance(found, str):
+        module, _, name = found.partition(":")
+        found = _FAMILIES[family] = cast(type[ModelConfig], getattr(importlib.import_module(module), name))
+    return found

@@ -168,7 +168,7 @@ def _mixed(x: Tensor) -> Tensor:
 
 
 def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_rate: int, before: int) -> Tensor:
-    """A convolution over time; see `layers.Convolution`.
+    """A convolution over time; see `Convolution`.
 
     Args:
         inputs: float [batch, length, d_in].
@@ -219,7 +219,7 @@ def lstm(
     *,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A long short-term memory over a sequence; see `layers.LSTM`.
+    """A long short-term memory over a sequence; see `LSTM`.
 
     Args:
         inputs: float [batch, length, 4 units], what the input adds to the gates: input, forget, candidate, output.

@@ -3,9 +3,7 @@
 from t2t_keras.layers.attention.masks import causal_mask, padding_mask, token_rows, window_mask
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.attention.scores import additive_attention, scaled_dot_product_attention
-from t2t_keras.layers.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
-from t2t_keras.layers.dilated_block import DilatedBlock
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import TiedEmbedding
 from t2t_keras.layers.encoder import Encoder, EncoderLayer
@@ -13,15 +11,11 @@ from t2t_keras.layers.experts import MixtureOfExperts
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
-from t2t_keras.layers.recurrent import LSTM
 from t2t_keras.layers.settings import LayerSettings
 
 __all__ = [
-    "LSTM",
-    "Convolution",
     "Decoder",
     "DecoderLayer",
-    "DilatedBlock",
     "Dropout",
     "Encoder",
     "EncoderLayer",
@@ -35,7 +29,6 @@ __all__ = [
     "TiedEmbedding",
     "additive_attention",
     "causal_mask",
-    "gated_linear_unit",
     "padding_mask",
     "scaled_dot_product_attention",
     "token_rows",

@@ -10,10 +10,10 @@ from t2t_keras.models.contract import SequenceModel
 
 # The class that makes a model from its settings, as "module:class" if it is imported only when a model is made.
 _MODELS: dict[str, str | Callable[[Any], SequenceModel]] = {
-    "bytenet": "t2t_keras.models.bytenet:ByteNet",
-    "conv_s2s": "t2t_keras.models.conv_s2s:ConvS2S",
-    "moe_rnn": "t2t_keras.models.moe_rnn:MoERNN",
-    "rnn_attention": "t2t_keras.models.rnn_attention:RNNAttention",
+    "bytenet": "t2t_keras.baselines.bytenet.bytenet:ByteNet",
+    "conv_s2s": "t2t_keras.baselines.conv_s2s.conv_s2s:ConvS2S",
+    "moe_rnn": "t2t_keras.baselines.recurrent.moe_rnn:MoERNN",
+    "rnn_attention": "t2t_keras.baselines.recurrent.rnn_attention:RNNAttention",
     "transformer": "t2t_keras.models.transformer:Transformer",
 }
 

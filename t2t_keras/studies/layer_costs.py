@@ -14,7 +14,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.layers import LSTM, Convolution, MultiHeadAttention
+from t2t_keras.baselines.convolution import Convolution
+from t2t_keras.baselines.recurrent.recurrent import LSTM
+from t2t_keras.layers import MultiHeadAttention
 from t2t_keras.studies.layer_cost_job import LayerCostJob
 from t2t_keras.studies.matrix_rate import processor
 

@@ -5,8 +5,9 @@ replicas, so one replica and eight follow one trajectory for one global batch.
 """
 
 import contextlib
+import functools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +20,12 @@ from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import check_weights, frozen_names, weight_names
 from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
-from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.objectives import make_objective
-from t2t_keras.training.objectives.weighted_model import WeightedModel
+from t2t_keras.training.objectives.objective import Objective, Rows
+from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.traced import TracedFunction
 
 Tensor = Any
 SUM = tf.distribute.ReduceOp.SUM
@@ -31,6 +33,8 @@ SUM = tf.distribute.ReduceOp.SUM
 # All replicas have the same shape, one of the epoch plan's. By default a TPU assumes that lengths unknown to the graph
 # differ between replicas; with this option it compiles one program per shape.
 _SHAPES_AS_THEY_ARE = tf.distribute.RunOptions(experimental_enable_dynamic_batch_size=False)
+
+_IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 class StepMetrics(NamedTuple):
@@ -49,6 +53,61 @@ class StepMetrics(NamedTuple):
     learning_rate: np.ndarray
     gradient_norm: np.ndarray
     measures: Mapping[str, np.ndarray] = types.MappingProxyType({})
+
+
+class RowFunctions:
+    """The forward and backward pass, and the forward pass alone, of some rows of a batch; each is traced once.
+
+    Every stream, part of an accumulation and replica calls the same traced function with its own weights and rows, so
+    the time until training starts does not grow with their number. First access traces: do it outside of all graphs,
+    tapes and replicas.
+
+    Args:
+        model: each call passes the weights to use.
+        objective: what `gradients` are of.
+        fewer_rewrites: as in `TracedFunction`.
+        jit_compile: compile the passes with XLA, once per shape.
+        copied: copy the functions into each graph that calls them, so that XLA can compile the whole graph.
+    """
+
+    def __init__(
+        self, model: WeightedModel, objective: Objective, *, fewer_rewrites: bool, jit_compile: bool, copied: bool
+    ) -> None:
+        self._model, self._objective = model, objective
+        self._fewer_rewrites, self._jit_compile, self._copied = fewer_rewrites, jit_compile, copied
+
+    @functools.cached_property
+    def gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
+        """The objective with its gradients: (*weights, source, target, scale, seed, step) --> (sums, gradients).
+
+        Weights and gradients are float32 matrices, see `Layout`; source and target are int32 [rows, length], padded
+        with 0. For the others and the sums see `Rows` and `Objective`.
+        """
+        scale, seed, step = tf.TensorSpec([]), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64)
+        return self._trace(self._sums_and_gradients, scale, seed, step)
+
+    @functools.cached_property
+    def loss(self) -> Callable[..., Tensor]:
+        """The forward pass without dropout: (*weights, source, target) --> sum of the unsmoothed token losses."""
+        return self._trace(self._plain_loss)
+
+    def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
+        """Traces a function of weights, source, target and others, to be called in graphs."""
+        weights = [tf.TensorSpec(shape, tf.float32) for shape in self._model.layout.shapes]
+        signature = [*weights, _IDS, _IDS, *others]
+        if not (self._jit_compile or self._copied):
+            return TracedFunction(function, signature, fewer_rewrites=self._fewer_rewrites)
+        return tf.function(
+            function, signature, autograph=False, jit_compile=self._jit_compile or None
+        ).get_concrete_function()
+
+    def _sums_and_gradients(self, *arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
+        *matrices, source, target, scale, seed, step = arguments
+        return self._objective(self._model, matrices, Rows(Pairs(source, target), scale, seed, step))
+
+    def _plain_loss(self, *arguments: Tensor) -> Tensor:
+        *matrices, source, target = arguments
+        return self._model.loss_sum(matrices, Pairs(source, target))
 
 
 class TrainingStep:

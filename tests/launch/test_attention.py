@@ -6,7 +6,7 @@ import pytest
 import tiny
 from programs import run_cases
 
-from t2t_keras.config import RNNAttentionConfig
+from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.models.families import make_model
 from t2t_keras.text.tokenizer import train_tokenizer
 

@@ -10,6 +10,9 @@ import pytest
 from keras import ops
 
 from t2t_keras import layers
+from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
+from t2t_keras.baselines.convolution import Convolution
+from t2t_keras.baselines.recurrent.recurrent import LSTM
 from t2t_keras.layers.residual import Residual
 
 LAYER = {"num_heads": 2, "d_key": 3, "d_ff": 12, "d_value": 5, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-5}
@@ -47,7 +50,7 @@ CASES = {
         "attention_mask",
     ),
     "convolution": Case(
-        layers.Convolution,
+        Convolution,
         {"filters": 5, "kernel_size": 3, "dilation_rate": 2, "causal": True, "weight_normalization": True},
         [X],
         (2, 4, 5),
@@ -63,7 +66,7 @@ CASES = {
     "decoder_layer": Case(layers.DecoderLayer, {"settings": LAYER}, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "decoder_layer_pre": Case(layers.DecoderLayer, {"settings": T2T}, [X, MEMORY], (2, *X), "cross_attention_mask"),
     "dilated_block": Case(
-        layers.DilatedBlock,
+        DilatedBlock,
         {"d_inner": 5, "kernel_size": 3, "dilation_rate": 2, "causal": True, "dropout_rate": 0.1, "epsilon": 1e-5},
         [X],
         (2, *X),
@@ -80,8 +83,8 @@ CASES = {
     ),
     "feed_forward": Case(layers.FeedForward, {"d_ff": 12, "dropout_rate": 0.1}, [X], (2, *X)),
     "learned_positions": Case(layers.LearnedPositions, {"max_positions": 6}, [X], (2, *X)),
-    "lstm": Case(layers.LSTM, {"units": 5, "reverse": True}, [X], (2, 4, 5)),
-    "lstm_projected": Case(layers.LSTM, {"units": 7, "projection": 3}, [X], (2, 4, 3)),
+    "lstm": Case(LSTM, {"units": 5, "reverse": True}, [X], (2, 4, 5)),
+    "lstm_projected": Case(LSTM, {"units": 7, "projection": 3}, [X], (2, 4, 3)),
     "normalization": Case(layers.LayerNormalization, {"epsilon": 1e-4}, [X], (2, *X)),
     "sinusoidal_positions": Case(layers.SinusoidalPositions, {"layout": "halves"}, [X], (2, *X)),
 }
@@ -107,7 +110,7 @@ def functional_model(case: Case, layer: keras.layers.Layer) -> keras.Model:
 def test_every_public_layer_is_covered():
     public = {getattr(layers, name) for name in layers.__all__}
     classes = {item for item in public if isinstance(item, type) and issubclass(item, keras.layers.Layer)}
-    assert classes == {case.make for case in CASES.values()}
+    assert classes | {Convolution, DilatedBlock, LSTM} == {case.make for case in CASES.values()}
 
 
 @every_layer
@@ -125,8 +128,10 @@ def test_configuration_round_trip(case):
 @every_layer
 def test_it_is_registered_for_saving(case):
     assert keras.saving.get_registered_name(case.make) == f"t2t_keras>{case.make.__name__}"
-    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(case.make(**case.config)))
-    assert type(copy) is case.make
+    stored = keras.saving.serialize_keras_object(case.make(**case.config))
+    for module in (stored["module"], "t2t_keras.a_former_home"):
+        copy = keras.saving.deserialize_keras_object({**stored, "module": module})
+        assert type(copy) is case.make
 
 
 @every_layer

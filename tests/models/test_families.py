@@ -145,3 +145,19 @@ def test_the_transformer_is_made_of_its_settings():
     model = families.make_model(config)
     assert isinstance(model, Transformer) and model.count_params() == sum(config.parameter_counts().values())
     assert model.output_head.table is model.target_embedding.table and model.output_head.bias is None
+
+
+@pytest.mark.parametrize("family", registry._FAMILIES)
+def test_settings_are_found_by_the_name_of_their_family(family):
+    found = registry.model_config_class(family)
+    assert found.family == family and type(override(Config(), [f"model.family={family}"]).model) is found
+
+
+def test_a_name_is_taken_before_its_settings_are_imported(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class OtherConfig(WideConfig):
+        family: ClassVar[str] = "later"
+
+    monkeypatch.setitem(registry._FAMILIES, "later", "somewhere.else:LaterConfig")
+    with pytest.raises(ValueError, match=r"'later' is registered already, by somewhere\.else$"):
+        registry.register_config(OtherConfig)

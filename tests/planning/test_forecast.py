@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.config import Config, RNNAttentionConfig, TrainConfig, TransformerConfig, override
+from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
+from t2t_keras.config import Config, TrainConfig, TransformerConfig, override
 from t2t_keras.data.encoded import write_encoded
 from t2t_keras.models import presets
 from t2t_keras.models.transformer import Transformer

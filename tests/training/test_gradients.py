@@ -11,10 +11,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import frozen_names, weight_names
-from t2t_keras.training.gradients import RowFunctions
 from t2t_keras.training.layout import Layout
-from t2t_keras.training.objectives.likelihood import Likelihood
+from t2t_keras.training.objectives.objective import Likelihood
 from t2t_keras.training.objectives.weighted_model import WeightedModel
+from t2t_keras.training.step import RowFunctions
 
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 2, "dropout_rate": 0.0}
 SOURCE = np.array([[5, 6, 1], [7, 1, 0], [8, 9, 1], [4, 1, 0]], np.int32)

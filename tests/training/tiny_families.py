@@ -3,14 +3,11 @@
 import dataclasses
 from typing import Any
 
-from t2t_keras.config import (
-    ByteNetConfig,
-    ConvS2SConfig,
-    ModelConfig,
-    MoERNNConfig,
-    RNNAttentionConfig,
-    TransformerConfig,
-)
+from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
+from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
+from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
+from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
+from t2t_keras.config import ModelConfig, TransformerConfig
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "d_model": 8}
 LAYERS: dict[str, Any] = {"num_encoder_layers": 2, "num_decoder_layers": 2}

@@ -1,8 +1,7 @@
 """What a training minimises: the losses of a model that computes with given weights."""
 
 from t2t_keras.config import TrainConfig
-from t2t_keras.training.objectives.likelihood import Likelihood
-from t2t_keras.training.objectives.objective import Objective
+from t2t_keras.training.objectives.objective import Likelihood, Objective
 from t2t_keras.training.objectives.risk import Risk
 
 

@@ -1,6 +1,8 @@
-"""What training asks of an objective."""
+"""What training asks of an objective, and the usual one: maximum likelihood of the references."""
 
 from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
 
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 
@@ -35,3 +37,16 @@ class Objective(Protocol):
     def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
         """The scaled sums of the loss and of the measures, float32 [1 + measures], and the gradients of the loss."""
         ...
+
+
+class Likelihood:
+    """The label-smoothed cross-entropy and the model's auxiliary loss, with dropout; see `Objective`."""
+
+    measures: tuple[str, ...] = ()
+
+    def __init__(self, label_smoothing: float) -> None:
+        self._label_smoothing = label_smoothing
+
+    def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
+        loss = model.likelihood(matrices, rows.pairs, rows.scale, self._label_smoothing, rows.seed)
+        return tf.expand_dims(loss.loss_sum * rows.scale, 0), loss.gradients

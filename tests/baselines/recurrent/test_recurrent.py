@@ -6,8 +6,7 @@ import pytest
 from keras import ops
 from numpy_oracle import numbers, randomise
 
-from t2t_keras.layers import LSTM
-from t2t_keras.layers.recurrent import AttentiveLSTM
+from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.baselines.recurrent.additive import AdditiveAttention
+from t2t_keras.baselines.recurrent.multiplicative import MultiplicativeAttention
 from t2t_keras.kernels.plain import lstm_step
-from t2t_keras.layers.attention.additive import AdditiveAttention
-from t2t_keras.layers.attention.multiplicative import MultiplicativeAttention
 
 Tensor = Any
 

@@ -5,8 +5,8 @@ from typing import Any
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.baselines.recurrent.recurrent import LSTM, LSTMState
 from t2t_keras.kernels.plain import lstm_step
-from t2t_keras.layers.recurrent import LSTM, LSTMState
 
 Tensor = Any
 

@@ -6,8 +6,12 @@ import pytest
 from keras import ops
 from numpy_oracle import randomise
 
-from t2t_keras.layers.convolution_block import AttentiveConvolutionBlock, ConvolutionalMemory, ConvolutionBlock
-from t2t_keras.layers.stepping.convolution_step import AttentiveConvolutionStep
+from t2t_keras.baselines.conv_s2s.convolution_block import (
+    AttentiveConvolutionBlock,
+    ConvolutionalMemory,
+    ConvolutionBlock,
+)
+from t2t_keras.baselines.conv_s2s.convolution_block_step import AttentiveConvolutionStep
 
 ENCODER = {"width": 5, "kernel_size": 3, "dropout_rate": 0.1}
 DECODER = {"width": 5, "kernel_size": 2, "d_model": 6, "dropout_rate": 0.1}

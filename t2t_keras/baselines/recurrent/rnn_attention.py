@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import RNNAttentionConfig
+from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState
+from t2t_keras.baselines.recurrent.recurrent_step import LSTMStep
+from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.layers import Dropout
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState
-from t2t_keras.layers.stepping.recurrent_step import LSTMStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 

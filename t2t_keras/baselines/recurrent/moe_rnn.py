@@ -6,17 +6,17 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import MoERNNConfig
+from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
+from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState
+from t2t_keras.baselines.recurrent.recurrent_step import LSTMStep
+from t2t_keras.baselines.recurrent.rnn_attention import RecurrentMemory
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.recurrent import LSTM, AttentiveLSTM, LSTMState
 from t2t_keras.layers.stepping import MixtureStep
-from t2t_keras.layers.stepping.recurrent_step import LSTMStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-from t2t_keras.models.rnn_attention import RecurrentMemory
 
 Tensor = Any
 

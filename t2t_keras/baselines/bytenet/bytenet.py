@@ -7,11 +7,13 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import ByteNetConfig
-from t2t_keras.layers import Convolution, DilatedBlock, Dropout, LayerNormalization, TiedEmbedding
+from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
+from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
+from t2t_keras.baselines.bytenet.dilated_block_step import DilatedBlockStep
+from t2t_keras.baselines.convolution import Convolution
+from t2t_keras.baselines.convolution_step import ConvolutionStep
+from t2t_keras.layers import Dropout, LayerNormalization, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
-from t2t_keras.layers.stepping.dilated_block_step import DilatedBlockStep
 from t2t_keras.models.contract import BFLOAT16, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 

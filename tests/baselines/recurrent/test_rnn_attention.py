@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from numpy_oracle import numbers
 
-from t2t_keras.config import DecodeConfig, RNNAttentionConfig
+from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.models import families

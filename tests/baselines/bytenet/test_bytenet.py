@@ -10,7 +10,8 @@ import tensorflow as tf
 import tiny_training
 from numpy_oracle import layer_norm, numbers
 
-from t2t_keras.config import ByteNetConfig, Config, DecodeConfig, TrainConfig
+from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
+from t2t_keras.config import Config, DecodeConfig, TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from t2t_keras.layers.dilated_block import DilatedBlock
-from t2t_keras.layers.stepping.convolution_step import ConvolutionStep
+from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
+from t2t_keras.baselines.convolution_step import ConvolutionStep
 
 Tensor = Any
 

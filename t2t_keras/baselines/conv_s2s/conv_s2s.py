@@ -7,18 +7,18 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import ConvS2SConfig
-from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
-from t2t_keras.layers.attention.scores import mask_bias
-from t2t_keras.layers.convolution_block import (
+from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
+from t2t_keras.baselines.conv_s2s.convolution_block import (
     ROOT_HALF,
     AttentiveConvolutionBlock,
     ConvolutionalMemory,
     ConvolutionBlock,
     normalised_linear,
 )
+from t2t_keras.baselines.conv_s2s.convolution_block_step import AttentiveConvolutionStep, LinearStep
+from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
+from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.stepping.convolution_step import AttentiveConvolutionStep, LinearStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 

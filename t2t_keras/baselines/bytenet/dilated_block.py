@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.layers.convolution import Convolution
+from t2t_keras.baselines.convolution import Convolution
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.normalization import LayerNormalization
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import keras
 
+from t2t_keras.baselines.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.attention.scores import scaled_dot_product_attention
-from t2t_keras.layers.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.dropout import Dropout
 
 Tensor = Any

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from numpy_oracle import numbers
 
-from t2t_keras.config import ConvS2SConfig, DecodeConfig
+from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
+from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.models import families

@@ -1,0 +1,1 @@
+"""ByteNet: Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016."""

@@ -1,0 +1,1 @@
+"""ConvS2S: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017."""

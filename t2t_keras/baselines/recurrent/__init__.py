@@ -1,0 +1,1 @@
+"""Recurrent models: GNMT and Deep-Att (`rnn_attention`), MoE (`moe_rnn`)."""
