@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from t2t_keras.formats.graphs.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES, of_layers
 from t2t_keras.lite.buffers import Buffers
 from t2t_keras.lite.interpreter import Interpreter
-from t2t_keras.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES, of_layers
 
 HIDDEN = -1e9  # masks a key, as in `mask_bias`
 _ROOM = 16  # positions by which the cache grows

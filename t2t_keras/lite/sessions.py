@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.lite.encoder_graph import encoder_graph
+from t2t_keras.formats.graphs.encoder_graph import encoder_graph
+from t2t_keras.formats.graphs.step_graph import StepGraph
 from t2t_keras.lite.interpreter import converted
 from t2t_keras.lite.session import Session
-from t2t_keras.lite.step_graph import StepGraph
 from t2t_keras.lite.tables import Tables
 from t2t_keras.models.contract import AttentionStacks
 

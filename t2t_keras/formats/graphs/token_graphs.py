@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.formats.graphs.encoder_graph import encoder_graph
+from t2t_keras.formats.graphs.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
+from t2t_keras.formats.graphs.step_graph import StepGraph
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.layers.attention.scores import mask_bias
-from t2t_keras.lite.encoder_graph import encoder_graph
-from t2t_keras.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
-from t2t_keras.lite.step_graph import StepGraph
 from t2t_keras.models.contract import LITE
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights

@@ -5,8 +5,8 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras import kernels
+from t2t_keras.formats.graphs.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
 from t2t_keras.layers.stepping import DecoderStep, KeysAndValues
-from t2t_keras.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
 from t2t_keras.models.contract import AttentionStacks
 
 Tensor = Any

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_keras.formats.graphs.names import MEMORY_KEYS, MEMORY_VALUES
 from t2t_keras.kernels import plain
 from t2t_keras.layers.stepping import SelfAttentionStep
-from t2t_keras.lite.names import MEMORY_KEYS, MEMORY_VALUES
 from t2t_keras.models.contract import AttentionStacks
 
 Tensor = Any
