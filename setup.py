@@ -71,12 +71,15 @@ setup(
         "serve": ["tensorflow-serving-api>=2.20,<2.22", "starlette>=0.46", "uvicorn>=0.40", "prometheus-client>=0.20"],
         # Scores of summaries and of labels of words.
         "tasks": ["rouge-score>=0.1.2", "seqeval>=1.2"],
-        # Files of other projects' models.
+        # --engine=ctranslate2.
+        "fast": ["ctranslate2>=4.7"],
+        # Files of other projects' models, and what runs them.
         "convert": [
             "safetensors>=0.5",
             "pyyaml>=6",
             "tf2onnx>=1.17",
             "onnxruntime>=1.22",
+            "ai-edge-litert>=2.1",
             "ctranslate2>=4.7",
             "huggingface_hub>=1",
         ],

@@ -142,6 +142,8 @@ def _settings(translator: Translator, language: str) -> dict[str, Any]:
         "ensemble": model_flags.ENSEMBLE.value,
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "excluded": translator.excluded,
+        "engine": decoding_flags.ENGINE.value,
+        "compute_type": decoding_flags.COMPUTE_TYPE.value,
         "split": _SPLIT.value,
         "source": _SOURCE.value,
         "reference": _REFERENCE.value,
