@@ -1,4 +1,4 @@
-"""The decoder at one position as a TensorFlow Lite model."""
+"""The decoder at one position, with a cache that is kept outside the graph."""
 
 from typing import Any
 
@@ -7,66 +7,47 @@ import tensorflow as tf
 from t2t_keras import kernels
 from t2t_keras.formats.graphs.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
 from t2t_keras.layers.stepping import DecoderStep, KeysAndValues
-from t2t_keras.models.contract import AttentionStacks
 
 Tensor = Any
 
 
-class StepGraph:
-    """One position of every hypothesis of a float32 model, with a cache that is kept outside the graph.
+def cache_signature(model: Any) -> dict[str, tf.TensorSpec]:
+    """What a step reads beside its position, by name, all float32.
 
-    Inputs, all float32, of any number of sentences: "inputs" [batch * beam, d_model], embedded tokens with positions;
-    "bias" [batch, 1, beam, room], which masks empty cache entries and those of other hypotheses; "memory_bias" [batch,
-    1, 1, source_len]; and of every layer I "keys_I" and "values_I" [batch, heads, room, d_head], "memory_keys_I" and
-    "memory_values_I" [batch, heads, source_len, d_head].
-
-    Outputs: "logits" [batch * beam, vocab]; "attention" [batch, beam, source_len], the last layer's attention to the
-    source, averaged over heads; of every layer the new "keys_I" and "values_I" [batch, heads, beam, d_head]; and if
-    enabled "log_totals" [batch * beam], the log-sum-exp of the logits.
+    "memory_bias" is [batch, 1, 1, source_len]; of every layer I "keys_I" and "values_I" are [batch, heads, room,
+    d_head], "memory_keys_I" and "memory_values_I" [batch, heads, source_len, d_head].
     """
+    shapes: dict[str, list[int | None]] = {"memory_bias": [None, 1, 1, None]}
+    for index, layer in enumerate(model.decoder.layers):
+        attention = layer.self_attention
+        for names, d_head in (((KEYS, MEMORY_KEYS), attention.d_key), ((VALUES, MEMORY_VALUES), attention.d_value)):
+            shapes.update({f"{name}{index}": [None, attention.num_heads, None, d_head] for name in names})
+    return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
 
-    def __init__(self, model: AttentionStacks, beam_size: int, log_totals: bool) -> None:
-        self._model = model
-        self._beam_size = beam_size
-        self._log_totals = log_totals
 
-    def function(self) -> tf.types.experimental.PolymorphicFunction:
-        """The graph, to be converted."""
-        signature = self.signature()
+def decoder_step(model: Any, inputs: Tensor, bias: Tensor, cache: dict[str, Tensor]) -> dict[str, Tensor]:
+    """One position of every hypothesis of a float32 model.
 
-        def step(*tensors: Tensor) -> dict[str, Tensor]:
-            return self.outputs(dict(zip(signature, tensors, strict=True)))
+    Args:
+        model: a `Transformer` without experts, windows or additive scores.
+        inputs: float32 [batch, d_model], embedded tokens with positions.
+        bias: float32 [1, 1, 1, room], which masks empty entries of the cache.
+        cache: the tensors of `cache_signature`.
 
-        return tf.function(step, input_signature=list(signature.values()), autograph=False)
-
-    def signature(self) -> dict[str, tf.TensorSpec]:
-        """The inputs by name."""
-        shapes: dict[str, list[int | None]] = {
-            "inputs": [None, self._model.config.d_model],
-            "bias": [None, 1, self._beam_size, None],
-            "memory_bias": [None, 1, 1, None],
-        }
-        for index, layer in enumerate(self._model.decoder.layers):
-            attention = layer.self_attention
-            for names, d_head in (((KEYS, MEMORY_KEYS), attention.d_key), ((VALUES, MEMORY_VALUES), attention.d_value)):
-                shapes.update({f"{name}{index}": [None, attention.num_heads, None, d_head] for name in names})
-        return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
-
-    def outputs(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs by name, of the inputs by name."""
-        head = self._model.output_head
-        step, x = DecoderStep(self._model.decoder, "float32", self._beam_size), tensors["inputs"]
-        outputs: dict[str, Tensor] = {}
-        for index, layer in enumerate(step.layers):
-            past = KeysAndValues(tensors[f"{KEYS}{index}"], tensors[f"{VALUES}{index}"])
-            memory = KeysAndValues(tensors[f"{MEMORY_KEYS}{index}"], tensors[f"{MEMORY_VALUES}{index}"])
-            x, written, attention = layer(x, past, tensors["bias"], memory, tensors["memory_bias"], beside=True)
-            outputs |= {f"{KEYS}{index}": written.keys, f"{VALUES}{index}": written.values}
-        x = self._model.decoder.normalised(x)
-        outputs["attention"] = tf.reduce_mean(attention, axis=1)  # --> [batch, beam, source_len]
-        outputs["logits"] = kernels.linear(x, head.output_matrix("float32"), head.bias)
-        if self._log_totals:
-            largest = tf.reduce_max(outputs["logits"], axis=1)  # --> [batch * beam]
-            rest = tf.exp(outputs["logits"] - largest[:, tf.newaxis])
-            outputs["log_totals"] = largest + tf.math.log(tf.reduce_sum(rest, axis=1))
-        return outputs
+    Returns:
+        "log_probs", float32 [batch, vocab], and of every layer the new "keys_I" and "values_I", [batch, heads, 1,
+        d_head].
+    """
+    head = model.output_head
+    step, x = DecoderStep(model.decoder, "float32", beam_size=1), inputs
+    outputs: dict[str, Tensor] = {}
+    for index, layer in enumerate(step.layers):
+        past = KeysAndValues(cache[f"{KEYS}{index}"], cache[f"{VALUES}{index}"])
+        memory = KeysAndValues(cache[f"{MEMORY_KEYS}{index}"], cache[f"{MEMORY_VALUES}{index}"])
+        x, written, _ = layer(x, past, bias, memory, cache["memory_bias"], beside=True)
+        outputs |= {f"{KEYS}{index}": written.keys, f"{VALUES}{index}": written.values}
+    x = model.decoder.normalised(x)
+    logits = kernels.linear(x, head.output_matrix("float32"), head.bias)  # --> [batch, vocab]
+    largest = tf.reduce_max(logits, axis=1, keepdims=True)  # --> [batch, 1]
+    total = tf.reduce_sum(tf.exp(logits - largest), axis=1, keepdims=True)
+    return {"log_probs": logits - (largest + tf.math.log(total)), **outputs}
