@@ -1,11 +1,12 @@
-"""Decoding speed: ours against other engines with the same weights and the same token ids, turn by turn.
+"""Decoding speed: ours against other engines with the same weights, turn by turn.
 
     python -m benchmarks.decode --data_dir=data/multi30k --model_dir=runs/multi30k
     python -m benchmarks.decode --data_dir=data/multi30k --preset=tiny
 
 Sentences of the test split, sorted by length, in batches. A trained model's outputs first end where
-the model ends them; then, or alone with random weights, all have as many tokens as asked for, the end
-symbol barred. Every number is the range of several runs, each with processes of its own. Before
+the model ends them, and what is measured begins and ends with texts. Then, or alone with random
+weights, all have as many tokens as asked for, the end symbol barred, and what is measured begins and
+ends with token ids. Every number is the range of several runs, each with processes of its own. Before
 anything is timed each engine must translate and score a few sentences as ours does. An engine whose
 packages are missing is left out with a note; `--python marian=PATH` runs one with another
 environment's interpreter.
@@ -28,18 +29,18 @@ import numpy as np
 
 from benchmarks.decode_engines import WITH_MKL
 from benchmarks.decode_report import Numbers, agreement, alone, print_table
-from benchmarks.decode_task import model_and_weights, pick_sentences
+from benchmarks.decode_task import model_and_weights, pick_sentences, vocabularies
 from benchmarks.turns import Worker, processor_name, take_turns
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.symbols import EOS_ID
 
 # Those whose weights are rounded need not find the same.
-ROUNDED = ("ours_bfloat16", "ours_lite_int8", "ctranslate2_int8", "ctranslate2_int8_one_worker")
+ROUNDED = ("ours_bfloat16", "ours_ctranslate2_int8", "ctranslate2_int8", "ctranslate2_int8_one_worker")
 ENGINES = (
     "ours",
     "ours_bfloat16",
-    "ours_lite",
-    "ours_lite_int8",
+    "ours_ctranslate2",
+    "ours_ctranslate2_int8",
     "ctranslate2_float32",
     "ctranslate2_int8",
     "ctranslate2_one_worker",
@@ -176,11 +177,12 @@ def main() -> None:
     flags = parser().parse_args()
     data = PreparedData.open(flags.data_dir)
     sentences = pick_sentences(data, flags)
-    lengths = [len(ids) for part in sentences.values() for ids in part]
+    lengths = [len(ids) for name, part in sentences.items() if not name.endswith("texts") for ids in part]
     rows = max(*lengths, flags.output_tokens, MAX_FREE_TOKENS) + 8
     model, weights = model_and_weights(flags, data.tokenizer.vocab_size, rows)
     task = {
         **sentences,
+        "vocabularies": vocabularies(data),
         "model": dataclasses.asdict(model),
         "batch_sentences": flags.batch_sentences,
         "max_tokens": MAX_FREE_TOKENS,

@@ -35,26 +35,49 @@ class Engine:
         translate: source ids to output ids without the end symbol; sources end with it.
         score: sources and targets, both with end symbols, to each target token's log-probability.
         versions: the packages that do the work.
+        translate_texts: texts to texts, where the engine has a way of its own; else `Pieces.around` makes it.
     """
 
     translate: Callable[[Ids], Ids]
     score: Callable[[Ids, Ids], list[list[float]]]
     versions: str
+    translate_texts: Callable[[list[str]], list[str]] | None = None
 
 
-def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfloat16: bool = False) -> Engine:
+class Pieces:
+    """Texts as ids of the vocabularies in two files, and back; `sides` are the paths of sources' and of targets'."""
+
+    def __init__(self, sides: list[str]) -> None:
+        import sentencepiece
+
+        self._source, self._target = (sentencepiece.SentencePieceProcessor(model_file=path) for path in sides)
+
+    def around(self, translate: Callable[[Ids], Ids]) -> Callable[[list[str]], list[str]]:
+        """An engine of ids as one of texts."""
+        return lambda texts: self._target.decode(translate([[*ids, EOS_ID] for ids in self._source.encode(texts)]))
+
+    def outputs(self, texts: list[str]) -> Ids:
+        """The ids of outputs."""
+        return self._target.encode(texts)
+
+
+def _ours(
+    task: dict[str, Any], weights: dict[str, np.ndarray], compute_type: str = "", bfloat16: bool = False
+) -> Engine:
     from t2t_keras.machine.streams import share_out_cores, side_by_side
 
     share_out_cores()
     import tensorflow as tf
 
     from t2t_keras.config import DecodeConfig, TransformerConfig
+    from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
     from t2t_keras.inference.forced import token_log_probs_function
-    from t2t_keras.lite import LiteEngine, LiteModel
+    from t2t_keras.inference.translator import Translator
     from t2t_keras.models.transformer import Transformer
     from t2t_keras.models.weights import assign_weights
     from t2t_keras.search.batches import padded
-    from t2t_keras.search.searches import Searches
+    from t2t_keras.search.engines import TensorFlowEngine
+    from t2t_keras.text.tokenizer import Tokenizer
 
     model = Transformer(TransformerConfig(**task["model"]))
     model.build()
@@ -65,14 +88,11 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
         min_length=task["output_tokens"] or 0,
         max_length_factor=0.0,
         max_length_offset=task["output_tokens"] or task["max_tokens"],
+        tokens_per_batch=task["batch_sentences"] * max(map(len, task["sources"])),
         bfloat16=bfloat16,
     )
-    # What is measured begins and ends with ids.
-    if engine == "tensorflow":
-        searches = Searches(model, config)
-    else:
-        lite = LiteModel(model, int8=engine == "lite_int8")
-        searches = Searches(lite, config, engine=LiteEngine([lite]))
+    engine = CTranslate2Engine(compute_type) if compute_type else TensorFlowEngine()
+    searches = engine.searches(model, config, (), None)
     token_log_probs = token_log_probs_function(model)
 
     def search(batch: Ids) -> Ids:
@@ -87,27 +107,32 @@ def _ours(task: dict[str, Any], weights: dict[str, np.ndarray], engine: str, bfl
         rows = token_log_probs(padded(sources), padded(targets)).numpy().tolist()
         return [row[: len(target)] for row, target in zip(rows, targets, strict=True)]
 
-    return Engine(translate, score, f"tensorflow {tf.__version__}")
+    translator = Translator(Tokenizer.load(task["vocabularies"][1]), model, config, engine=engine)
+
+    def translate_texts(texts: list[str]) -> list[str]:
+        return [translation.text for translation in translator.translate(texts, scored=False)]
+
+    return Engine(translate, score, f"tensorflow {tf.__version__}", translate_texts)
 
 
 def ours(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
     """t2t_keras: the search of `Translator.translate`, from as many threads as it uses."""
-    return _ours(task, weights, "tensorflow")
+    return _ours(task, weights)
 
 
 def ours_bfloat16(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
     """The same with the steps' weights in bfloat16; scores of given translations are computed in float32."""
-    return _ours(task, weights, "tensorflow", bfloat16=True)
+    return _ours(task, weights, bfloat16=True)
 
 
-def ours_lite(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """t2t_keras with the steps on TensorFlow Lite, `--engine=lite`."""
-    return _ours(task, weights, "lite")
+def ours_ctranslate2(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """t2t_keras with its searches on CTranslate2, `--engine=ctranslate2`."""
+    return _ours(task, weights, "float32")
 
 
-def ours_lite_int8(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
-    """The same with weights of 8 bits, `--engine=lite_int8`."""
-    return _ours(task, weights, "lite_int8")
+def ours_ctranslate2_int8(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
+    """The same with weights of 8 bits, `--compute_type=int8`."""
+    return _ours(task, weights, "int8")
 
 
 def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -223,8 +248,8 @@ ENGINES = {
     for engine in (
         ours,
         ours_bfloat16,
-        ours_lite,
-        ours_lite_int8,
+        ours_ctranslate2,
+        ours_ctranslate2_int8,
         ctranslate2_float32,
         ctranslate2_int8,
         ctranslate2_one_worker,
@@ -250,16 +275,24 @@ def without_end(ids: list[int]) -> list[int]:
 
 
 def timed_turn(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
-    """All sentences in batches, then short ones each on its own; seconds are those of the batches."""
+    """All sentences in batches, then short ones each on its own; seconds are those of the batches.
+
+    Where outputs end by themselves, what is measured begins and ends with texts, else with ids.
+    """
+    translate: Callable[[Any], Any] = engine.translate
+    sources, alone, pieces = task["sources"], task["short_sources"], None
+    if task["output_tokens"] is None:
+        sources, alone, pieces = task["texts"], task["short_texts"], Pieces(task["vocabularies"])
+        translate = engine.translate_texts or pieces.around(engine.translate)
     begun = time.perf_counter()
-    outputs = engine.translate(task["sources"])
+    outputs = translate(sources)
     seconds = time.perf_counter() - begun
     latencies = []
-    for source in task["short_sources"]:
+    for source in alone:
         begun = time.perf_counter()
-        engine.translate([source])
+        translate([source])
         latencies.append(time.perf_counter() - begun)
-    return {"seconds": seconds, "latencies": latencies, "outputs": outputs}
+    return {"seconds": seconds, "latencies": latencies, "outputs": pieces.outputs(outputs) if pieces else outputs}
 
 
 def main() -> None:

@@ -10,12 +10,13 @@ from t2t_keras.config import TransformerConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
+from t2t_keras.text.tokenizer import source_vocabulary
 
 PROOF_SENTENCES = 16
 
 
 def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, list]:
-    """The sentences of the test split that are translated, scored, and translated one by one."""
+    """The sentences of the test split that are translated, scored, and translated one by one, as ids and as texts."""
     corpus, (texts, _) = data.split("test"), data.text("test")
     if len(texts) != len(corpus):
         raise InputError(f"the test split has {len(texts)} lines of text, but {len(corpus)} encoded sentences")
@@ -27,11 +28,19 @@ def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, l
         return getattr(corpus, f"{side}_ids")(np.array([row]))[0].tolist()
 
     return {
+        "texts": [texts[row] for row in rows],
+        "short_texts": [texts[row] for row in short],
         "sources": [ids("source", row) for row in rows],
         "short_sources": [ids("source", row) for row in short],
         "proof_sources": [ids("source", row) for row in proof],
         "proof_targets": [ids("target", row) for row in proof],
     }
+
+
+def vocabularies(data: PreparedData) -> list[str]:
+    """The files of the vocabularies of sources and of targets."""
+    own = source_vocabulary(data.vocab_path)
+    return [str(path) for path in (own if own.exists() else data.vocab_path, data.vocab_path)]
 
 
 def longest_first(lengths: Sequence[int], count: int) -> list[int]:

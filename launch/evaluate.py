@@ -30,6 +30,7 @@ from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import language_of
 
 from .flag_groups import decoding_flags, model_flags
+from .slow_notice import SlowNotice
 
 _SPLIT = flags.DEFINE_enum("split", None, ["valid", "test"], "Which split of the prepared data to translate.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data, for --split; default: what the run was trained on.")
@@ -72,7 +73,8 @@ def main(argv: list[str]) -> None:
     output_dir = _output_dir(run)
     translator = decoding_flags.load_translator()
     perplexity = evaluation.target_perplexity(translator, sources, references)
-    result = evaluation.evaluate(translator, sources, references, scoring, _show_progress())
+    notice = SlowNotice(translator, decoding_flags.ENGINE.value)
+    result = evaluation.evaluate(translator, sources, references, scoring, notice.before(_show_progress()))
     result = dataclasses.replace(result, perplexity=perplexity)
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     print(_table(result))
@@ -143,6 +145,8 @@ def _settings(translator: Translator, language: str) -> dict[str, Any]:
         "ensemble": model_flags.ENSEMBLE.value,
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "excluded": translator.excluded,
+        "engine": decoding_flags.ENGINE.value,
+        "compute_type": decoding_flags.COMPUTE_TYPE.value,
         "split": _SPLIT.value,
         "source": _SOURCE.value,
         "reference": _REFERENCE.value,

@@ -30,6 +30,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
 
 from .flag_groups import decoding_flags
+from .slow_notice import SlowNotice
 
 _INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
@@ -92,6 +93,7 @@ def _translate(
 ) -> tuple[int, int]:
     """Writes all translations; returns the number of lines that were too long for one piece, and of outputs cut."""
     num_long = num_cut = 0
+    notice = SlowNotice(translator, decoding_flags.ENGINE.value)
     scored = _JSON.value or _VERIFY.value > 0 or _NUM_BEST.value > 1
     remaining = enumerate(raw_lines, start=1)
     with tqdm.tqdm(unit=" lines", disable=not sys.stderr.isatty() or output.isatty()) as progress:
@@ -100,7 +102,7 @@ def _translate(
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
             good = [line for line in lines if not line.error]
-            update = _updater(progress, progress.n, len(chunk))
+            update = notice.before(_updater(progress, progress.n, len(chunk)))
             requests = [line.request for line in good]
             nbest_lists = translator.translate_nbest(requests, _NUM_BEST.value, update, scored=scored)
             num_long += sum(best.num_parts > 1 for best, *_ in nbest_lists)

@@ -34,10 +34,9 @@ BELOW_THE_SEAM = {
     "data": GROUND | {"config", "machine", "tasks", "text"},
     "runs": GROUND | {"config", "machine", "models", "text"},
     "search": GROUND | {"config", "models"},
-    "formats": GROUND | {"config", "layers", "lite", "machine", "models", "text"},
+    "formats": GROUND | {"config", "kernels", "layers", "machine", "models", "text"},
     "tasks": GROUND | {"search", "text"},
-    "lite": GROUND | {"config", "kernels", "layers", "machine", "models", "search"},
-    "inference": GROUND | {"config", "lite", "machine", "models", "runs", "search", "tasks", "text"},
+    "inference": GROUND | {"config", "formats", "machine", "models", "runs", "search", "tasks", "text"},
     "pictures": GROUND | {"machine", "tasks", "text"},
     "evaluation": GROUND | {"inference", "machine", "search", "tasks", "text"},
     "training": GROUND
@@ -161,7 +160,7 @@ def test_imports_run_one_way(path):
 
 def test_rooms_stand_above_all_they_import():
     rooms = list(MAY_IMPORT)
-    for number, room in enumerate(["errors", "config", "layers", "models", "search", "lite", "inference"]):
+    for number, room in enumerate(["errors", "config", "layers", "models", "search", "inference"]):
         assert rooms.index(room) >= number
     floors: dict[str, int] = {}
 
@@ -201,7 +200,7 @@ def test_modules_have_no_circle():
     assert done == set(names)
 
 
-@every([path for path in PACKAGE if part(module_name(path)) in ("search", "lite")])
+@every([path for path in PACKAGE if part(module_name(path)) == "search"])
 def test_searches_know_of_models_their_contract_alone(path):
     models = {module for module, _ in imports(path) if is_of(module, "t2t_keras.models")}
     assert all(is_of(module, "t2t_keras.models.contract") for module in models)

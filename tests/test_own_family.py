@@ -180,8 +180,8 @@ def test_what_it_does_not_offer_is_refused(runs, settings, message):
 def test_what_needs_attention_is_refused(translator, runs):
     with pytest.raises(InputError, match=r"the model \(Toy\) has no attention to show"):
         translator.explain(LINES, LINES)
-    with pytest.raises(InputError, match="the engine lite does not run this model of the family toy"):
-        Translator.load(runs / "alone", engine="lite")
+    with pytest.raises(InputError, match="the engine ctranslate2 does not search with a model of the family toy"):
+        Translator.load(runs / "alone", engine="ctranslate2")
 
 
 @pytest.mark.slow

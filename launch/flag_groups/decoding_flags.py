@@ -6,17 +6,24 @@ from typing import get_args
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.inference.ctranslate2_engine import ComputeType
 from t2t_keras.inference.loading import EngineName
 from t2t_keras.inference.translator import Translator
 
-from .. import quiet_tensorflow
 from . import model_flags, setting_flags
 
 ENGINE = flags.DEFINE_enum(
     "engine",
     "tensorflow",
     get_args(EngineName),
-    "What computes searches; lite: TensorFlow Lite, faster on a CPU, once it has converted; lite_int8: in 8 bits.",
+    "What searches; ctranslate2: faster on a CPU, with a Transformer; what it found is scored and ordered by "
+    "--length_penalty as with tensorflow, and not by its own formula, log-probability / length^alpha.",
+)
+COMPUTE_TYPE = flags.DEFINE_enum(
+    "compute_type",
+    "float32",
+    get_args(ComputeType),
+    "How ctranslate2 multiplies; int8: faster, and some outputs differ; bfloat16: on a GPU.",
 )
 _EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
 _SETTINGS = setting_flags.define(
@@ -51,6 +58,5 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
 
 def load_translator() -> Translator:
     """Like `model_flags.load_translator`, with all decoding settings of the flags."""
-    if ENGINE.value != "tensorflow":
-        quiet_tensorflow.start_lite()
-    return model_flags.load_translator(setting_flags.given(_SETTINGS), _EXCLUDE.value, ENGINE.value)
+    settings = setting_flags.given(_SETTINGS)
+    return model_flags.load_translator(settings, _EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value)

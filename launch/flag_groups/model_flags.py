@@ -8,6 +8,8 @@ import tensorflow as tf
 from absl import flags
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.ctranslate2_engine import ComputeType
 from t2t_keras.inference.loading import EngineName
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.streams import share_out_cores
@@ -31,15 +33,20 @@ flags.adopt_module_key_flags(extensions)
 
 
 def load_translator(
-    settings: Mapping[str, Any] | None = None, excluded: Sequence[str] = (), engine: EngineName = "tensorflow"
+    settings: Mapping[str, Any] | None = None,
+    excluded: Sequence[str] = (),
+    engine: EngineName = "tensorflow",
+    compute_type: ComputeType = "float32",
 ) -> Translator:
     """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
+    if ENSEMBLE.value and engine != "tensorflow":
+        raise InputError(f"--engine={engine} does not search with --ensemble; --engine=tensorflow does")
     if not tf.config.list_physical_devices("GPU"):
         share_out_cores()
     config = dataclasses.replace(
         Run(MODEL_DIR.value).config.decode, **setting_flags.given(_SETTINGS), **(settings or {})
     )
     if not ENSEMBLE.value:
-        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine)
+        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine, compute_type)
     members = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
-    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded, engine)
+    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded)

@@ -45,7 +45,7 @@ def export_translator(
         origin: where the weights come from, recorded in the export; values that JSON can hold.
 
     Raises:
-        ValueError: the model is an ensemble or runs in TensorFlow Lite, the storage is unknown, or the call is in the
+        ValueError: the model is an ensemble, the storage is unknown, or the call is in the
             scope of a `tf.distribute.Strategy`, whose variables no server could read.
         InputError: the package for the warm-up requests is not installed.
         OSError: the version cannot be written.

@@ -7,9 +7,9 @@ Reference: https://opennmt.net/CTranslate2
 """
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,7 +40,8 @@ LAYERS = LayerTable(
     kinds={"kernel": "weight", "bias": "bias", "scale": "gamma", "offset": "beta"},
     transposed=True,
 )
-_MAX_POSITIONS = 2048
+MISSING = "the package ctranslate2 is missing: pip install 't2t_keras[fast]'"
+MAX_POSITIONS = 2048  # of a model that is written
 _NEVER = -1e9  # a logit
 _NUMBERS = {"float32": None, "float16": "float16", "bfloat16": "bfloat16", "int8": "int8"}
 
@@ -93,7 +94,7 @@ def write_spec(
     try:
         from ctranslate2.specs import common_spec, model_spec, transformer_spec
     except ModuleNotFoundError as error:
-        raise InputError("the package ctranslate2 is missing: pip install ctranslate2") from error
+        raise InputError(MISSING) from error
     activations = common_spec.Activation
     spec = transformer_spec.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
@@ -129,18 +130,25 @@ def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tup
 
     config, tokenizer = model.sizes, model.tokenizer
     check_expressible(config, "CTranslate2")
-    weights = {**_positions(config), **model.weights}
-    for name in ("source_positions/table", "target_positions/table"):  # what is beyond a table has its last row here
-        table = weights[name]
-        weights[name] = np.pad(table, ((0, max(0, _MAX_POSITIONS - len(table))), (0, 0)), mode="edge")
+    weights = with_positions(model.weights, config, MAX_POSITIONS)
     write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, numbers)
     return (*write_vocabularies(model, folder), *text_notes(model, "CTranslate2"))
 
 
-def _positions(config: TransformerConfig) -> Mapping[str, Any]:
-    """The tables of positions that are not learned."""
+def with_positions(weights: Arrays, config: TransformerConfig, count: int) -> dict[str, np.ndarray]:
+    """The weights with the tables of positions that `variables` takes, of `count` rows at least.
+
+    Args:
+        weights: by the names of `models.weights.weight_names`.
+        config: the network's settings.
+        count: most positions of a source and of an output.
+    """
     from t2t_keras.layers.position import sinusoids
 
     layout = "interleaved" if config.position_encoding == "sinusoidal" else "halves"
-    table = np.asarray(sinusoids(np.arange(_MAX_POSITIONS), config.d_model, layout))
-    return {"source_positions/table": table, "target_positions/table": table}
+    computed = np.asarray(sinusoids(np.arange(count), config.d_model, layout))
+    tables = {}
+    for name in ("source_positions/table", "target_positions/table"):  # what is beyond a table has its last row here
+        table = weights.get(name, computed)
+        tables[name] = np.pad(table, ((0, max(0, count - len(table))), (0, 0)), mode="edge")
+    return {**weights, **tables}

@@ -9,7 +9,7 @@ import numpy as np
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.search.batches import length_batches, padded
-from t2t_keras.search.searches import output_limits, padded_phrases
+from t2t_keras.search.searches import OPTIONS, output_limits, padded_phrases
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.labels import check_known, of_symbol
 from t2t_keras.tasks.task import Task
@@ -87,7 +87,8 @@ class RequestEncoder:
 
     `max_source_length` counts a part's tokens with the end symbol. `excluded` are phrases that no translation may
     contain (see `Request.excluded`); the attribute of that name holds their spellings. `task` says how a long text is
-    cut, what it must have, and how labels are written.
+    cut, what it must have, and how labels are written. `options` are what the engine lets a request ask for, of
+    `searches.OPTIONS`.
 
     Raises:
         InputError: an excluded phrase is blank, is no label where outputs are labels, or has characters outside the
@@ -102,9 +103,10 @@ class RequestEncoder:
         max_source_length: int,
         excluded: Sequence[str] = (),
         task: Task | None = None,
+        options: frozenset[str] = frozenset(OPTIONS),
     ) -> None:
         self._tokenizer, self._source_tokenizer = tokenizer, tokenizer.source
-        self._task = task
+        self._task, self._options = task, options
         self._form = task.form(tokenizer) if task else None
         self._writes_labels = task is not None and task.has_known_labels
         self._head_end = head_end(task, tokenizer) if task else ""
@@ -148,6 +150,9 @@ class RequestEncoder:
 
     def encode(self, request: Request) -> EncodedRequest:
         """Encodes one request; the `InputError` of what cannot be satisfied names the field."""
+        for field in OPTIONS:
+            if getattr(request, field) and field not in self._options:
+                raise InputError(f"{field}: not with this engine; --engine=tensorflow takes it")
         text = self.repaired(request.text)
         self.check_source(text)
         encoded = EncodedRequest(

@@ -12,6 +12,7 @@ import tensorflow as tf
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import loading
+from t2t_keras.inference.ctranslate2_engine import ComputeType
 from t2t_keras.inference.explain import (
     Explanation,
     WordAlignment,
@@ -34,10 +35,9 @@ from t2t_keras.models.contract import Attentions, SearchedModel, attention_views
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
-from t2t_keras.search.engines import Engine
+from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination
 from t2t_keras.search.scoring import normalised_score
-from t2t_keras.search.searches import Searches
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import Tokenizer
@@ -51,8 +51,8 @@ class Translator:
     the end of a sentence if there is one, and its parts are translated separately.
 
     Weights are read at each call, so the model may be in training. One trace of the graph serves every batch; each
-    combination of prefix, constraints and excluded phrases adds one at its first use. A `LiteModel` is instead
-    converted once for each kind of search.
+    combination of prefix, constraints and excluded phrases adds one at its first use. The engine on CTranslate2 takes
+    the weights once, when the translator is made.
 
     Args:
         tokenizer: the tokenizer with the model's vocabulary, and perhaps another one of sources.
@@ -65,8 +65,8 @@ class Translator:
         engine: what runs the searches; None means TensorFlow.
 
     Raises:
-        InputError: a beam larger than the vocabulary, an excluded phrase that is blank or cannot be spelled, or an
-            unknown task.
+        InputError: a beam larger than the vocabulary, an excluded phrase that is blank or cannot be spelled, an
+            unknown task, or something that the engine cannot do.
     """
 
     def __init__(
@@ -90,9 +90,10 @@ class Translator:
         self.max_source_length = max(2, data.max_length)  # a token and the end
         self.task = task(data.task)
         self.excluded = tuple(excluded)
-        settings = (self.config, self.lowercase, self.max_source_length, self.excluded, self.task)
+        engine = engine or TensorFlowEngine()
+        settings = (self.config, self.lowercase, self.max_source_length, self.excluded, self.task, engine.options)
         self._encoder = RequestEncoder(tokenizer, *settings)
-        self._searches = Searches(model, self.config, self._encoder.excluded, engine, self.task.form(tokenizer))
+        self._searches = engine.searches(model, self.config, self._encoder.excluded, self.task.form(tokenizer))
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
@@ -105,6 +106,7 @@ class Translator:
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
         engine: loading.EngineName = "tensorflow",
+        compute_type: ComputeType = "float32",
     ) -> "Translator":
         """Loads the translator of a run or an export.
 
@@ -113,15 +115,15 @@ class Translator:
             checkpoint: which weights; see `t2t_keras.runs.load.load_model`.
             config: decoding settings; None means those of the run's `config.json` or of the export.
             excluded: words or phrases that no translation may contain, in addition to those of an export.
-            engine: "tensorflow"; "lite", TensorFlow Lite (see `t2t_keras.lite`), faster on a CPU after a conversion of
-                some seconds; or "lite_int8", with 8-bit weights and activations, faster still, but some translations
-                differ.
+            engine: "tensorflow", or "ctranslate2", which is faster on a CPU; see `CTranslate2Engine`.
+            compute_type: how CTranslate2 multiplies.
 
         Raises:
-            InputError: no such run or checkpoint, a vocabulary that does not fit, or an engine that does not run this
-                family or `config.bfloat16`.
+            InputError: no such run or checkpoint, a vocabulary that does not fit, or something that the engine cannot
+                do.
         """
-        return cls._of(loading.load_run(model_dir, checkpoint, engine), config, excluded, engine)
+        loaded = loading.load_run(model_dir, checkpoint)
+        return cls._of(loaded, config, excluded, loading.engine_of(engine, compute_type, loaded.config.data.max_length))
 
     @classmethod
     def load_ensemble(
@@ -130,29 +132,25 @@ class Translator:
         combination: Combination = "probabilities",
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
-        engine: loading.EngineName = "tensorflow",
     ) -> "Translator":
         """Loads the translator of several runs or checkpoints, whose predictions are averaged.
 
         `members` are pairs of a run's directory and a checkpoint, such as `RunCheckpoint`; `combination` names what is
         averaged, "probabilities" or "log_probabilities". Without `config` the settings are the first run's. For
-        `excluded` and `engine` see `load`.
+        `excluded` see `load`.
 
         Raises:
             InputError: as for `load`, or members whose vocabularies or whose training texts' case differ.
             ValueError: no member, or an unknown combination.
         """
-        return cls._of(loading.load_ensemble(members, combination, engine), config, excluded, engine)
+        return cls._of(loading.load_ensemble(members, combination), config, excluded)
 
     @classmethod
     def _of(
-        cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str], engine: loading.EngineName
+        cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str], engine: Engine | None = None
     ) -> "Translator":
-        config = config or loaded.config.decode
-        if config.bfloat16 and engine != "tensorflow":
-            raise InputError(f"decode.bfloat16=true does not go together with the engine {engine}")
         excluded = tuple(dict.fromkeys((*loaded.excluded, *excluded)))
-        return cls(loaded.tokenizer, loaded.model, config, loaded.config.data, excluded, loaded.engine)
+        return cls(loaded.tokenizer, loaded.model, config or loaded.config.decode, loaded.config.data, excluded, engine)
 
     def translate(
         self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True

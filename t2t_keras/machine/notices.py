@@ -17,7 +17,6 @@ _NOTICES = (
     b"precompiled_charsmap is empty",
     b"oneDNN supports DT_",
     b"with ops with unsaved custom gradients",
-    b"Created TensorFlow Lite XNNPACK delegate",
     # At each conversion to TensorFlow Lite by TensorFlow 2.20:
     b"Number of eligible GPUs",
     b"Starting new session",

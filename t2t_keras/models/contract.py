@@ -14,7 +14,6 @@ Nest = Any  # of tensors: tuples and named tuples
 ATTENTION = "attention"  # it implements `AttentionViews`
 COVERAGE = "coverage"  # its steps can sum the attention to the source
 BFLOAT16 = "bfloat16"  # its steps can compute products in bfloat16
-LITE = "lite"  # it implements `AttentionStacks`, which TensorFlow Lite can run
 
 
 class Cache(NamedTuple):
@@ -49,28 +48,22 @@ def first_coverage(source: Tensor, beam_size: int) -> Tensor:
     return ops.repeat(hidden, beam_size, axis=1)  # --> [batch, beam, source_len]
 
 
-def nothing() -> None:
-    """Does nothing; the default end of a search."""
-
-
 class Search(NamedTuple):
     """A model that is ready to search.
 
     Attributes:
         step: the step function.
         cache: the cache of the first step.
-        end: called after the search, in the same graph.
     """
 
     step: StepFunction
     cache: Cache
-    end: Callable[[], Any] = nothing
 
 
 class StepModel(Protocol):
     """What a search needs of a model.
 
-    `offers` names its optional abilities, `ATTENTION`, `COVERAGE`, `BFLOAT16` and `LITE`; check it before using one.
+    `offers` names its optional abilities, `ATTENTION`, `COVERAGE` and `BFLOAT16`; check it before using one.
     """
 
     @property
@@ -187,24 +180,6 @@ class AttentionViews(Protocol):
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         """The attention that best tells each target token's source: float32 [batch, target_len, source_len]."""
         ...
-
-
-class AttentionStacks(SearchedModel, Protocol):
-    """The parts of a model that offers `LITE`: `Encoder`, `Decoder`, `TiedEmbedding`s and layers that add positions."""
-
-    config: ModelConfig
-    source_embedding: Any
-    target_embedding: Any
-    source_positions: Any
-    target_positions: Any
-    encoder: Any
-    decoder: Any
-
-    @property
-    def output_head(self) -> Any: ...
-
-    @property
-    def compute_dtype(self) -> str: ...
 
 
 def attention_views(model: StepModel) -> AttentionViews:

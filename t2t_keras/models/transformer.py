@@ -18,7 +18,6 @@ from t2t_keras.models.contract import (
     ATTENTION,
     BFLOAT16,
     COVERAGE,
-    LITE,
     Attentions,
     Cache,
     Search,
@@ -42,6 +41,7 @@ class Transformer(EncoderDecoder):
     """
 
     config_class = TransformerConfig
+    offers = frozenset({ATTENTION, BFLOAT16, COVERAGE})
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         super().__init__(config, output_bias=config.use_output_bias, **kwargs)
@@ -63,13 +63,6 @@ class Transformer(EncoderDecoder):
             positions.build(states)
         self.encoder.build(states)
         self.decoder.build(states, states)
-
-    @property
-    def offers(self) -> frozenset[str]:
-        """What else it can do; TensorFlow Lite runs neither experts, nor additive scores, nor windows."""
-        config = self.config
-        beyond_lite = config.num_experts or config.attention_score == "additive" or config.attention_window
-        return frozenset({ATTENTION, COVERAGE, BFLOAT16} | (set() if beyond_lite else {LITE}))
 
     def states(
         self,

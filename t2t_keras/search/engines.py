@@ -1,45 +1,46 @@
-"""Engines that run a model's searches: the traced TensorFlow graph, or a replacement."""
+"""What runs a translator's searches: the traced TensorFlow graph, or a replacement."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.models.contract import StepModel
 from t2t_keras.search.beam_search import SearchResult
+from t2t_keras.search.restrictions.form import Form
+from t2t_keras.search.searches import OPTIONS, Searches
 
-InGraph = Callable[[], SearchResult]
 
+class SearchFunction(Protocol):
+    """Searches for a batch of sentences; arguments and result are those of `Searches`."""
 
-class Plain(NamedTuple):
-    """A search limited by lengths only: without rules, prefixes, constraints, groups, coverage or sampling.
-
-    Attributes:
-        settings: the decoding settings.
-        num_best: number of hypotheses to return; None means all.
-        scored: whether scores are needed; see `Goal`.
-    """
-
-    settings: DecodeConfig
-    num_best: int | None
-    scored: bool
+    def __call__(
+        self, source_ids: Any, only_best: bool = False, scored: bool = True, **options: Any
+    ) -> SearchResult: ...
 
 
 class Engine(Protocol):
-    """Runs searches; `in_graph` runs the traced one."""
+    """Makes the searches of a model.
 
-    def search(self, in_graph: InGraph) -> SearchResult:
-        """Runs a search that may have options."""
-        ...
+    Attributes:
+        options: what a sentence may ask for, of `searches.OPTIONS`.
+    """
 
-    def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
-        """Runs a plain search of source_ids, int32 [batch, source_len], in the graph or in an equivalent way."""
+    @property
+    def options(self) -> frozenset[str]: ...
+
+    def searches(
+        self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]], form: Form | None
+    ) -> SearchFunction:
+        """The searches with these settings; see `Searches` for the arguments, and for what is refused."""
         ...
 
 
 class TensorFlowEngine:
     """Runs every search in the graph."""
 
-    def search(self, in_graph: InGraph) -> SearchResult:
-        return in_graph()
+    options = frozenset(OPTIONS)
 
-    def plain_search(self, source_ids: Any, plain: Plain, in_graph: InGraph) -> SearchResult:
-        return in_graph()
+    def searches(
+        self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]], form: Form | None
+    ) -> SearchFunction:
+        return Searches(model, config, excluded, form)

@@ -91,11 +91,7 @@ class Ensemble:
             logits, caches = zip(*results, strict=True)
             return combined_logits(logits, self.combination), _joined(caches)
 
-        def end() -> None:
-            for search in searches:
-                search.end()
-
-        return Search(step, _joined([search.cache for search in searches]), end)
+        return Search(step, _joined([search.cache for search in searches]))
 
     def logits_and_attention(self, inputs: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Attentions]:
         """The combined logits, float32 [batch, target_len, vocab], and the means of the members' attention.

@@ -12,7 +12,6 @@ from t2t_keras.errors import InputError
 from t2t_keras.models.contract import BFLOAT16, COVERAGE, StepModel
 from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import SearchResult, beam_search
-from t2t_keras.search.engines import Engine, Plain, TensorFlowEngine
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.random_numbers import sentence_keys
 from t2t_keras.search.restrictions.form import Form
@@ -20,9 +19,9 @@ from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram, 
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 
-# Optional inputs of a search, with their ranks.
+# Optional inputs of a search, with their ranks, and the fields of a `Goal` that they become.
 _RANKS = {"prefix": 2, "constraints": 3, "excluded": 3}
-_OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
+OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
 
 
 def output_limits(source_lengths: Any, config: DecodeConfig) -> tf.Tensor:
@@ -41,13 +40,12 @@ class Searches:
     """The searches of one model with one configuration.
 
     Each kind is traced once, at its first use, and serves every batch; a batch without options runs a graph without
-    them, or the engine's equivalent.
+    them.
 
     Args:
         model: the model.
         config: the decoding settings.
         excluded: token sequences that no output may contain.
-        engine: what runs the searches; None means TensorFlow.
         form: what every output looks like; None means any.
 
     Raises:
@@ -59,10 +57,9 @@ class Searches:
         model: StepModel,
         config: DecodeConfig,
         excluded: Sequence[Sequence[int]] = (),
-        engine: Engine | None = None,
         form: Form | None = None,
     ) -> None:
-        self._model, self._config, self._engine, self._form = model, config, engine or TensorFlowEngine(), form
+        self._model, self._config, self._form = model, config, form
         self._wanted = wanted(config)
         if missing := self._wanted - model.offers:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
@@ -97,14 +94,7 @@ class Searches:
         is_plain = not options and not self._has_options
         always_scored = self._config.beam_size > 1 or not is_plain  # one trace serves both
         kind = frozenset(options), scored or always_scored, only_best and not self._config.sampling
-
-        def in_graph() -> SearchResult:
-            return self._compiled[kind](source_ids, *(options[name] for name in _RANKS if name in options))
-
-        if not is_plain:
-            return self._engine.search(in_graph)
-        plain = Plain(self._config, 1 if only_best else None, scored)
-        return self._engine.plain_search(source_ids, plain, in_graph)
+        return self._compiled[kind](source_ids, *(options[name] for name in _RANKS if name in options))
 
     def sample(self, source_ids: tf.Tensor, seeds: tf.Tensor) -> SearchResult:
         """Draws samples with a seed per sentence, int64 [batch]; not compiled, for a graph that the caller traces.
@@ -123,7 +113,7 @@ class Searches:
     def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
         def search(source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
             return self._search(
-                source_ids, scored, only_best, dict(zip([_OPTIONS[name] for name in kind], options, strict=True))
+                source_ids, scored, only_best, dict(zip([OPTIONS[name] for name in kind], options, strict=True))
             )
 
         shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
@@ -153,12 +143,8 @@ class Searches:
         search = self._model.begin(source_ids, self._model.encode(source_ids), config.beam_size, wanted=self._wanted)
         if config.sampling:
             keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
-            result = sample(search.step, search.cache, goal, keys)
-        else:
-            result = beam_search(search.step, search.cache, goal)
-        with tf.control_dependencies(result):
-            search.end()
-        return result
+            return sample(search.step, search.cache, goal, keys)
+        return beam_search(search.step, search.cache, goal)
 
     def _lengths(self, source_ids: tf.Tensor) -> tuple[tf.Tensor | None, tf.Tensor]:
         """The least tokens of each output before its end symbol, None as configured, and the most with it."""

@@ -178,10 +178,10 @@ class Tokenizer:
         return [token for token in content if token != PAD_ID]
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
-        plain = [int(token) for token in ids]
+        plain, size = [int(token) for token in ids], self.vocab_size
         for token in plain:
-            if not 0 <= token < self.vocab_size:
-                raise ValueError(f"ids must be in [0, {self.vocab_size}), got {token}")
+            if not 0 <= token < size:
+                raise ValueError(f"ids must be in [0, {size}), got {token}")
         return plain
 
 

@@ -1,4 +1,5 @@
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -15,6 +16,8 @@ from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 
 pytestmark = pytest.mark.integration
+
+OTHER = "ours_ctranslate2," if importlib.util.find_spec("ctranslate2") else ""
 
 ROOT = Path(__file__).parents[2]
 WORDS = "the cat sees a small dog and big trees over street green apples two old houses by rivers"
@@ -72,7 +75,10 @@ def test_sentences_come_longest_first_and_short_ones_are_of_about_the_words_aske
     assert lengths == sorted(lengths, reverse=True) and len(lengths) == 12
     encoded, texts = data.split("test"), data.text("test")[0]
     assert sorted(lengths) == sorted(encoded.source_lengths[:12].tolist())
-    assert {ids[-1] for part in found.values() for ids in part} == {1}
+    assert {ids[-1] for name, part in found.items() if not name.endswith("texts") for ids in part} == {1}
+    assert found["texts"] == data.tokenizer.decode_batch(found["sources"])
+    assert found["short_texts"] == data.tokenizer.decode_batch(found["short_sources"])
+    assert decode_task.vocabularies(data) == [str(data.vocab_path)] * 2
     decoded = data.tokenizer.decode_batch(found["short_sources"])
     assert sorted(len(text.split()) for text in decoded) == [6, 7, 8]
     assert set(decoded) <= set(texts)
@@ -152,12 +158,12 @@ def test_one_sentence_alone_is_compared_with_the_fastest_way_of_the_other():
     numbers = {
         "ours": runs(0.030, 0.032),
         "ours_bfloat16": runs(0.001, 0.001),
-        "ours_lite": runs(0.008, 0.010),
+        "ours_ctranslate2": runs(0.008, 0.010),
         "ctranslate2_float32": runs(0.009, 0.009),
         "ctranslate2_one_worker_mkl": runs(0.008, 0.005),
     }
     assert decode_report.alone(numbers) == [
-        "one sentence alone, float32, p50: ours_lite 8.0 to 10.0 ms, ctranslate2_one_worker_mkl 5.0 to 8.0 ms, "
+        "one sentence alone, float32, p50: ours_ctranslate2 8.0 to 10.0 ms, ctranslate2_one_worker_mkl 5.0 to 8.0 ms, "
         "the first over the second 1.00 to 2.00"
     ]
 
@@ -180,7 +186,9 @@ def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
         "--rounds=1",
         "--runs=2",
         "--latency_sentences=2",
-        "--engines=ours,marian",
+        f"--engines=ours,{OTHER}marian",
+        "--endings=natural",
+        "--endings=given",
         f"--python=marian={sys.executable}",
         f"--output={tmp_path / 'numbers.json'}",
     ]
@@ -198,6 +206,7 @@ def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "marian is left out: ImportError: no torch here" in done.stderr
     written = json.loads((tmp_path / "numbers.json").read_text())
+    assert written["results"]["natural"]["2"].keys() == written["results"]["given"]["2"].keys() >= {"ours"}
     runs = written["results"]["given"]["2"]["ours"]
     assert len(runs) == 2
     for numbers in runs:

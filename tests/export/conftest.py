@@ -37,7 +37,7 @@ def program_results(folder) -> dict[str, tuple[int, str, str]]:
         "no_checkpoint": [*base, "--checkpoint=77"],
         "ensemble": [*base, f"--ensemble={folder / 'run'}@1"],
         "no_run": [f"--model_dir={folder / 'nothing'}", base[1]],
-        "lite": [*base, "--engine=lite"],
+        "engine": [*base, "--engine=ctranslate2"],
         "beam": [*base, "--beam_size=1000"],
         "average_of_export": [*exported, "--average_last=2"],
         "checkpoint_of_export": [*exported, "--checkpoint=1"],

@@ -23,7 +23,7 @@ def test_it_exports(program_results, version):
         ("both", "give either --checkpoint or --average_last, not both"),
         ("no_checkpoint", "no checkpoint '77' in {}/run/checkpoints; steps there: 1, 2; names there: none"),
         ("ensemble", "--ensemble: an ensemble cannot be exported; average checkpoints of one run instead"),
-        ("lite", "--engine=lite: an export searches with TensorFlow; leave the flag out"),
+        ("engine", "--engine=ctranslate2: an export searches with TensorFlow; leave the flag out"),
         ("no_run", "{}/nothing is not a run's directory: it has no config.json"),
         ("beam", "decode.beam_size=1000 is more than the vocabulary's 350 entries"),
         ("average_of_export", "--average_last: {}/saved_models/tiny is an exported model, it has no checkpoints"),

@@ -41,7 +41,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "narrow_keys": {"d_key": 4, "d_value": 6},
 }
 
-# Searches: settings of the search, the engine, whether two checkpoints search as one, and n-best lists.
+# Searches: settings of the search, whether two checkpoints search as one, and n-best lists.
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"decode": {"beam_size": 1}},
     "beam": {"decode": {"beam_size": 4}},
@@ -59,9 +59,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "excluded": {"decode": {"beam_size": 4}, "request": {"excluded": ["tac"]}},
     "ensemble": {"decode": {"beam_size": 4}, "ensemble": True},
     "ensemble_coverage": {"decode": {"beam_size": 2, "coverage_penalty": 0.2}, "ensemble": True},
-    "lite_greedy": {"decode": {"beam_size": 1}, "engine": "lite"},
-    "lite_beam": {"decode": {"beam_size": 4}, "engine": "lite"},
-    "lite_coverage": {"decode": {"beam_size": 2, "coverage_penalty": 0.2}, "engine": "lite"},
 }
 
 _DETERMINERS, _ADJECTIVES = ("the", "a", "every", "no"), ("big", "red", "old", "quick", "quiet", "")
@@ -115,12 +112,12 @@ def weight_shapes(kind: str) -> list[list[Any]]:
 def search_results(folder: pathlib.Path, name: str) -> list[list[dict[str, Any]]]:
     """What a search finds with the golden run: of each request its n-best list."""
     case = SEARCHES[name]
-    config, engine = DecodeConfig(**case["decode"]), case.get("engine", "tensorflow")
+    config = DecodeConfig(**case["decode"])
     if case.get("ensemble"):
         members = [(folder / "run", str(step)) for step in (FIRST, SECOND)]
-        translator = Translator.load_ensemble(members, config=config, engine=engine)
+        translator = Translator.load_ensemble(members, config=config)
     else:
-        translator = Translator.load(folder / "run", config=config, engine=engine)
+        translator = Translator.load(folder / "run", config=config)
     found = translator.translate_nbest(requests(case.get("request", {})), config.beam_size)
     return [[translation_values(translation) for translation in nbest] for nbest in found]
 

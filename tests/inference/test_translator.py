@@ -14,7 +14,6 @@ from t2t_keras.data.output_limit import output_limit
 from t2t_keras.errors import InputError
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translation, Translator
-from t2t_keras.lite import LiteEngine, LiteModel
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.tokenizer import Tokenizer
@@ -148,16 +147,10 @@ def test_stream_equals_translate():
         next(translator.translate_stream(lines, chunk_lines=0))
 
 
-@pytest.mark.quick("tensorflow-1")
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("engine", ["tensorflow", "lite"])
-def test_without_scores_it_finds_the_same(beam, engine):
-    model = tiny.transformer()
-    config = DecodeConfig(beam_size=beam, max_length_offset=8)
-    if engine == "lite":
-        model = LiteModel(model)
-    runs = LiteEngine([model]) if engine == "lite" else None
-    translator = Translator(tiny.tokenizer(), model, config, engine=runs)
+def test_without_scores_it_finds_the_same(beam):
+    translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=beam, max_length_offset=8))
     lines = [*tiny.SENTENCES, "", Request(tiny.SENTENCES[0], prefix="Ein")]
     found, scored = (translator.translate(lines, scored=scored) for scored in (False, True))
     assert [(t.text, t.token_ids, t.exists) for t in found] == [(t.text, t.token_ids, t.exists) for t in scored]

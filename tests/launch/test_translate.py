@@ -1,6 +1,7 @@
 """The program: pipes, files, odd input, a terminal."""
 
 import gzip
+import importlib.util
 import json
 import os
 import pty
@@ -13,6 +14,8 @@ import tiny
 from programs import run_cases
 
 pytestmark = pytest.mark.integration
+
+ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="needs ctranslate2")
 
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]
@@ -60,17 +63,21 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(folder):
-    run = [f"--model_dir={folder / 'run'}", *SHORT]
+    run, ctranslate2 = [f"--model_dir={folder / 'run'}", *SHORT], ["--engine=ctranslate2"]
     cases = {
         "pipe": (run, ODD_LINES),
         "files": ([*run, f"--input={folder / 'in.gz'}", f"--output={folder / 'out.txt'}"], b""),
         "chunks": ([*run, "--chunk_lines=2", "--beam_size=2"], ODD_LINES),
         "ensemble": ([*run, f"--ensemble={folder / 'run'}", f"--ensemble={folder / 'run'}@1"], ODD_LINES),
         "geometric": ([*run, f"--ensemble={folder / 'run'}", "--ensemble_mean=log_probabilities"], ODD_LINES),
-        "lite": ([*run, "--engine=lite", "--verify=3"], ODD_LINES),
-        "lite_ensemble": ([*run, "--engine=lite", f"--ensemble={folder / 'run'}"], ODD_LINES),
-        "lite_int8": ([*run, "--engine=lite_int8", "--beam_size=1"], ODD_LINES),
-        "lite_bfloat16": ([*run, "--engine=lite", "--bfloat16"], b""),
+        "alike": ([*run, "--beam_size=1", "--num_best=1", "--token_scores", "--json"], ODD_LINES),
+        "ctranslate2": ([*run, *ctranslate2, "--beam_size=1", "--token_scores", "--json", "--verify=3"], ODD_LINES),
+        "int8": ([*run, *ctranslate2, "--compute_type=int8", "--beam_size=1"], ODD_LINES),
+        "ctranslate2_skip": ([*run, *ctranslate2, "--json", "--json_input", "--on_error=skip"], JSON_LINES),
+        "ctranslate2_ensemble": ([*run, *ctranslate2, f"--ensemble={folder / 'run'}"], b""),
+        "ctranslate2_bfloat16": ([*run, *ctranslate2, "--bfloat16"], b""),
+        "ctranslate2_exclude": ([*run, *ctranslate2, "--exclude=dogs"], b""),
+        "no_compute_type": ([*run, "--compute_type=int8"], b""),
         "empty": (run, b""),
         "invalid": ([*run, f"--output={folder / 'never.txt'}"], b"A man\nA d\xffg\nA man\n"),
         "no_run": (["--model_dir=/nowhere"], b"A man\n"),
@@ -121,24 +128,39 @@ def test_chunks_do_not_matter(results):
     assert results["chunks"][1] == results["pipe"][1]
 
 
-@pytest.mark.parametrize("name", ["ensemble", "geometric", "lite_ensemble"])
+@pytest.mark.parametrize("name", ["ensemble", "geometric"])
 def test_a_run_with_itself_is_the_run(results, name):
     assert results[name] == results["pipe"]
 
 
 def test_libraries_write_nothing_on_standard_error(folder):
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    command = [sys.executable, "-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT, "--engine=lite"]
+    command = [sys.executable, "-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT]
     done = subprocess.run(command, input=b"A man\n", capture_output=True, env=environment)
     assert (done.returncode, done.stderr.decode()) == (0, cut(1))
 
 
+@ctranslate2
 def test_engines(results):
-    status, out, err = results["lite"]
-    assert (status, out) == (0, results["pipe"][1])
-    assert "3 of 3" in err
-    status, out, _ = results["lite_int8"]
+    status, out, err = results["ctranslate2"]
+    assert status == 0 and "3 of 3" in err
+    found, expected = ([json.loads(line) for line in text.splitlines()] for text in (out, results["alike"][1]))
+    assert [answer["pieces"] for answer in found] == [answer["pieces"] for answer in expected]
+    for answer in found:
+        assert sum(answer["token_log_probs"]) == pytest.approx(answer["log_prob"], rel=2e-2, abs=1e-4)
+    status, out, _ = results["int8"]
     assert (status, out.count("\n")) == (0, 7)
+
+
+@ctranslate2
+def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
+    status, out, _ = results["ctranslate2_skip"]
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert status == 0 and answers[0]["id"] == 7 and answers[0]["translation"]
+    assert answers[1] == {
+        "id": ["x"],
+        "error": "constraints: not with this engine; --engine=tensorflow takes it",
+    }
 
 
 def test_nothing_in_nothing_out(results):
@@ -164,7 +186,10 @@ def test_nothing_in_nothing_out(results):
         ("not_json", ["standard input, line 3", "not valid JSON"]),
         ("blank_exclude", ["excluded", "blank"]),
         ("plain_alignments", ["--alignments", "--json"]),
-        ("lite_bfloat16", ["decode.bfloat16", "lite"]),
+        ("ctranslate2_ensemble", ["--engine=ctranslate2", "--ensemble", "--engine=tensorflow"]),
+        ("ctranslate2_bfloat16", ["ctranslate2", "decode.bfloat16=True", "--engine=tensorflow"]),
+        ("ctranslate2_exclude", ["ctranslate2", "excluded words", "--engine=tensorflow"]),
+        ("no_compute_type", ["--compute_type=int8", "--engine=ctranslate2"]),
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
 )

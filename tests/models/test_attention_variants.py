@@ -10,8 +10,6 @@ import tensorflow as tf
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
-from t2t_keras.lite import LiteModel
-from t2t_keras.models.contract import LITE
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.searches import Searches
 
@@ -99,12 +97,6 @@ def test_views_are_of_the_logits_of_the_call(variant):
     np.testing.assert_allclose(logits, model(inputs), atol=1e-5)
     aligned = np.mean(attentions.cross[:, 0], axis=1)  # of the last layer but one
     np.testing.assert_allclose(model.alignment_attention(inputs), aligned, atol=1e-6)
-
-
-def test_lite_engines_run_products_over_all_positions_alone():
-    assert [LITE in make(variant).offers for variant in VARIANTS] == [True, False, False, False]
-    with pytest.raises(ValueError, match="model must offer 'lite', got one that offers attention, bfloat16, coverage"):
-        LiteModel(make("additive"))
 
 
 def test_a_negative_window_is_refused_and_none_is_all():

@@ -15,7 +15,7 @@ from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
-from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, LITE, Attentions
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.searches import Searches
 
@@ -243,10 +243,8 @@ def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
     assert loss(slice(None)) == 0
 
 
-def test_what_is_offered_depends_on_the_experts():
-    plain, experts = Transformer(SMALL), Transformer(dataclasses.replace(SMALL, **OPTIONS["experts"]))
-    assert plain.offers == {ATTENTION, BFLOAT16, COVERAGE, LITE}
-    assert experts.offers == plain.offers - {LITE}
+def test_what_is_offered():
+    assert Transformer(SMALL).offers == {ATTENTION, BFLOAT16, COVERAGE}
 
 
 @pytest.mark.quick("base")

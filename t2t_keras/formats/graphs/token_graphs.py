@@ -1,7 +1,6 @@
 """A Transformer as two functions of token ids: the encoder, and one step of the decoder beside a cache.
 
-They are the graphs of searches outside TensorFlow (`t2t_keras.lite`), with the embeddings and the masks in the graph.
-`formats/graphs/standalone.py` searches with them.
+The embeddings and the masks are in the graphs. `formats/graphs/standalone.py` searches with them.
 """
 
 from typing import Any, TypeAlias
@@ -11,12 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.formats.graphs.encoder_graph import encoder_graph
+from t2t_keras.formats.graphs.names import KEYS, MEMORY_KEYS, MEMORY_VALUES
+from t2t_keras.formats.graphs.step_graph import cache_signature, decoder_step
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.layers.attention.scores import mask_bias
-from t2t_keras.lite.encoder_graph import encoder_graph
-from t2t_keras.lite.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
-from t2t_keras.lite.step_graph import StepGraph
-from t2t_keras.models.contract import LITE
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.symbols import PAD_ID
@@ -50,9 +48,9 @@ class TokenGraphs:
 
     def __init__(self, model: PortableModel, format: str) -> None:
         config = model.sizes
-        network: Any = make_model(config)
-        if LITE not in network.offers:
+        if config.num_experts or config.attention_window or config.attention_score == "additive":
             raise InputError(f"{format} takes no model with experts, windows or additive scores")
+        network: Any = make_model(config)
         assign_weights(network, dict(model.weights))
         functions = _encoder(network), _step(network)
         values = [_values_read(function, network) for function in functions]
@@ -98,23 +96,16 @@ def _encoder(model: Any) -> Function:
 
 
 def _step(model: Any) -> Function:
-    graph = StepGraph(model, beam_size=1, log_totals=True)
-    signature = graph.signature()
-    del signature["inputs"], signature["bias"]
-    signature["token_ids"] = tf.TensorSpec([None], tf.int32, "token_ids")
-    signature["position"] = tf.TensorSpec([], tf.int32, "position")
+    cache = cache_signature(model)
+    newest = tf.TensorSpec([None], tf.int32, "token_ids"), tf.TensorSpec([], tf.int32, "position")
 
-    def step(*tensors: Tensor) -> dict[str, Tensor]:
-        given = dict(zip(signature, tensors, strict=True))
-        token_ids, position = given.pop("token_ids"), given.pop("position")
+    def step(token_ids: Tensor, position: Tensor, *tensors: Tensor) -> dict[str, Tensor]:
+        given = dict(zip(cache, tensors, strict=True))
         x = model.target_embedding(tf.expand_dims(token_ids, 1))  # --> [batch, 1, d_model]
-        given["inputs"] = tf.squeeze(model.target_positions(x, start=position), 1)  # --> [batch, d_model]
+        inputs = tf.squeeze(model.target_positions(x, start=position), 1)  # --> [batch, d_model]
         room = tf.shape(given[f"{KEYS}0"])[2]
         bias = mask_bias(tf.range(room) < position, "float32")  # --> [room]
-        given["bias"] = tf.reshape(bias, [1, 1, 1, -1])
-        outputs = graph.outputs(given)
-        log_probs = outputs["logits"] - tf.expand_dims(outputs["log_totals"], 1)  # --> [batch, vocab]
-        written = {f"new_{name}": outputs[name] for name in outputs if name.startswith((KEYS, VALUES))}
-        return {"log_probs": log_probs, **written}
+        outputs = decoder_step(model, inputs, tf.reshape(bias, [1, 1, 1, -1]), given)
+        return {"log_probs": outputs.pop("log_probs"), **{f"new_{name}": outputs[name] for name in outputs}}
 
-    return tf.function(step, input_signature=list(signature.values()), autograph=False)
+    return tf.function(step, input_signature=[*newest, *cache.values()], autograph=False)

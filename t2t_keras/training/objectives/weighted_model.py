@@ -111,8 +111,6 @@ class WeightedModel:
         with self._scope(self.layout.split(matrices)):
             search = self._model.begin(source, self._model.encode(source), num_samples)
             drawn = sample(search.step, search.cache, Goal(settings, max_lengths), keys).token_ids
-            with tf.control_dependencies([drawn]):
-                search.end()
         return tf.stack(tf.unstack(drawn, axis=1))  # --> [samples, rows, length]
 
     def _index_of(self, weight: Any) -> int:

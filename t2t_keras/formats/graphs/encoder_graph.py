@@ -1,22 +1,21 @@
-"""The encoder, with the decoder's keys and values of its output, as a TensorFlow Lite graph."""
+"""The encoder, with the decoder's keys and values of its output, as a graph for other runtimes."""
 
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from t2t_keras.formats.graphs.names import MEMORY_KEYS, MEMORY_VALUES
 from t2t_keras.kernels import plain
 from t2t_keras.layers.stepping import SelfAttentionStep
-from t2t_keras.lite.names import MEMORY_KEYS, MEMORY_VALUES
-from t2t_keras.models.contract import AttentionStacks
 
 Tensor = Any
 
 
-def encoder_graph(model: AttentionStacks) -> tf.types.experimental.PolymorphicFunction:
+def encoder_graph(model: Any) -> tf.types.experimental.PolymorphicFunction:
     """The encoder (left half of Figure 1), and the keys and values of every decoder layer's attention to its output.
 
-    The number of sentences and their length are both open, but a TensorFlow Lite reshape can infer only one size. So
+    The number of sentences and their length are both open, but a reshape of LiteRT can infer only one size. So
     nothing is reshaped: heads are slices of the last axis, computed one after the other. The model computes in float32.
 
     Returns:

@@ -1,0 +1,46 @@
+"""Says once that a long search could take less time."""
+
+import sys
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from t2t_keras.inference.ctranslate2_engine import refusal
+from t2t_keras.inference.translator import Translator
+from t2t_keras.search.batches import Progress
+
+_SECONDS = 60.0
+
+
+class SlowNotice:
+    """Watches the progress of a program that translates with the engine `tensorflow`.
+
+    After a minute on a CPU it says on standard error that there is a faster engine, unless that cannot do what is asked
+    for. The time counts from when the notice is made.
+
+    Args:
+        translator: what translates.
+        engine: its engine.
+        clock: gives the time in seconds.
+    """
+
+    def __init__(self, translator: Translator, engine: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begun = clock, clock()
+        form = translator.task.form(translator.tokenizer)
+        self._due = (
+            engine == "tensorflow"
+            and not tf.config.list_physical_devices("GPU")
+            and not refusal(translator.model, translator.config, translator.excluded, form)
+        )
+
+    def before(self, update: Progress) -> Progress:
+        """What is called after each batch: the notice, if it is due, then `update`."""
+
+        def noticed(done: int, total: int) -> None:
+            if self._due and self._clock() - self._begun > _SECONDS:
+                self._due = False
+                print("note: --engine=ctranslate2 takes less time (pip install 't2t_keras[fast]')", file=sys.stderr)
+            update(done, total)
+
+        return noticed

@@ -1,0 +1,244 @@
+"""Searches on CTranslate2 against the same searches on TensorFlow, with a small trained run."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import recorder
+import tiny
+
+from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
+from t2t_keras.inference.request import Request
+from t2t_keras.inference.translator import Translator
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.search.batches import padded
+from t2t_keras.symbols import EOS_ID
+
+RUN = pathlib.Path(__file__).parents[1] / "golden" / "run"
+LINES = [*(source for source, _ in recorder.sentences(20, seed=99)), "", "cat", "the the the dog dog"]
+ALIKE = DecodeConfig(beam_size=4, patience=1.0, ends_within_beam=True)  # what both engines mean the same by
+
+GOLDEN = json.loads((RUN.parent / "searches.json").read_text(encoding="utf-8"))
+NEAR = 0.02  # CTranslate2 leaves out padding, to which this model gives 2e-4 a token
+needs_ctranslate2 = pytest.mark.skipif("not __import__('importlib.util').util.find_spec('ctranslate2')")
+
+
+@functools.cache
+def translator(engine: str, compute_type: str = "float32", **changes) -> Translator:
+    return Translator.load(RUN, None, dataclasses.replace(ALIKE, **changes), (), engine, compute_type)
+
+
+def both(lines, num_best: int, **changes):
+    """The n-best lists of CTranslate2 and of TensorFlow."""
+    return (translator(name, **changes).translate_nbest(lines, num_best) for name in ("ctranslate2", "tensorflow"))
+
+
+def ids(nbest_lists):
+    return [[translation.token_ids for translation in nbest] for nbest in nbest_lists]
+
+
+def assert_scores_are_near(found, expected):
+    """Those of equal hypotheses."""
+    pairs = [(a, b) for x, y in zip(found, expected, strict=True) for a, b in zip(x, y, strict=False)]
+    pairs = [(a, b) for a, b in pairs if a.token_ids == b.token_ids]
+    assert len(pairs) >= len(found) / 2
+    for name in ("log_prob", "score"):
+        np.testing.assert_allclose(
+            *([getattr(one, name) for one in side] for side in zip(*pairs, strict=True)), atol=0.02
+        )
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("name", ["greedy", "beam", "average_length", "no_repeat", "prefix"])
+def test_it_finds_what_tensorflow_found(name):
+    """The best of each n-best list; see `tests/golden`."""
+    case = recorder.SEARCHES[name]
+    settings = DecodeConfig(**case["decode"])
+    engine = Translator.load(RUN, config=settings, engine="ctranslate2")
+    found = engine.translate_nbest(recorder.requests(case.get("request", {})), settings.beam_size)
+    pairs = [(nbest[0], golden[0]) for nbest, golden in zip(found, GOLDEN[name], strict=True)]
+    same = [(one, golden) for one, golden in pairs if json.loads(json.dumps(one.token_ids)) == golden["token_ids"]]
+    # What is barred leaves its probability to the other tokens there, so that other hypotheses can leave a beam.
+    assert len(same) == len(pairs) if name != "no_repeat" else len(same) >= len(pairs) / 2
+    for one, golden in same:
+        assert one.log_prob == pytest.approx(golden["log_prob"], abs=NEAR)
+        assert one.score == pytest.approx(golden["score"], abs=NEAR)
+    for nbest in found:
+        assert [one.score for one in nbest] == sorted((one.score for one in nbest), reverse=True)
+        assert len(nbest) == len({one.token_ids for one in nbest})
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("beam", [1, 4])
+def test_without_scores_it_finds_the_same(beam):
+    engine = translator("ctranslate2", beam_size=beam)
+    lines = [*LINES, Request("cat", prefix="no")]
+    found, scored = (engine.translate(lines, scored=scored) for scored in (False, True))
+    assert [one.token_ids for one in found] == [one.token_ids for one in scored]
+    assert np.isnan(found[0].score) == (beam == 1) and not np.isnan(scored[0].score)
+
+
+@needs_ctranslate2
+@pytest.mark.integration
+@pytest.mark.parametrize("changes", [{}, {"length_normalization": "none", "patience": 1.3}], ids=["gnmt", "none"])
+def test_a_beam_finds_the_same(changes):
+    lines = [Request(line, prefix="no") for line in LINES if line]
+    found, expected = both(lines, 4, **changes)
+    assert [row[0] for row in ids(found)] == [row[0] for row in ids(expected)]
+    assert_scores_are_near(found, expected)
+    if changes:  # which hypotheses leave at the end is then decided alike
+        assert ids(found) == ids(expected)
+
+
+@needs_ctranslate2
+def test_less_patience_than_one_finds_fewer():
+    assert {len(nbest) for nbest in translator("ctranslate2", patience=0.5).translate_nbest(LINES[:9], 4)} == {2}
+
+
+@needs_ctranslate2
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "beam, factor, offset", [(4, 0.0, 3), (1, 0.5, 2), (4, 0.5, 2)], ids=["one_for_all", "greedy", "each_its_own"]
+)
+def test_limits_are_those_of_each_sentence(beam, factor, offset):
+    found, expected = both(LINES, 1, beam_size=beam, max_length_factor=factor, max_length_offset=offset)
+    assert ids(found) == ids(expected)
+    assert_scores_are_near(found, expected)
+    assert len({best.num_tokens for (best,) in found}) > 1 and any(
+        best.token_ids[0][-1] != EOS_ID for (best,) in found if best.num_tokens
+    )
+
+
+@needs_ctranslate2
+def test_scores_are_the_models_own_whatever_is_barred():
+    found = translator("ctranslate2", beam_size=1, no_repeat_ngram_size=1, min_length=23).translate(LINES[:9])
+    own = translator("tensorflow").score_tokens(
+        [one.source_ids[0] for one in found], [one.token_ids[0] for one in found]
+    )
+    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in own], abs=NEAR)
+    assert min(one.num_tokens for one in found) > 23
+
+
+@needs_ctranslate2
+def test_a_minimum_beyond_the_limit_is_the_limit():
+    changes = {"min_length": 9, "max_length_factor": 0.0, "max_length_offset": 5}
+    assert [one.num_tokens for one in translator("ctranslate2", **changes).translate(LINES[:3])] == [5] * 3
+
+
+@needs_ctranslate2
+def test_samples_are_the_seeds_and_in_no_order_of_scores():
+    drawn = {"sampling": True, "patience": 0.0, "ends_within_beam": False, "beam_size": 5, "temperature": 2.0}
+    config = dataclasses.replace(ALIKE, **drawn, seed=3)
+
+    def samples(config):
+        return ids(Translator.load(RUN, config=config, engine="ctranslate2").translate_nbest(LINES[:9], 5))
+
+    one = samples(config)
+    assert one == samples(config) != samples(dataclasses.replace(config, seed=4))
+    found = translator("ctranslate2", **drawn).translate_nbest(LINES[:9], 5)
+    scores = [[one.log_prob for one in row] for row in found]
+    assert {int(np.argmax(row)) for row in scores} != {0}
+    own = translator("tensorflow").score_tokens(
+        *([getattr(one, side)[0] for row in found for one in row] for side in ("source_ids", "token_ids"))
+    )
+    drawn_log_probs = [one for row in scores for one in row]
+    np.testing.assert_allclose(drawn_log_probs, [one.log_prob for one in own], atol=NEAR, rtol=1e-3)
+    likeliest = translator("ctranslate2", **{**drawn, "top_k": 1}).translate(LINES[:9])
+    greedy = translator("ctranslate2", beam_size=1).translate(LINES[:9])
+    assert [one.token_ids for one in likeliest] == [one.token_ids for one in greedy]
+
+
+@needs_ctranslate2
+def test_samples_are_cut_at_their_limits():
+    drawn = {"sampling": True, "patience": 0.0, "ends_within_beam": False, "top_k": 1}
+    limits = {"max_length_factor": 0.5, "max_length_offset": 2}
+    found, greedy = (
+        translator("ctranslate2", **changes, **limits).translate(LINES) for changes in (drawn, {"beam_size": 1})
+    )
+    assert [one.token_ids for one in found] == [one.token_ids for one in greedy]
+    assert any(one.token_ids[0][-1] != EOS_ID for one in found if one.num_tokens)
+    assert not any(np.isnan(one.score) for one in found)
+
+
+@needs_ctranslate2
+def test_eight_bits_find_much_the_same():
+    found = translator("ctranslate2", "int8", beam_size=1).translate(LINES)
+    expected = translator("ctranslate2", beam_size=1).translate(LINES)
+    assert sum(a.text == b.text for a, b in zip(found, expected, strict=True)) > 0.8 * len(LINES)
+    assert [a.log_prob for a in found] != [b.log_prob for b in expected]
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize(
+    "sizes",
+    [{"position_encoding": "learned", "max_positions": 6}, {"norm_position": "pre", "tie_embeddings": False}],
+    ids=["learned", "pre_norm"],
+)
+def test_longer_sources_than_the_format_has_positions_for(sizes):
+    model = Transformer(TransformerConfig(**{**tiny.MODEL, "vocab_size": 40, **sizes}))
+    model.build()
+    config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=3)
+    searches = CTranslate2Engine(longest_source=2100).searches(model, config, (), None)
+    source = padded([[*[5, 6, 7] * 690, EOS_ID], [5, EOS_ID]])
+    np.testing.assert_array_equal(searches(source).lengths.numpy() <= 3, True)
+
+
+@needs_ctranslate2
+def test_no_sentences_are_no_hypotheses():
+    searches = CTranslate2Engine().searches(translator("tensorflow").model, ALIKE, (), None)
+    assert searches(np.zeros([0, 3], np.int32)).token_ids.shape[0] == 0
+
+
+def refused(model=None, config=ALIKE, excluded=(), **arguments) -> str:
+    model = model or translator("tensorflow").model
+    with pytest.raises(InputError) as error:
+        Translator(tiny.tokenizer(), model, config, excluded=excluded, engine=CTranslate2Engine(), **arguments)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes, what",
+    [
+        ({"coverage_penalty": 0.2}, "decode.coverage_penalty=0.2"),
+        ({"num_groups": 2, "diversity_strength": 0.5}, "decode.num_groups=2"),
+        ({"bfloat16": True}, "decode.bfloat16=True"),
+    ],
+)
+def test_settings_that_it_has_not_are_refused(changes, what):
+    message = f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does"
+    assert refused(config=dataclasses.replace(ALIKE, **changes)) == message
+
+
+def test_models_and_tasks_that_it_has_not_are_refused():
+    sizes = {**tiny.MODEL, "vocab_size": tiny.tokenizer().vocab_size}
+    windowed = Transformer(TransformerConfig(**sizes, attention_window=4))
+    assert "does not search with model.attention_window=4;" in refused(windowed)
+    copier = tiny.CopyModel(tiny.tokenizer().vocab_size)
+    assert "does not search with an ensemble;" in refused(copier)  # or whatever has no settings
+    assert "does not search with excluded words;" in refused(excluded=["dogs"])
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert refused() == "the package ctranslate2 is missing: pip install 't2t_keras[fast]'"
+
+
+@needs_ctranslate2
+def test_what_the_machine_does_not_compute_is_refused(monkeypatch):
+    monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32", "int8"})
+    with pytest.raises(InputError, match="--compute_type=bfloat16: CTranslate2 computes float32, int8 on this "):
+        translator("ctranslate2", "bfloat16")
+
+
+@needs_ctranslate2
+def test_a_line_that_asks_for_more_is_refused():
+    with pytest.raises(InputError, match="line 2: constraints: not with this engine; --engine=tensorflow takes it"):
+        translator("ctranslate2", beam_size=1).translate(["cat", Request("cat", constraints=("tac",))])
+    with pytest.raises(InputError, match="excluded: not with this engine"):
+        translator("ctranslate2", beam_size=1).check(Request("cat", excluded=("tac",)))
