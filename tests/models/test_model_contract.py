@@ -2,14 +2,10 @@
 
 import numpy as np
 
-from t2t_keras.models.contract import Cache, Search, first_coverage
+from t2t_keras.models.contract import first_coverage
 
 
 def test_padding_is_covered_from_the_start():
     source = np.array([[5, 6, 1], [7, 1, 0]], "int32")
     np.testing.assert_array_equal(first_coverage(source, 2), [[[0, 0, 0]] * 2, [[0, 0, 1]] * 2])
     assert tuple(first_coverage(source[:, :0], 3).shape) == (2, 3, 0)
-
-
-def test_most_searches_need_nothing_at_their_end():
-    assert Search(lambda ids, cache: (ids, cache), Cache(0, (), (), (), ())).end() is None
