@@ -41,9 +41,8 @@ def test_every_row_of_table_3_is_there():
 
 def test_small_models_alone_take_the_limit_of_an_output_from_their_text():
     assert PRESETS.keys() > SMALL == {name for name in PRESETS if name.endswith(("tiny", "small"))}
-    limits = {
-        name: (config.decode.max_length_factor, config.decode.max_length_offset) for name, config in PRESETS.items()
-    }
+    decodes = {name: preset(name).decode for name in PRESETS}
+    limits = {name: (decode.max_length_factor, decode.max_length_offset) for name, decode in decodes.items()}
     assert {limits[name] for name in PRESETS.keys() - SMALL - {"parsing"}} == {(1.0, 50)}
 
 
