@@ -22,6 +22,7 @@ _NOTICES = (
     b"Starting new session",
     b"Ignored output_format",
     b"Ignored drop_control_dependency",
+    b"MLIR V1 optimization pass is not enabled",
 )
 
 _LOCK = threading.RLock()  # otherwise each of two threads would take the other's file for standard error
