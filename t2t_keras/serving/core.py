@@ -76,20 +76,31 @@ class Core:
             raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
         return self.versions.lend(version)
 
-    def submit(self, model: Model, signature: Signature, inputs: Arrays) -> Future:
-        """Queues a call, within the block of `lend`; cancelling the returned future drops what has not begun to run.
+    def submit(
+        self, model: Model, signature: Signature, inputs: Arrays, client_seconds: float | None = None
+    ) -> Future[Arrays]:
+        """Queues a call, within the block of `lend`; cancelling the returned future drops it, or stops it if it runs.
+
+        Args:
+            model: the lent model.
+            signature: one of its signatures.
+            inputs: arrays by name.
+            client_seconds: how long the client waits, if it says so.
 
         Raises:
-            ServingError: the call is invalid or above a limit, or the queue is full.
+            ServingError: the call is invalid or above a limit, or the queue is full or too slow.
         """
         rows = signature.check(inputs, self.options.limits)
-        future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows))
+        seconds = self.options.request_seconds
+        if client_seconds is not None:
+            seconds = min(seconds, client_seconds)
+        future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows), seconds)
         self.versions.keep(model)
         future.add_done_callback(lambda future: self.versions.release(model))
         return future
 
-    async def outputs(self, future: Future) -> Arrays:
-        """Waits for the outputs of a submitted call; cancelling the wait drops the parts that have not begun.
+    async def outputs(self, future: Future[Arrays]) -> Arrays:
+        """Waits for the outputs of a submitted call; cancelling the wait cancels the call.
 
         Raises:
             ServingError: the call failed or took too long, or its outputs are too large to be sent.

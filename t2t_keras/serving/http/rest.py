@@ -30,7 +30,7 @@ from t2t_keras.serving.core import Core
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.metrics import Call
-from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid, serving_error
+from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays
 
 _LOG = logging.getLogger(__name__)
@@ -60,8 +60,6 @@ _STATUS = {
     Code.UNAVAILABLE: 503,
     Code.UNAUTHENTICATED: 401,
 }
-
-_RETRY = {Code.RESOURCE_EXHAUSTED: {"Retry-After": "1"}, Code.UNAVAILABLE: {"Retry-After": "1"}}
 
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
@@ -113,7 +111,8 @@ class _Rest:
             cause = serving_error(error)
             if cause.code is Code.INTERNAL:
                 _LOG.error("%s %s: %s", request.method, request.url.path, cause.message)
-            return _error(_STATUS.get(cause.code, 500), cause.message, _RETRY.get(cause.code))
+            headers = {"Retry-After": str(cause.retry_seconds)} if isinstance(cause, Busy) else None
+            return _error(_STATUS.get(cause.code, 500), cause.message, headers)
 
     async def metrics(self, request: Request) -> Response:
         return Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
