@@ -1,7 +1,6 @@
 """Merges requests that arrive together: a bounded queue, and streams (threads) that take batches from it."""
 
 import collections
-import contextlib
 import dataclasses
 import itertools
 import logging
@@ -9,88 +8,25 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 
 import numpy as np
 
 from t2t_keras.serving.cancelling import Cancellation
 from t2t_keras.serving.ordering import Pace, cost_class, is_large, urgency
+from t2t_keras.serving.parts import Key, Part, Queue, Request, check_rows, concatenated, fail, rows_of, succeed
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
 _LOG = logging.getLogger(__name__)
-
-# What waits and runs together: a signature and a cost class.
-_Key = tuple[Signature, int]
-
-
-@dataclasses.dataclass(eq=False)
-class _Request:
-    """A request, cut into one part or several.
-
-    Attributes:
-        future: the future of all outputs; once it is done, nobody waits for the request any more.
-        arrived: time of arrival in seconds of `time.monotonic`.
-        order: int [rows], the row of the request that each row of its parts is; None if the order is the same.
-        parts: the parts that have not begun, of which only the first is in a queue.
-        outputs: the outputs of each part, None until it has run.
-    """
-
-    future: Future[Arrays]
-    arrived: float
-    order: np.ndarray | None
-    parts: collections.deque["_Part"]
-    outputs: list[Arrays | None]
-
-
-@dataclasses.dataclass(eq=False)
-class _Part:
-    """As much of a request as fits into a batch; most requests are one part.
-
-    Attributes:
-        request: the request that it belongs to.
-        index: its index among the request's parts.
-        inputs: arrays of its rows, by name.
-        rows: number of its rows.
-        cost: sum of its rows' costs.
-        key: signature and cost class, the key of its queue.
-        queued: the time at which it was queued, behind what other requests had queued until then.
-    """
-
-    request: _Request
-    index: int
-    inputs: Arrays
-    rows: int
-    cost: int
-    key: _Key
-    queued: float = 0.0
-
-
-class _Queue:
-    """The waiting parts of one signature and cost class."""
-
-    def __init__(self) -> None:
-        self.parts: collections.deque[_Part] = collections.deque()
-        self.rows = 0
-        self.cost = 0
-
-    def append(self, part: _Part) -> None:
-        self.parts.append(part)
-        self.rows += part.rows
-        self.cost += part.cost
-
-    def remove(self, part: _Part) -> None:
-        self.parts.remove(part)
-        self.rows -= part.rows
-        self.cost -= part.cost
 
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
     """What a stream runs: parts of one key, and what stops it."""
 
-    key: _Key
-    parts: list[_Part]
+    key: Key
+    parts: list[Part]
     cancellation: Cancellation = dataclasses.field(default_factory=Cancellation)
 
     @property
@@ -138,7 +74,7 @@ class Batcher:
         self._num_streams = num_streams
         self.pace = Pace(max_batch_cost)
         self._changed = threading.Condition()
-        self._queues: dict[_Key, _Queue] = {}
+        self._queues: dict[Key, Queue] = {}
         self._running: set[_Batch] = set()
         self._waiting = 0
         self._waiting_costs: collections.Counter[int] = collections.Counter()  # by cost class
@@ -211,12 +147,12 @@ class Batcher:
             left = [part for queue in self._queues.values() for part in queue.parts]
             left += [part for batch in self._running for part in batch.parts]
         for part in left:
-            _fail(part, _stopping())
+            fail(part, _stopping())
 
-    def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> _Request:
+    def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Request:
         """Cuts a request into parts, each of rows of similar cost."""
         rows = len(costs)
-        request = _Request(Future(), time.monotonic(), None, collections.deque(), [])
+        request = Request(Future(), time.monotonic(), None, collections.deque(), [])
         if signature.mergeable:
             kinds = np.array([cost_class(cost) for cost in costs.tolist()])
             order = np.argsort(kinds, kind="stable")
@@ -231,7 +167,7 @@ class Batcher:
             chosen = order[start:end]
             part_inputs = {name: array[chosen] for name, array in inputs.items()} if len(cuts) > 1 else inputs
             key = (signature, int(kinds[chosen].max()))
-            request.parts.append(_Part(request, index, part_inputs, end - start, int(costs[chosen].sum()), key))
+            request.parts.append(Part(request, index, part_inputs, end - start, int(costs[chosen].sum()), key))
         request.order = order if len(cuts) > 1 else None
         request.outputs = [None] * len(cuts)
         return request
@@ -244,7 +180,7 @@ class Batcher:
                 f"bytes with their overhead: the limit is max_batch_bytes={self._max_batch_cost}; send fewer at a time"
             )
 
-    def _check_room(self, request: _Request, seconds: float) -> None:
+    def _check_room(self, request: Request, seconds: float) -> None:
         """Refuses a request that the queue has no room for or that would wait for too long. The lock must be held."""
         if not self._waiting:
             return
@@ -282,15 +218,15 @@ class Batcher:
             cost += row_cost
         return cuts
 
-    def _queue_next(self, request: _Request) -> None:
+    def _queue_next(self, request: Request) -> None:
         """Queues a request's next part behind those of other requests. The lock must be held."""
         if request.parts:
             part = request.parts[0]
             part.queued = time.monotonic()
-            self._queues.setdefault(part.key, _Queue()).append(part)
+            self._queues.setdefault(part.key, Queue()).append(part)
             self._changed.notify()
 
-    def _leave(self, part: _Part) -> None:
+    def _leave(self, part: Part) -> None:
         """Takes a part out of its queue. The lock must be held."""
         queue = self._queues[part.key]
         queue.remove(part)
@@ -298,12 +234,12 @@ class Batcher:
             del self._queues[part.key]
         self._forget(part.request.parts.popleft())
 
-    def _forget(self, part: _Part) -> None:
+    def _forget(self, part: Part) -> None:
         """Stops counting a part as waiting. The lock must be held."""
         self._waiting -= part.rows
         self._waiting_costs[part.key[1]] -= part.cost
 
-    def _drop(self, request: _Request) -> None:
+    def _drop(self, request: Request) -> None:
         """Drops the parts of a request that have not begun, and stops what runs in vain."""
         with self._changed:
             if request.parts:
@@ -323,7 +259,7 @@ class Batcher:
                 # After any error the stream must go on with the other requests.
                 _LOG.exception("running a batch failed")
                 for part in parts:
-                    _fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
+                    fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
             with self._changed:
                 self._running.remove(batch)
                 # Large rows may have waited for this end, and the other streams for that of the queue.
@@ -349,19 +285,19 @@ class Batcher:
         large = sum(is_large(batch.key[1]) for batch in self._running)
         return not is_large(number) or large < self._num_streams - self._reserved
 
-    def _urgency(self, key: _Key, now: float) -> float:
+    def _urgency(self, key: Key, now: float) -> float:
         """How urgent the batch at the head of a queue is. The lock must be held."""
         part = self._queues[key].parts[0]
         return urgency(part.queued, part.cost / part.rows if key[0].mergeable else part.cost, now)
 
-    def _due(self, signature: Signature, queue: _Queue) -> float:
+    def _due(self, signature: Signature, queue: Queue) -> float:
         """The time at which the batch at the head of a queue is due."""
         full = queue.rows >= self._max_batch_size or queue.cost >= self._max_batch_cost
         if self._closed or not signature.mergeable or full:
             return 0.0
         return queue.parts[0].request.arrived + self._wait_seconds
 
-    def _next_batch(self, key: _Key) -> _Batch:
+    def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests."""
         signature, parts = key[0], self._queues[key].parts
         batch = _Batch(key, [parts[0]])
@@ -386,7 +322,7 @@ class Batcher:
             _answer(batch)
         except Exception as error:
             if len(batch.parts) == 1:
-                _fail(batch.parts[0], serving_error(error))
+                fail(batch.parts[0], serving_error(error))
                 return
             for part in batch.parts:
                 self._run_alone(batch, part)
@@ -394,7 +330,7 @@ class Batcher:
             with self._changed:
                 self.pace.measure(batch.key[1], sum(part.cost for part in batch.parts), time.monotonic() - began)
 
-    def _run_alone(self, batch: _Batch, part: _Part) -> None:
+    def _run_alone(self, batch: _Batch, part: Part) -> None:
         """Runs a part of a failed batch in its place, unless its request is already cancelled or answered."""
         with self._changed:
             batch.parts, batch.cancellation = [part], Cancellation()
@@ -403,19 +339,19 @@ class Batcher:
         try:
             _answer(batch)
         except Exception as error:
-            _fail(part, serving_error(error))
+            fail(part, serving_error(error))
 
 
 def _answer(batch: _Batch) -> None:
     """Runs a batch and gives each part its rows of the outputs."""
     parts = batch.parts
     with batch.cancellation:
-        outputs = batch.key[0].run(_concatenated([part.inputs for part in parts]))
+        outputs = batch.key[0].run(concatenated([part.inputs for part in parts]))
     ends = list(itertools.accumulate(part.rows for part in parts))
     if len(parts) > 1 or len(parts[0].request.outputs) > 1:
-        _check_rows(outputs, ends[-1])
+        check_rows(outputs, ends[-1])
     for part, end in zip(parts, ends, strict=True):
-        _succeed(part, _rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
+        succeed(part, rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
 
 
 def _stopping() -> ServingError:
@@ -425,38 +361,3 @@ def _stopping() -> ServingError:
 def _in_vain(future: Future) -> bool:
     """Whether a request was cancelled or one of its parts failed, so that the rest of it is useless."""
     return future.cancelled() or future.exception() is not None
-
-
-def _rows_of(arrays: Arrays, start: int, end: int) -> Arrays:
-    return {name: array[start:end] for name, array in arrays.items()}
-
-
-def _concatenated(parts: list[Arrays]) -> Arrays:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _check_rows(outputs: Arrays, rows: int) -> None:
-    """Raises a `ValueError` unless each output has one row per input row: rows must not reach the wrong request."""
-    for name, array in outputs.items():
-        if array.shape[:1] != (rows,):
-            raise ValueError(f"output {name!r} has the shape {list(array.shape)} for {rows} rows")
-
-
-def _succeed(part: _Part, outputs: Arrays) -> None:
-    request = part.request
-    request.outputs[part.index] = outputs
-    # Two parts that end at the same time may both see all outputs; the first to set the result wins.
-    if all(part_outputs is not None for part_outputs in request.outputs):
-        answer = _concatenated(request.outputs)
-        if request.order is not None:
-            back = np.argsort(request.order)
-            answer = {name: array[back] for name, array in answer.items()}
-        with contextlib.suppress(InvalidStateError):
-            request.future.set_result(answer)
-
-
-def _fail(part: _Part, error: ServingError) -> None:
-    with contextlib.suppress(InvalidStateError):
-        part.request.future.set_exception(error)
