@@ -44,7 +44,9 @@ _ALLOWED_HOSTS = flags.DEFINE_list(
 _REST_PORT = flags.DEFINE_integer("rest_port", ServingOptions.rest_port, "Port for REST; 0: any that is free.")
 _GRPC_PORT = flags.DEFINE_integer("grpc_port", ServingOptions.grpc_port, "Port for gRPC; 0: any that is free.")
 _MAX_CONNECTIONS = flags.DEFINE_integer(
-    "max_connections", ServingOptions.max_connections, "REST connections, and gRPC calls; beyond them requests get 503."
+    "max_connections",
+    ServingOptions.max_connections,
+    "For REST, half of them of one address, and as many for gRPC; more are refused.",
 )
 _MAX_BATCH_SIZE = flags.DEFINE_integer(
     "max_batch_size", ServingOptions.max_batch_size, "Sentences that are run together at most; 1 merges nothing."
@@ -58,6 +60,9 @@ _BATCH_WAIT_MS = flags.DEFINE_float(
 _NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
 _MAX_QUEUE_BYTES = flags.DEFINE_integer(
     "max_queue_bytes", ServingOptions.max_queue_bytes, "Of text that waits, and 32 a sentence; more is refused."
+)
+_MAX_UNSENT_BYTES = flags.DEFINE_integer(
+    "max_unsent_bytes", ServingOptions.max_unsent_bytes, "Of large answers that clients have not read; more get 503."
 )
 _REQUEST_SECONDS = flags.DEFINE_float(
     "request_seconds", ServingOptions.request_seconds, "What a request has until its answer; then it is given up."
@@ -157,6 +162,7 @@ def _options() -> ServingOptions:
         batch_wait_ms=_BATCH_WAIT_MS.value,
         num_streams=streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value,
         max_queue_bytes=_MAX_QUEUE_BYTES.value,
+        max_unsent_bytes=_MAX_UNSENT_BYTES.value,
         request_seconds=_REQUEST_SECONDS.value,
         poll_seconds=_POLL_SECONDS.value,
         max_num_load_retries=_MAX_NUM_LOAD_RETRIES.value,

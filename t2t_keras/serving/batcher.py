@@ -78,7 +78,7 @@ class Batcher:
         self._running: set[_Batch] = set()
         self._waiting = 0
         self._waiting_costs: collections.Counter[int] = collections.Counter()  # by cost class
-        self._closed = False
+        self._closed = self._abandoned = False
         self._streams = [
             threading.Thread(target=self._stream, name=f"stream-{number}", daemon=True) for number in range(num_streams)
         ]
@@ -127,7 +127,7 @@ class Batcher:
     def close(self, timeout: float) -> bool:
         """Refuses new requests, runs the waiting ones and ends the streams.
 
-        Returns whether all of them ran within `timeout` seconds; the remaining ones are refused.
+        Returns whether all of them ran within `timeout` seconds and none was abandoned; the remaining ones are.
         """
         with self._changed:
             self._closed = True
@@ -137,7 +137,7 @@ class Batcher:
             stream.join(max(deadline - time.monotonic(), 0))
         in_time = not any(stream.is_alive() for stream in self._streams)
         self.abandon()
-        return in_time
+        return in_time and not self._abandoned
 
     def abandon(self) -> None:
         """Refuses new requests, and with an error all that wait or run; what runs is stopped."""
@@ -145,7 +145,8 @@ class Batcher:
             self._closed = True
             self._changed.notify_all()
             left = [part for queue in self._queues.values() for part in queue.parts]
-            left += [part for batch in self._running for part in batch.parts]
+            left += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
+            self._abandoned |= bool(left)
         for part in left:
             fail(part, _stopping())
 

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 from tensorflow_serving.apis import get_model_status_pb2
 
+from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
@@ -25,6 +26,7 @@ class Core:
 
     Attributes:
         metrics: counts requests and batches.
+        unsent: counts the answers that are being sent.
         versions: the versions of the model.
         is_loading: after `close`, whether a version is still being loaded; loading cannot be interrupted.
     """
@@ -36,6 +38,7 @@ class Core:
     ) -> None:
         self.options = options
         self.metrics = Metrics(options.model_name)
+        self.unsent = UnsentAnswers(options.max_unsent_bytes)
         self.is_loading = False
         self.versions = Versions(
             options.export_dir,
@@ -53,7 +56,10 @@ class Core:
             self.metrics.batch,
         )
         self.metrics.watch(
-            lambda: self._batcher.waiting, lambda: self._batcher.waiting_cost, lambda: self.versions.served
+            lambda: self._batcher.waiting,
+            lambda: self._batcher.waiting_cost,
+            lambda: self.unsent.num_bytes,
+            lambda: self.versions.served,
         )
 
     def start(self) -> None:
@@ -64,6 +70,10 @@ class Core:
         """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
         self.is_loading = not self.versions.stop()
         return self._batcher.close(timeout)
+
+    def abandon(self) -> None:
+        """Refuses new requests, and those that are not answered yet with an error."""
+        self._batcher.abandon()
 
     def lend(self, name: str, version: int | None) -> contextlib.AbstractContextManager[Model]:
         """Lends the model of a request, the latest version if `version` is None, for a block; see `Versions.lend`.

@@ -89,14 +89,22 @@ class Metrics:
         self._queue_bytes = Gauge(
             "t2t_serving_queue_bytes", "Bytes of text that wait for a batch, with an overhead a sentence.", **new
         )
+        self._unsent_bytes = Gauge(
+            "t2t_serving_unsent_bytes", "Bytes of large answers that clients have not read yet.", **new
+        )
         self._version = Gauge("t2t_serving_version", "The version that is served; 0 means none.", **new)
 
     def watch(
-        self, waiting: Callable[[], int], waiting_bytes: Callable[[], int], version: Callable[[], int | None]
+        self,
+        waiting: Callable[[], int],
+        waiting_bytes: Callable[[], int],
+        unsent_bytes: Callable[[], int],
+        version: Callable[[], int | None],
     ) -> None:
-        """Has each scrape read the waiting sentences, their bytes and the served version from these functions."""
+        """Has each scrape read the waiting sentences and their bytes, unsent bytes and the version from functions."""
         self._queue.set_function(waiting)
         self._queue_bytes.set_function(waiting_bytes)
+        self._unsent_bytes.set_function(unsent_bytes)
         self._version.set_function(lambda: version() or 0)
 
     def batch(self, rows: int) -> None:
@@ -110,7 +118,7 @@ class Metrics:
 
         Args:
             interface: "rest" or "grpc".
-            method: "predict" or another method of TensorFlow Serving.
+            method: "Predict" or another method of TensorFlow Serving.
 
         Raises:
             ServingError: any error that leaves the block, converted for the client.

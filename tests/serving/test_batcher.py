@@ -46,7 +46,8 @@ def make():
 
     yield make
     for batcher in batchers:
-        assert batcher.close(20)
+        batcher.close(20)
+        assert not any(stream.is_alive() for stream in batcher._streams)
 
 
 def submit(batcher, function, *rows):
@@ -379,7 +380,7 @@ def test_closing_stops_what_runs(make):
     assert not batcher.close(0)
     with pytest.raises(ServingError, match="stopping"):
         future.result(300)
-    assert function.stopped.wait(300) and batcher.close(300)
+    assert function.stopped.wait(300)
 
 
 def test_what_is_not_run_in_parts_is_no_larger_than_a_batch(make):

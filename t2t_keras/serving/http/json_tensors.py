@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from t2t_keras.serving.served_signatures import Arrays, Signature
 _BYTES_SUFFIX = "_bytes"
 
 _TOGETHER = 4096  # values that are written in one piece
+
+_PIECE_CHARACTERS = 1 << 16  # of an answer that are sent in one piece
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
@@ -53,8 +55,8 @@ def read_inputs(call: dict[str, Any], signature: Signature) -> Arrays:
     return {name: _array(name, value, signature.inputs[name]) for name, value in columns.items()}
 
 
-def write_outputs(outputs: Arrays, by_row: bool) -> bytes:
-    """Returns the body of an answer in UTF-8; a single output is written without its name.
+def write_outputs(outputs: Arrays, by_row: bool) -> Iterator[bytes]:
+    """Returns the body of an answer in UTF-8, in pieces made one by one; a single output is written without its name.
 
     Args:
         outputs: arrays by name.
@@ -73,7 +75,20 @@ def write_outputs(outputs: Arrays, by_row: bool) -> bytes:
         text = next(iter(values.values())).text()
     else:
         text = _text_of_rows(values) if by_row else _text_of_object(values)
-    return b"".join(piece.encode("utf-8") for piece in itertools.chain([f'{{"{form}":'], text, ["}"]))
+    return _pieces(itertools.chain([f'{{"{form}":'], text, ["}"]))
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """Joins texts to pieces that are worth sending."""
+    waiting: list[str] = []
+    size = 0
+    for text in texts:
+        waiting.append(text)
+        size += len(text)
+        if size >= _PIECE_CHARACTERS:
+            yield "".join(waiting).encode("utf-8")
+            waiting, size = [], 0
+    yield "".join(waiting).encode("utf-8")
 
 
 def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pathlib
 import re
 import urllib.parse
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,12 +20,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from t2t_keras.serving import off_loop
+from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.hosts import HostCheck
@@ -105,6 +106,9 @@ class _Rest:
             if request.method == "GET" and (match := _GET.fullmatch(path)):
                 return self._state(_Target(match))
             raise invalid(f"Malformed request: {request.method} {path}")
+        except asyncio.CancelledError:
+            # The time after which the server ends is over.
+            return _error(503, "the server is stopping", {"Connection": "close"})
         except TooLarge as error:
             return _error(413, str(error), {"Connection": "close"})
         except Exception as error:
@@ -148,15 +152,18 @@ class _Rest:
 
     async def _call(self, request: Request, target: "_Target") -> Response:
         """Runs a signature."""
-        with self._core.metrics.request("rest", target.method) as call:
+        with self._core.metrics.request("rest", target.method.capitalize()) as call:
             if target.method != "predict":
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
             body = await _body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
             future, by_row = await off_loop.run(len(body), self._begin, call, target, body)
             outputs = await _unless_gone(request, self._core.outputs(future))
-            size = 8 * sum(array.size for array in outputs.values())
-            return _json(await off_loop.run(size, json_tensors.write_outputs, outputs, by_row))
+            pieces = json_tensors.write_outputs(outputs, by_row)
+            size = memory_of(outputs)
+            if size <= LARGE_BYTES:
+                return _json(b"".join(pieces))
+            return _LargeAnswer(pieces, self._core.unsent.add(size))
 
     def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[Future, bool]:
         """Parses a body and queues its call; returns the future of the outputs and whether the inputs came by row."""
@@ -182,6 +189,20 @@ class _Target:
             raise invalid(f"Failed to convert version: {groups['version'][:40]} to numeric.")
         if groups["label"]:
             raise invalid(f"Unrecognized servable version label: {urllib.parse.unquote(groups['label'])}")
+
+
+class _LargeAnswer(StreamingResponse):
+    """An answer that is written while it is sent, piece by piece; `sent` is called once that is over or given up."""
+
+    def __init__(self, pieces: Iterator[bytes], sent: Callable[[], None]) -> None:
+        super().__init__(pieces, media_type="application/json")
+        self._sent = sent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._sent()
 
 
 class _Page(StaticFiles):
