@@ -49,7 +49,7 @@ BELOW_THE_SEAM = {
         *("baselines", "config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures"),
         *("planning", "runs", "tasks", "training"),
     },
-    "export": GROUND | {"config", "inference", "models", "search", "tasks", "text"},
+    "export": GROUND | {"config", "inference", "machine", "models", "search", "tasks", "text"},
     "serving": GROUND | {"machine"},
 }
 MAY_IMPORT = ABOVE_THE_SEAM | BELOW_THE_SEAM
