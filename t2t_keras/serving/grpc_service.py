@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import numpy as np
@@ -41,7 +41,8 @@ _FIELDS = {
 
 _TOGETHER = 1 << 14  # values that are written in one piece
 
-_Context = grpc.aio.ServicerContext
+# grpc.aio.ServicerContext: grpc has no types.
+_Context: TypeAlias = Any
 _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 
 

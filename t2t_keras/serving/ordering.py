@@ -47,7 +47,7 @@ class Pace:
     """
 
     def __init__(self, batch_cost: int) -> None:
-        self._seconds: collections.Counter[int] = collections.Counter()
+        self._seconds: collections.defaultdict[int, float] = collections.defaultdict(float)
         self._costs: collections.defaultdict[int, float] = collections.defaultdict(lambda: float(batch_cost))
 
     def measure(self, number: int, cost: int, seconds: float) -> None:

@@ -222,6 +222,7 @@ class _Values:
 
     def listed(self) -> Any:
         """The array as nested lists of JSON values."""
+        leaves: list[Any]
         if self.array.dtype == object:
             leaves = [_text(leaf, self._as_bytes) for leaf in self.array.reshape(-1)]
         elif self.array.dtype == np.float32:

@@ -11,9 +11,9 @@ import pathlib
 import re
 import urllib.parse
 import zlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
@@ -75,7 +75,7 @@ _READ_SECONDS = 60.0
 def rest_app(core: Core) -> Starlette:
     """Returns the REST interface as an ASGI application that answers requests with `core`."""
     service = _Rest(core)
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
         Route("/server.json", service.description, methods=["GET"]),
@@ -86,7 +86,7 @@ def rest_app(core: Core) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts)],
-        exception_handlers={HTTPException: _http_error},
+        exception_handlers={HTTPException: cast(Any, _http_error)},
     )
 
 
@@ -124,7 +124,7 @@ class _Rest:
     async def description(self, request: Request) -> Response:
         """Describes the server to the page at "/"."""
         limits = self._core.options.limits
-        about = {
+        about: dict[str, Any] = {
             "model": self._core.options.model_name,
             "version": self._core.versions.served,
             "max_sentences": limits.max_sentences,
@@ -290,7 +290,7 @@ def _json_message(content: dict, status: int = 200) -> Response:
     return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
 
 
-def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     content = json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, status, headers, "application/json")
 
