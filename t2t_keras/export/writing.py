@@ -99,7 +99,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
 
 def _checksums(path: pathlib.Path) -> dict[str, str]:
     """The SHA-256 of the files that TensorFlow does not check itself when it loads a SavedModel, by name."""
-    files = [path / "saved_model.pb", *sorted((path / "assets").iterdir())]
+    files = [path / "saved_model.pb", *sorted((path / "assets").glob("*"))]
     return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 
 
