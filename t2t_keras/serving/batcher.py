@@ -356,7 +356,7 @@ def _answer(batch: _Batch) -> None:
 
 
 def _stopping() -> ServingError:
-    return ServingError(Code.UNAVAILABLE, "the server is stopping")
+    return Busy("the server is stopping")
 
 
 def _in_vain(future: Future) -> bool:
