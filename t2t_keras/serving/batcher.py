@@ -20,6 +20,9 @@ from t2t_keras.serving.served_signatures import Arrays, Signature
 
 _LOG = logging.getLogger(__name__)
 
+# What a request that cannot be cut into parts may hold.
+_MOST_BATCHES = 4
+
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
@@ -174,11 +177,12 @@ class Batcher:
         return request
 
     def _check_whole(self, signature: Signature, rows: int, cost: int) -> None:
-        """Refuses a request that can only be run whole and is larger than a batch; a single row may be."""
-        if rows > 1 and cost > self._max_batch_cost:
+        """Refuses a request that can only be run whole and is larger than some batches; a single row may be."""
+        limit = _MOST_BATCHES * self._max_batch_cost
+        if rows > 1 and cost > limit:
             raise invalid(
                 f"{signature.name!r} is not run in parts, and {rows} sentences, padded to the longest, are {cost} "
-                f"bytes with their overhead: the limit is max_batch_bytes={self._max_batch_cost}; send fewer at a time"
+                f"bytes with their overhead: the limit is {limit}, four times max_batch_bytes; send fewer at a time"
             )
 
     def _check_room(self, request: Request, seconds: float) -> None:
