@@ -7,6 +7,8 @@ python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_fo
 import dataclasses
 import pathlib
 
+from . import program, quiet_tensorflow  # noqa: F401  # isort: skip  (before anything imports TensorFlow)
+
 from absl import flags
 
 from t2t_keras.errors import InputError
@@ -18,8 +20,6 @@ from t2t_keras.runs.imported import save_imported
 from t2t_keras.runs.load import load_weights, weights_path
 from t2t_keras.runs.run import Run
 from t2t_keras.text.tokenizer import Tokenizer
-
-from . import program
 
 _FROM = flags.DEFINE_enum("from", None, READERS, "Whose model --input is.")
 _TO = flags.DEFINE_enum("to", None, WRITERS, "Whose model --output becomes.")

@@ -9,6 +9,7 @@ Examples:
 """
 
 import contextlib
+import dataclasses
 import faulthandler
 import logging
 import os
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 # gRPC writes lines of its own about what this program says in words.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+# Files that the process has open besides connections: libraries, the model, the log.
+_OTHER_FILES = 200
+
 _EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a version in each numbered subdirectory.")
 _NAME = flags.DEFINE_string("name", "", "The model's name in requests; default: the name of its directory.")
 _HOST = flags.DEFINE_string("host", ServingOptions.host, "Address to listen at; 0.0.0.0 is every one of the machine.")
@@ -44,7 +48,9 @@ _ALLOWED_HOSTS = flags.DEFINE_list(
 _REST_PORT = flags.DEFINE_integer("rest_port", ServingOptions.rest_port, "Port for REST; 0: any that is free.")
 _GRPC_PORT = flags.DEFINE_integer("grpc_port", ServingOptions.grpc_port, "Port for gRPC; 0: any that is free.")
 _MAX_CONNECTIONS = flags.DEFINE_integer(
-    "max_connections", ServingOptions.max_connections, "REST connections, and gRPC calls; beyond them requests get 503."
+    "max_connections",
+    ServingOptions.max_connections,
+    "For REST, half of them of one address, and as many for gRPC; more are refused.",
 )
 _MAX_BATCH_SIZE = flags.DEFINE_integer(
     "max_batch_size", ServingOptions.max_batch_size, "Sentences that are run together at most; 1 merges nothing."
@@ -58,6 +64,9 @@ _BATCH_WAIT_MS = flags.DEFINE_float(
 _NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
 _MAX_QUEUE_BYTES = flags.DEFINE_integer(
     "max_queue_bytes", ServingOptions.max_queue_bytes, "Of text that waits, and 32 a sentence; more is refused."
+)
+_MAX_UNSENT_BYTES = flags.DEFINE_integer(
+    "max_unsent_bytes", ServingOptions.max_unsent_bytes, "Of large answers that clients have not read; more get 503."
 )
 _REQUEST_SECONDS = flags.DEFINE_float(
     "request_seconds", ServingOptions.request_seconds, "What a request has until its answer; then it is given up."
@@ -92,8 +101,7 @@ def main(argv: list[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: heard.put("stop"))
     _log_to_stderr()
-    # REST keeps up to twice the limit open while it refuses connections, and gRPC has more.
-    _allow_files(4 * options.max_connections + 1000)
+    options = _within_files(options)
     server = _server(options)
     # Signals do not interrupt the loading of a model, so it must not run in the main thread.
     threading.Thread(target=_start, args=(server, heard), name="start", daemon=True).start()
@@ -104,15 +112,12 @@ def main(argv: list[str]) -> None:
         _end("stopped before a version was loaded")
     version = server.core.versions.served
     what = f"version {version}" if version is not None else "no version yet, waiting for one"
-    print(
-        f"serving {options.model_name} ({what}): REST at http://{server.rest_address}, gRPC at {server.grpc_address}",
-        flush=True,
-    )
+    _say(f"serving {options.model_name} ({what}): REST at http://{server.rest_address}, gRPC at {server.grpc_address}")
     _next(heard)
     in_time = server.stop()
     message = "stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s"
     if in_time and not server.core.is_loading:
-        print(message, flush=True)
+        _say(message)
     else:
         _end(message)
 
@@ -122,6 +127,12 @@ def _next(heard: "queue.SimpleQueue[str | Exception]") -> str | Exception:
     while True:
         with contextlib.suppress(queue.Empty):
             return heard.get(timeout=1)
+
+
+def _say(message: str) -> None:
+    """Prints a line, or not: a server goes on although the disk under its output is full or its reader is gone."""
+    with contextlib.suppress(OSError):
+        os.write(1, f"{message}\n".encode())
 
 
 def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> None:
@@ -135,7 +146,7 @@ def _start(server: "Server", heard: "queue.SimpleQueue[str | Exception]") -> Non
 
 def _end(message: str) -> NoReturn:
     """Ends at once: Python would wait for running threads, and TensorFlow must not be torn down while they use it."""
-    print(message, flush=True)
+    _say(message)
     sys.stderr.flush()
     os._exit(0)
 
@@ -157,6 +168,7 @@ def _options() -> ServingOptions:
         batch_wait_ms=_BATCH_WAIT_MS.value,
         num_streams=streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value,
         max_queue_bytes=_MAX_QUEUE_BYTES.value,
+        max_unsent_bytes=_MAX_UNSENT_BYTES.value,
         request_seconds=_REQUEST_SECONDS.value,
         poll_seconds=_POLL_SECONDS.value,
         max_num_load_retries=_MAX_NUM_LOAD_RETRIES.value,
@@ -172,12 +184,24 @@ def _options() -> ServingOptions:
     )
 
 
-def _allow_files(number: int) -> None:
-    """Raises the process's limit of open files and connections to `number`, as far as the system allows."""
+def _within_files(options: ServingOptions) -> ServingOptions:
+    """The options with as many connections as the process may have files, whose limit is raised as far as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    needed = 2 * options.max_connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return options
+    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    if limit == needed:
+        return options
+    allowed = (limit - _OTHER_FILES) // 2
+    if allowed < 1:
+        raise InputError(f"this process may open {limit} files, which are too few for a server: raise ulimit -n")
+    logging.getLogger("t2t_keras.serving").warning(
+        "this process may open %d files: %d connections for each of REST and gRPC, not max_connections=%d",
+        *(limit, allowed, options.max_connections),
+    )
+    return dataclasses.replace(options, max_connections=allowed)
 
 
 def _log_to_stderr() -> None:

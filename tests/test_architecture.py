@@ -49,7 +49,7 @@ BELOW_THE_SEAM = {
         *("baselines", "config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures"),
         *("planning", "runs", "tasks", "training"),
     },
-    "export": GROUND | {"config", "inference", "models", "search", "tasks", "text"},
+    "export": GROUND | {"config", "inference", "machine", "models", "search", "tasks", "text"},
     "serving": GROUND | {"machine"},
 }
 MAY_IMPORT = ABOVE_THE_SEAM | BELOW_THE_SEAM
@@ -142,7 +142,10 @@ def test_tensorflow_stays_below_the_seam(path):
 @every_file
 def test_nothing_imports_the_inside_of_keras(path):
     inside = ("keras.src", "tensorflow.python", "tensorflow.keras", "tf_keras")
-    assert not [module for module, _ in imports(path) if any(is_of(module, name) for name in inside)]
+    # Stopping a call has no public name; tests/serving/test_cancelling.py tells if this one goes.
+    allowed = ["tensorflow.python.eager.cancellation"] if path.name == "cancelling.py" else []
+    found = [module for module, _ in imports(path) if any(is_of(module, name) for name in inside)]
+    assert found == allowed
     assert not re.search(r"\bkeras\.src\b|\btf\.keras\b", path.read_text(encoding="utf-8"))
 
 

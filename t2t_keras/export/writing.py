@@ -19,6 +19,7 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
 from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.files import sha256
 from t2t_keras.models.contract import ATTENTION, SequenceModel
 
 _VOCABULARY = "vocab.model"
@@ -34,8 +35,8 @@ def export_translator(
     """Writes the next version of a model for TensorFlow Serving and returns its directory.
 
     A version is a SavedModel with the signatures of `t2t_keras.export.signatures` and the vocabulary in `assets/`; its
-    `assets.extra/` holds the configuration and the warm-up requests. The directory gets its name, a number, only once
-    it is complete, because servers look for such directories.
+    `assets.extra/` holds the configuration, with checksums of graph and vocabulary, and the warm-up requests. The
+    directory gets its name, a number, only once it is complete, because servers look for such directories.
 
     Args:
         translator: a translator with one model; its settings become fixed in the export.
@@ -59,12 +60,13 @@ def export_translator(
     export_dir = pathlib.Path(export_dir)
     name = pathlib.Path(os.path.abspath(export_dir)).name
     warmup = warmup_records(name, has_attention=ATTENTION in translator.model.offers)
-    details = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
-    document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
+    details: dict[str, Any] = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / f".export_{os.getpid()}"  # not a number, so servers ignore it
     try:
         _save(translator, storage, temporary)
+        details["sha256"] = _checksums(temporary)
+        document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
         extra = temporary / "assets.extra"
         extra.mkdir()
         (extra / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -93,6 +95,12 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
         # Gradients would be a third of the graph, and a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(path), signatures(pipeline), options)
+
+
+def _checksums(path: pathlib.Path) -> dict[str, str]:
+    """The SHA-256 of the files that TensorFlow does not check itself when it loads a SavedModel, by name."""
+    files = [path / "saved_model.pb", *sorted((path / "assets").glob("*"))]
+    return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 
 
 def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:
