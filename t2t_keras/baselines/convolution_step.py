@@ -1,13 +1,10 @@
 """Convolutions in one step of a search."""
 
-from typing import Any
-
 from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.baselines.convolution import Convolution
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class ConvolutionStep:

@@ -12,8 +12,8 @@ from t2t_keras.layers.experts import feed_forward_layer
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
+from t2t_keras.tensor import Tensor
 
-Tensor = Any
 Sublayers = tuple[Callable[[Tensor], Tensor], ...]
 
 

@@ -12,8 +12,7 @@ from t2t_keras.layers.experts import feed_forward_layer
 from t2t_keras.layers.normalization import LayerNormalization
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

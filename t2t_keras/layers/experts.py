@@ -13,8 +13,7 @@ from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.settings import LayerSettings
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 # The least deviation of the noise, which keeps the gradient of the load finite.
 _LEAST_DEVIATION = 0.01

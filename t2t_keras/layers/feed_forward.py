@@ -8,8 +8,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.dropout import Dropout
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 # swish(x) = x / (1 + e^-x); gelu(x) = x P(X <= x), X normal, not its approximation by tanh.
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {

@@ -5,8 +5,7 @@ from typing import Any
 import keras
 
 from t2t_keras import kernels
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:

@@ -8,8 +8,7 @@ import keras
 from t2t_keras import kernels
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.normalization import LayerNormalization
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

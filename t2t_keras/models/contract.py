@@ -7,8 +7,8 @@ from keras import ops
 
 from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
+from t2t_keras.tensor import Tensor
 
-Tensor = Any
 Nest = Any  # of tensors: tuples and named tuples
 
 ATTENTION = "attention"  # it implements `AttentionViews`

@@ -13,8 +13,7 @@ from t2t_keras.layers import TiedEmbedding
 from t2t_keras.models import presets
 from t2t_keras.models.contract import States
 from t2t_keras.symbols import PAD_ID
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class EncoderDecoder(keras.Model):

@@ -25,8 +25,7 @@ from t2t_keras.models.contract import (
     first_coverage,
 )
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

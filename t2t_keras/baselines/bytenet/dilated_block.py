@@ -10,8 +10,7 @@ from t2t_keras import kernels
 from t2t_keras.baselines.convolution import Convolution
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.normalization import LayerNormalization
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

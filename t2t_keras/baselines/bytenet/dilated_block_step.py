@@ -1,11 +1,8 @@
 """A residual block around a dilated convolution in one step of a search."""
 
-from typing import Any
-
 from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
 from t2t_keras.baselines.convolution_step import ConvolutionStep
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class DilatedBlockStep:

@@ -21,8 +21,7 @@ from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 _EMBEDDING_STDDEV = 0.1
 

@@ -9,8 +9,7 @@ import keras
 from t2t_keras.baselines.convolution import Convolution, gated_linear_unit
 from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 from t2t_keras.layers.dropout import Dropout
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 ROOT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
 

@@ -1,15 +1,12 @@
 """The blocks of ConvS2S in one step of a search."""
 
-from typing import Any
-
 from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.baselines.conv_s2s.convolution_block import AttentiveConvolutionBlock, BlockLinears, ConvolutionalMemory
 from t2t_keras.baselines.convolution import Convolution
 from t2t_keras.baselines.convolution_step import ConvolutionStep
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class LinearStep:

@@ -7,8 +7,7 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.attention.scores import additive_scores
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -6,8 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -9,8 +9,7 @@ from t2t_keras import kernels
 from t2t_keras.baselines.recurrent.additive import AdditiveAttention
 from t2t_keras.baselines.recurrent.multiplicative import MultiplicativeAttention
 from t2t_keras.kernels.plain import lstm_step
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 _ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}
 

@@ -1,14 +1,11 @@
 """Recurrent layers in one step of a search."""
 
-from typing import Any
-
 from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.baselines.recurrent.recurrent import LSTM, LSTMState
 from t2t_keras.kernels.plain import lstm_step
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class LSTMStep:

@@ -8,8 +8,7 @@ import tensorflow as tf
 from t2t_keras.formats.graphs.names import MEMORY_KEYS, MEMORY_VALUES
 from t2t_keras.kernels import plain
 from t2t_keras.layers.stepping import SelfAttentionStep
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 def encoder_graph(model: Any) -> tf.types.experimental.PolymorphicFunction:

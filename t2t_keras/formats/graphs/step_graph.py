@@ -7,8 +7,7 @@ import tensorflow as tf
 from t2t_keras import kernels
 from t2t_keras.formats.graphs.names import KEYS, MEMORY_KEYS, MEMORY_VALUES, VALUES
 from t2t_keras.layers.stepping import DecoderStep, KeysAndValues
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 def cache_signature(model: Any) -> dict[str, tf.TensorSpec]:

@@ -18,9 +18,9 @@ from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.symbols import PAD_ID
+from t2t_keras.tensor import Tensor
 
 Function: TypeAlias = tf.types.experimental.PolymorphicFunction
-Tensor = Any
 _Values = list[tuple[Any, np.ndarray]]
 _MOST_BYTES = 2**31 - 2**24  # of a protocol buffer, with some room for all but the weights
 

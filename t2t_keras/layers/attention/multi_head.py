@@ -19,8 +19,7 @@ from t2t_keras.layers.attention.scores import (
 from t2t_keras.layers.attention.window import window_attention
 from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 # Most elements of kernels to concatenate for one wider product: larger copies cost more than the product saves.
 _MOST_JOINED = 2**18

@@ -11,8 +11,7 @@ from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep, KeysAndValues, SelfAttentionStep
 from t2t_keras.layers.stepping.feed_forward_step import feed_forward_step
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class DecoderLayerStep:

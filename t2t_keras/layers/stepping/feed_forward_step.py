@@ -1,14 +1,11 @@
 """The feed-forward network, or the experts in its place, in one step of a search."""
 
-from typing import Any
-
 from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.experts import ExpertWeights, MixtureOfExperts, mixture
 from t2t_keras.layers.feed_forward import FeedForward
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class FeedForwardStep:

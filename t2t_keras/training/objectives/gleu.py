@@ -1,12 +1,9 @@
 """The reward of a candidate: sentence GLEU of token ids, in the graph."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from t2t_keras.symbols import EOS_ID, PAD_ID
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 _LONGEST = 4
 
