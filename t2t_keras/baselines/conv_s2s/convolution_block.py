@@ -5,10 +5,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+from keras import ops
 
-from t2t_keras.baselines.convolution import Convolution, gated_linear_unit
+from t2t_keras import kernels
+from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, gated_linear_unit
 from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.layer import Layer
 from t2t_keras.tensor import Tensor
 
 ROOT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
@@ -57,7 +60,7 @@ def _normal(scale: float) -> keras.initializers.Initializer:
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class ConvolutionBlock(keras.layers.Layer):
+class ConvolutionBlock(Layer):
     """(GLU(convolution(dropout(x))) + x) * sqrt(0.5), with x projected in the sum where its width is another.
 
     Args:
@@ -101,15 +104,6 @@ class ConvolutionBlock(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
         return (*inputs_shape[:-1], self.width)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "width": self.width,
-            "kernel_size": self.kernel_size,
-            "causal": self.causal,
-            "dropout_rate": self.dropout_rate,
-        }
-
 
 class BlockLinears(NamedTuple):
     """The linear maps of an `AttentiveConvolutionBlock`: its layers, or what computes them in the steps of a search.
@@ -126,7 +120,7 @@ class BlockLinears(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class AttentiveConvolutionBlock(keras.layers.Layer):
+class AttentiveConvolutionBlock(Layer):
     """A causal `ConvolutionBlock` with attention to a memory between the gate and the residual sum.
 
     Args:
@@ -191,15 +185,6 @@ class AttentiveConvolutionBlock(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape: tuple, embedded_shape: tuple, memory_shape: Any) -> tuple:
         return (*inputs_shape[:-1], self.width), (*inputs_shape[:-1], memory_shape[0][-2])
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "width": self.width,
-            "kernel_size": self.kernel_size,
-            "d_model": self.d_model,
-            "dropout_rate": self.dropout_rate,
-        }
-
 
 def _built_projection(width: int, inputs_shape: tuple, dtype: Any) -> Convolution | None:
     """What brings a block's inputs to the width of its outputs; None if they have it."""
@@ -213,3 +198,34 @@ def _built_projection(width: int, inputs_shape: tuple, dtype: Any) -> Convolutio
 def _projected(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:
     """A block's inputs in the width of its outputs."""
     return inputs if projection is None else projection(inputs)
+
+
+class LinearStep:
+    """A built `Convolution` of one position, its kernel made and cast to `dtype` once per search."""
+
+    def __init__(self, layer: Convolution, dtype: str) -> None:
+        self._kernel, self._bias = ops.cast(layer.weight()[0], dtype), layer.bias
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The linear map of float [..., d_in]: float [..., filters]."""
+        return kernels.linear(inputs, self._kernel, self._bias)
+
+
+class AttentiveConvolutionStep:
+    """A built `AttentiveConvolutionBlock` without dropout at the newest position."""
+
+    def __init__(self, layer: AttentiveConvolutionBlock, dtype: str) -> None:
+        self.convolution = ConvolutionStep(layer.convolution, dtype)
+        projection = None if layer.projection is None else LinearStep(layer.projection, dtype)
+        self._linears = BlockLinears(projection, LinearStep(layer.query, dtype), LinearStep(layer.output_linear, dtype))
+
+    def __call__(
+        self, inputs: Tensor, embedded: Tensor, memory: ConvolutionalMemory, past: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The block's output, its attention's weights, and the past of the next position; see `ConvolutionStep`.
+
+        Inputs and embeddings are float [batch, beam, width], weights [batch, beam, source_len].
+        """
+        convolved, past = self.convolution(inputs, past)
+        outputs, weights = AttentiveConvolutionBlock.connected(inputs, convolved, embedded, memory, self._linears)
+        return outputs, weights, past
