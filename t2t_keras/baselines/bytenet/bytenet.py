@@ -148,9 +148,8 @@ class ByteNet(EncoderDecoder):
                 x, past = block(x, past)  # --> [batch, beam, 2 d_model]
                 pasts.append(past)
             hidden, _ = readout(ops.relu(self.decoder_norm(x)), None)
-            return logits_of(ops.reshape(hidden, (batch * beam_size, d_model))), cache._replace(
-                position=cache.position + 1, per_hypothesis=tuple(pasts)
-            )
+            logits = logits_of(ops.reshape(hidden, (batch * beam_size, d_model)))
+            return logits, cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts))
 
         batch = ops.shape(source)[0]
         pasts = tuple(block.begin(batch, beam_size, self.compute_dtype) for block in blocks)

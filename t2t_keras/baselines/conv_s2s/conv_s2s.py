@@ -158,9 +158,8 @@ class ConvS2S(EncoderDecoder):
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.cast(sum(attention) / len(attention), "float32")  # --> [batch, beam, source_len]
-            return logits_of(hidden), Cache(
-                cache.position + 1, tuple(pasts), cache.per_sentence, cache.source, coverage
-            )
+            after = cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts), coverage=coverage)
+            return logits_of(hidden), after
 
         batch = ops.shape(source)[0]
         pasts = tuple(block.convolution.begin(batch, beam_size, self.compute_dtype) for block in steps)
