@@ -22,7 +22,6 @@ from t2t_keras.formats.files.setting_files import (
     read_bytes,
     read_json,
     whole_setting,
-    write_json,
 )
 from t2t_keras.formats.files.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.portable_model import (
@@ -39,6 +38,7 @@ from t2t_keras.formats.portable_model import (
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.layers.position import sinusoids
+from t2t_keras.machine.files import write_json
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from t2t_keras.text.given_entries import without_symbols
 from t2t_keras.text.pieces import BLANK

@@ -4,7 +4,8 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -41,6 +42,8 @@ from t2t_keras.search.scoring import normalised_score
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import Tokenizer
+
+_Result = TypeVar("_Result")
 
 
 class Translator:
@@ -226,11 +229,11 @@ class Translator:
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[ForcedScore]:
         """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`, of any length."""
-        scores: dict[int, ForcedScore] = {}
-        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            for row, log_probs in zip(rows, self._token_log_probs(*batch).numpy(), strict=True):
-                scores[row] = self._forced_score(targets[row], log_probs[: len(targets[row])])
-        return [scores[row] for row in range(len(sources))]
+        return self._each_pair(
+            self._token_log_probs,
+            lambda _, target, log_probs: self._forced_score(target, log_probs[: len(target)]),
+            *(sources, targets, on_progress),
+        )
 
     def explain(
         self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
@@ -253,13 +256,11 @@ class Translator:
             InputError: as for `explain`.
         """
         attention_views(self.model)  # raises if it has none
-        explanations: dict[int, Explanation] = {}
-        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            log_probs, attention = tf.nest.map_structure(lambda values: values.numpy(), self._explained(*batch))
-            for row, log_prob, *weights in zip(rows, log_probs, *attention, strict=True):
-                source_pieces, target_pieces = self._pieces(sources[row], targets[row])
-                explanations[row] = Explanation.of(source_pieces, target_pieces, log_prob, Attentions(*weights))
-        return [explanations[row] for row in range(len(sources))]
+
+        def finish(source: Ids, target: Ids, found: tuple[np.ndarray, Attentions]) -> Explanation:
+            return Explanation.of(*self._pieces(source, target), *found)
+
+        return self._each_pair(self._explained, finish, sources, targets, on_progress)
 
     def align_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
@@ -272,12 +273,28 @@ class Translator:
         attention_views(self.model)  # raises if it has none
         if not self.tokenizer.marks_words:
             raise InputError("there is no word alignment: tensor2tensor's subwords do not say where words begin")
-        aligned: dict[int, WordAlignment] = {}
+
+        def finish(source: Ids, target: Ids, weights: np.ndarray) -> WordAlignment:
+            return WordAlignment.of(*self._pieces(source, target), weights)
+
+        return self._each_pair(self._alignment_attention, finish, sources, targets, on_progress)
+
+    def _each_pair(
+        self,
+        compute: Callable[[np.ndarray, np.ndarray], Any],
+        finish: Callable[[Ids, Ids, Any], _Result],
+        sources: Sequence[Ids],
+        targets: Sequence[Ids],
+        on_progress: Progress | None,
+    ) -> list[_Result]:
+        """What `finish` makes of each pair and of what `compute` has found for it in a batch."""
+        results: dict[int, _Result] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            for row, weights in zip(rows, self._alignment_attention(*batch).numpy(), strict=True):
-                source_pieces, target_pieces = self._pieces(sources[row], targets[row])
-                aligned[row] = WordAlignment.of(source_pieces, target_pieces, weights)
-        return [aligned[row] for row in range(len(sources))]
+            values = tf.nest.map_structure(lambda value: value.numpy(), compute(*batch))
+            for place, row in enumerate(rows):
+                found = tf.nest.map_structure(lambda value, place=place: value[place], values)
+                results[row] = finish(sources[row], targets[row], found)
+        return [results[row] for row in range(len(sources))]
 
     def _encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
         """The token ids of lines and of what the model writes for their translations, end symbols included."""

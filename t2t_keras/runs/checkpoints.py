@@ -17,26 +17,6 @@ from t2t_keras.machine.files import write_json
 from t2t_keras.runs import checkpoint_files
 from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
 
-__all__ = [
-    "Arrays",
-    "Best",
-    "Checkpoint",
-    "best",
-    "discard",
-    "exist",
-    "latest",
-    "load",
-    "prune",
-    "remove_leftovers",
-    "replace_state",
-    "resolve",
-    "save",
-    "save_weights",
-    "set_best",
-    "step_name",
-    "steps",
-]
-
 _BEST = "best.json"
 
 

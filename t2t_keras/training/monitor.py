@@ -189,26 +189,10 @@ class Monitor:
 class SilentMonitor:
     """A monitor without effect, for the workers other than the chief."""
 
-    def progress(self, step: int) -> None:
+    def _nothing(self, *_: Any, **__: Any) -> None:
         """Does nothing."""
 
-    def log_training(self, step: int, **numbers: float) -> None:
-        """Does nothing."""
-
-    def log_validation(self, step: int, **numbers: float | None) -> None:
-        """Does nothing."""
-
-    def say(self, text: str) -> None:
-        """Does nothing."""
-
-    def draw_curves(self) -> None:
-        """Does nothing."""
-
-    def sync(self) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
+    progress = log_training = log_validation = say = draw_curves = sync = close = _nothing
 
 
 def _write_scalars(record: dict[str, Any]) -> None:

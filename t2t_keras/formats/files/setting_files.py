@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
 
 
 def read_bytes(path: Path) -> bytes:
@@ -27,12 +26,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{path} must hold a JSON object, got {type(values).__name__}")
     return values
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes a JSON object."""
-    with replacing(path) as file:
-        file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def parsed_yaml(text: bytes, where: str) -> dict[str, Any]:
