@@ -43,7 +43,6 @@ LAYERS = LayerTable(
 MISSING = "the package ctranslate2 is missing: pip install 't2t_keras[fast]'"
 MAX_POSITIONS = 2048  # of a model that is written
 _NEVER = -1e9  # a logit
-_NUMBERS = {"float32": None, "float16": "float16", "bfloat16": "bfloat16", "int8": "int8"}
 
 
 def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarray]:
@@ -75,7 +74,7 @@ def write_spec(
     config: TransformerConfig,
     entries: tuple[Sequence[str], Sequence[str]],
     folder: Path,
-    numbers: str = "float32",
+    quantization: str = "float32",
 ) -> None:
     """Writes what CTranslate2 loads.
 
@@ -84,12 +83,12 @@ def write_spec(
         config: the network's settings.
         entries: the vocabularies of sources and of targets, which begin with `SPECIAL`.
         folder: where to write; it exists.
-        numbers: "float32", "float16", "bfloat16" or "int8".
+        quantization: of the weights: "float32", which is none, "float16", "bfloat16" or "int8".
 
     Raises:
         InputError: the package is missing, or torch, which it needs for bfloat16.
     """
-    if numbers == "bfloat16" and importlib.util.find_spec("torch") is None:
+    if quantization == "bfloat16" and importlib.util.find_spec("torch") is None:
         raise InputError("--quantization=bfloat16: CTranslate2 needs torch for it: pip install '.[bfloat16]'")
     try:
         from ctranslate2.specs import common_spec, model_spec, transformer_spec
@@ -115,11 +114,11 @@ def write_spec(
     ):
         register(list(names))
     spec.validate()
-    spec.optimize(_NUMBERS[numbers])  # and one copy of what is shared
+    spec.optimize(None if quantization == "float32" else quantization)  # and one copy of what is shared
     spec.save(str(folder))
 
 
-def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tuple[str, ...]:
+def write(model: "PortableModel", folder: Path, quantization: str = "float32") -> tuple[str, ...]:
     """Writes a Transformer for CTranslate2, and its vocabularies; returns notes on what differs there.
 
     Raises:
@@ -131,7 +130,7 @@ def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tup
     config, tokenizer = model.sizes, model.tokenizer
     check_expressible(config, "CTranslate2")
     weights = with_positions(model.weights, config, MAX_POSITIONS)
-    write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, numbers)
+    write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, quantization)
     return (*write_vocabularies(model, folder), *text_notes(model, "CTranslate2"))
 
 

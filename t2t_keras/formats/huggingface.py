@@ -88,15 +88,7 @@ _ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of tables of position
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Marian model of transformers.
-
-    Args:
-        folder: of the model.
-        languages: "source_language" and "target_language", instead of those that its files say.
-
-    Raises:
-        InputError: a file is missing or damaged, or it is another model; names the file, setting or tensor.
-    """
+    """Reads a Marian model of transformers; see `known_formats.Reader`."""
     settings = _settings(folder / "config.json")
     path, tensors = read_tensors(folder, ("model.safetensors", "pytorch_model.bin"))
     target, source = _sides(folder, settings)
@@ -269,15 +261,15 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
     return decode, exponent
 
 
-def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple[str, ...]:
+def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
     """Writes a Transformer as a Marian model of transformers; returns notes on what differs there.
 
     Raises:
-        InputError: the model has settings that Marian models cannot have, or other numbers are wanted; names them.
+        InputError: the model has settings that Marian models cannot have, or a quantization is asked for; names them.
     """
     config = model.sizes
-    if numbers != "float32":
-        raise InputError(f"--quantization={numbers}: transformers takes float32, and casts when it loads")
+    if quantization != "float32":
+        raise InputError(f"--quantization={quantization}: transformers takes float32, and casts when it loads")
     if any(side.serialized.startswith(MAGIC) for side in (model.tokenizer, model.tokenizer.source)):
         raise InputError("Marian models of transformers cannot have a vocabulary of tensor2tensor's subwords")
     check_expressible(config, "Marian models of transformers", norm_position="post", position_encoding="sinusoidal")

@@ -17,27 +17,27 @@ from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.machine.notices import without_notices
 
-NUMBERS = ("float32", "int8")
+QUANTIZATIONS = ("float32", "int8")
 _OPSET = 18
 
 
-def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple[str, ...]:
+def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
     """Writes a Transformer in ONNX, its vocabularies and a program that translates with them; returns notes.
 
     Raises:
-        InputError: the model has settings that the graphs have no place for, `numbers` is none of `NUMBERS`, or a
+        InputError: the model has settings that the graphs have no place for, `quantization` is none of `QUANTIZATIONS`, or a
             package is missing: tf2onnx, or onnxruntime, which rounds to 8 bits.
     """
-    if numbers not in NUMBERS:
-        raise InputError(f"--quantization={numbers}: ONNX takes {', '.join(NUMBERS)}")
+    if quantization not in QUANTIZATIONS:
+        raise InputError(f"--quantization={quantization}: ONNX takes {', '.join(QUANTIZATIONS)}")
     tf2onnx, onnx = (_package(name) for name in ("tf2onnx", "onnx"))
-    quantization = _package("onnxruntime.quantization") if numbers == "int8" else None
+    rounding = _package("onnxruntime.quantization") if quantization == "int8" else None
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
     graphs = TokenGraphs(model, "ONNX")
     for name, function in (("encoder", graphs.encode), ("step", graphs.step)):
         path = folder / f"{name}.onnx"
         with tempfile.TemporaryDirectory() as temporary, without_notices():
-            plain = path if quantization is None else Path(temporary) / path.name
+            plain = path if rounding is None else Path(temporary) / path.name
             tf2onnx.convert.from_function(
                 function,
                 function.input_signature,
@@ -45,8 +45,8 @@ def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple
                 custom_op_handlers={"Erfc": (_erfc, [])},
                 output_path=str(plain),
             )
-            if quantization is not None:
-                _round(quantization, plain, path)
+            if rounding is not None:
+                _round(rounding, plain, path)
         onnx.checker.check_model(str(path))
     return write_beside(model, folder)
 
@@ -68,14 +68,14 @@ def _erfc(graph: Any, node: Any, *_: Any) -> None:
     graph.remove_node(node.name)
 
 
-def _round(quantization: Any, plain: Path, path: Path) -> None:
+def _round(rounding: Any, plain: Path, path: Path) -> None:
     """Rounds the matrices that are multiplied with to 8 bits, and what they multiply at run time."""
     logger = logging.getLogger()
     level = logger.level
     logger.setLevel(logging.ERROR)  # it advises to optimise the graph first, which changes nothing here
     try:
-        quantization.quantize_dynamic(
-            plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=quantization.QuantType.QInt8
+        rounding.quantize_dynamic(
+            plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=rounding.QuantType.QInt8
         )
     finally:
         logger.setLevel(level)
