@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from t2t_keras.config import TransformerConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.symbols import SPECIAL
 
@@ -90,12 +90,9 @@ def write_spec(
     """
     if quantization == "bfloat16" and importlib.util.find_spec("torch") is None:
         raise InputError("--quantization=bfloat16: CTranslate2 needs torch for it: pip install '.[bfloat16]'")
-    try:
-        from ctranslate2.specs import common_spec, model_spec, transformer_spec
-    except ModuleNotFoundError as error:
-        raise InputError(MISSING) from error
-    activations = common_spec.Activation
-    spec = transformer_spec.TransformerSpec.from_config(
+    specs = optional_module("ctranslate2.specs", MISSING)
+    activations = specs.common_spec.Activation
+    spec = specs.transformer_spec.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm_position == "pre",
@@ -104,7 +101,7 @@ def write_spec(
     for name, array in variables(weights, config).items():
         scope, _, attribute = name.rpartition("/")
         # A copy, because its rounding to 8 bits changes arrays in place.
-        setattr(model_spec.index_spec(spec, scope), attribute, np.array(array, np.float32))
+        setattr(specs.model_spec.index_spec(spec, scope), attribute, np.array(array, np.float32))
     spec.decoder.start_from_zero_embedding = True  # the start symbol is padding, which embeds to zero
     spec.config.decoder_start_token, spec.config.eos_token, spec.config.unk_token = SPECIAL
     spec.config.layer_norm_epsilon = config.layer_norm_epsilon
@@ -119,11 +116,7 @@ def write_spec(
 
 
 def write(model: "PortableModel", folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer for CTranslate2, and its vocabularies; returns notes on what differs there.
-
-    Raises:
-        InputError: the model has settings that CTranslate2 cannot have, or the package is missing.
-    """
+    """Writes a Transformer for CTranslate2, and its vocabularies; see `known_formats.Writer`."""
     from t2t_keras.formats.graphs.standalone_folder import write_vocabularies
     from t2t_keras.formats.portable_model import check_expressible, text_notes
 

@@ -262,11 +262,7 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer as a Marian model of transformers; returns notes on what differs there.
-
-    Raises:
-        InputError: the model has settings that Marian models cannot have, or a quantization is asked for; names them.
-    """
+    """Writes a Transformer as a Marian model of transformers; see `known_formats.Writer`."""
     config = model.sizes
     if quantization != "float32":
         raise InputError(f"--quantization={quantization}: transformers takes float32, and casts when it loads")

@@ -11,7 +11,9 @@ from t2t_keras.formats.portable_model import PortableModel
 # instead of what the files say. An InputError names a file that is missing or damaged, or the setting or the tensor of
 # another network.
 Reader = Callable[[Path, Mapping[str, str]], PortableModel]
-# Writes a model into an empty folder, its weights as "float32" or, if the format can, quantized; returns notes.
+# Writes a model into an empty folder, its weights as "float32" or, if the format can, quantized; returns notes on what
+# differs there. An InputError names the setting or the quantization that the format has no place for, or the package
+# that is missing.
 Writer = Callable[[PortableModel, Path, str], tuple[str, ...]]
 
 READERS: Mapping[str, Reader] = {

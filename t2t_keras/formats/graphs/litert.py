@@ -18,11 +18,7 @@ QUANTIZATIONS = ("float32", "float16", "int8")
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer for LiteRT, its vocabularies and a program that translates with them; returns notes.
-
-    Raises:
-        InputError: the model has settings that the graphs have no place for, or `quantization` is none of `QUANTIZATIONS`.
-    """
+    """Writes a Transformer for LiteRT, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization={quantization}: LiteRT takes {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "LiteRT")

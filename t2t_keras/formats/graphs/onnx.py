@@ -3,7 +3,6 @@
 Reference: https://onnx.ai
 """
 
-import importlib
 import logging
 import tempfile
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.graphs.standalone_folder import write_beside
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.portable_model import PortableModel
@@ -22,12 +21,7 @@ _OPSET = 18
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer in ONNX, its vocabularies and a program that translates with them; returns notes.
-
-    Raises:
-        InputError: the model has settings that the graphs have no place for, `quantization` is none of `QUANTIZATIONS`, or a
-            package is missing: tf2onnx, or onnxruntime, which rounds to 8 bits.
-    """
+    """Writes a Transformer in ONNX, and a program that translates with it; see `known_formats.Writer`."""
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization={quantization}: ONNX takes {', '.join(QUANTIZATIONS)}")
     tf2onnx, onnx = (_package(name) for name in ("tf2onnx", "onnx"))
@@ -52,11 +46,8 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
 
 
 def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        raise InputError(f"the package {package} is missing: pip install {package}") from error
+    package = name.partition(".")[0]
+    return optional_module(name, f"the package {package} is missing: pip install {package}")
 
 
 def _erfc(graph: Any, node: Any, *_: Any) -> None:
