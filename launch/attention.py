@@ -172,10 +172,4 @@ def _paths(pictures: Sequence[Picture]) -> list[tuple[pathlib.Path, Picture]]:
     return [(output / f"{picture.name}.{end}", picture) for picture in pictures for end in _FORMAT.value]
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

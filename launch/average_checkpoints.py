@@ -105,10 +105,4 @@ def _warn_of_early_steps(chosen: list[checkpoints.Checkpoint]) -> None:
         )
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

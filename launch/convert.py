@@ -86,10 +86,4 @@ def _report(model: PortableModel, notes: list[str] | tuple[str, ...], written: s
     print(f"{pathlib.Path(written)}: {count:,} parameters")
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

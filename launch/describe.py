@@ -58,10 +58,4 @@ def _devices() -> Devices:
     return devices
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

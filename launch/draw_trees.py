@@ -34,10 +34,4 @@ def main(argv: list[str]) -> None:
     print(f"{count:,} trees drawn in {folder}")
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

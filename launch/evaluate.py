@@ -179,10 +179,4 @@ def _table(result: evaluation.Evaluation) -> str:
     return "\n".join(lines)
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -53,10 +53,4 @@ def _line(score: ForcedScore) -> str:
     return f"{score.score:.6f}\t{score.log_prob:.6f}\t{len(score.pieces)}"
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

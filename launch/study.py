@@ -100,10 +100,4 @@ def _shard() -> tuple[int, int]:
     return int(numbers[1]), int(numbers[2])
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -221,10 +221,4 @@ def _converse(translator: Translator) -> None:
         print(_output_text(translator, [line], results), end="", flush=True)
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)
