@@ -66,7 +66,6 @@ class Picture(NamedTuple):
 
 def main(argv: list[str]) -> None:
     """Draws what the flags ask for."""
-    del argv  # every setting is a flag
     if not _SOURCE.value.strip():
         raise InputError("--source is blank")
     if _QUERY.value is not None and "maps" in _STYLE.value:

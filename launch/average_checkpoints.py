@@ -29,7 +29,6 @@ flags.adopt_module_key_flags(extensions)
 
 def main(argv: list[str]) -> None:
     """Averages the checkpoints that the flags select and prints their steps."""
-    del argv
     run = Run(_MODEL_DIR.value)
     config = run.config
     paths = _chosen(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)

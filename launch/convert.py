@@ -40,7 +40,6 @@ _ONLY_IN, _ONLY_OUT = (_INPUT, _SOURCE_LANGUAGE, _TARGET_LANGUAGE), (_OUTPUT, _C
 
 def main(argv: list[str]) -> None:
     """Converts in the direction that the flags say."""
-    del argv  # every setting is a flag
     if bool(_FROM.value) == bool(_TO.value):
         raise InputError("either --from or --to must be given")
     for flag, value in (("from", _INPUT), ("to", _OUTPUT)):

@@ -24,7 +24,6 @@ _TRACES = flags.DEFINE_bool("traces", False, "Whether to draw traces, and functi
 
 def main(argv: list[str]) -> None:
     """Draws every tree of the file."""
-    del argv  # every setting is a flag
     folder = pathlib.Path(_OUTPUT_DIR.value)
     folder.mkdir(parents=True, exist_ok=True)
     count = 0

@@ -41,7 +41,6 @@ flags.mark_flag_as_required("model_dir")
 
 def main(argv: list[str]) -> None:
     """Exports the model and prints a summary."""
-    del argv  # every setting is a flag
     if model_flags.ENSEMBLE.value:
         raise InputError("--ensemble: an ensemble cannot be exported; average checkpoints of one run instead")
     if (engine := decoding_flags.ENGINE.value) != "tensorflow":

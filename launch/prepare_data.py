@@ -57,7 +57,6 @@ flags.adopt_module_key_flags(vocabulary_flags)
 
 def main(argv: list[str]) -> None:
     """Prepares the data and prints what was kept."""
-    del argv  # every setting is a flag
     config = _config()
     corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), _report)
     vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None

@@ -49,7 +49,6 @@ _LIMITS = setting_flags.define_usual(Limits, *(field.name for field in dataclass
 
 def main(argv: list[str]) -> None:
     """Serves until it is stopped by a signal."""
-    del argv  # every setting is a flag
     options = _options()
     # Signal handlers interrupt the main thread anywhere: a `SimpleQueue` allows that, an event or a lock might not.
     heard: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()

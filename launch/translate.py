@@ -60,7 +60,6 @@ flags.mark_flag_as_required("model_dir")
 
 def main(argv: list[str]) -> None:
     """Translates the input that the flags name."""
-    del argv  # every setting is a flag
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")

@@ -34,8 +34,7 @@ class Convolution(Layer):
     Returns:
         float [batch, length, filters].
 
-    Reference:
-        van den Oord et al., "WaveNet", 2016; Salimans and Kingma, "Weight Normalization", 2016.
+    Reference: van den Oord et al., "WaveNet", 2016; Salimans and Kingma, "Weight Normalization", 2016.
     """
 
     def __init__(

@@ -76,7 +76,6 @@ class EncodedCorpus:
 
     def at(self, epoch: int) -> Self:
         """The same in every epoch."""
-        del epoch
         return self
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:

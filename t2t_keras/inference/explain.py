@@ -91,9 +91,8 @@ class Explanation:
         Raises:
             ValueError: no such layer.
 
-        Reference:
-            Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019; same result, six
-            layers.
+        Reference: Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019; same result,
+        six layers.
         """
         return _links(self._weights(layer))
 

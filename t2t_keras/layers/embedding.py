@@ -29,8 +29,7 @@ class TiedEmbedding(Layer):
     Returns:
         float [..., d_model], of the compute dtype.
 
-    Reference:
-        Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
+    Reference: Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
     """
 
     def __init__(

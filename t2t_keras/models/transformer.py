@@ -34,8 +34,7 @@ class Transformer(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Vaswani et al., "Attention Is All You Need", 2017.
+    Reference: Vaswani et al., "Attention Is All You Need", 2017.
     """
 
     config_class = TransformerConfig

@@ -55,10 +55,9 @@ def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult
     Raises:
         ValueError: a coverage penalty on a cache without coverage.
 
-    Reference:
-        Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
-        Kasai et al. 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops", for patience.
-        Vijayakumar et al. 2018, "Diverse Beam Search", for groups.
+    Reference: Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search. Kasai et al. 2024, "A Call
+    for Clarity in Beam Search: How It Works and When It Stops", for patience. Vijayakumar et al. 2018, "Diverse Beam
+    Search", for groups.
     """
     goal = goal.with_tensors()
     if goal.settings.beam_size == 1 and not goal.restricts and not goal.settings.coverage_penalty:

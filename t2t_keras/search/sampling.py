@@ -42,8 +42,7 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
     Raises:
         ValueError: `goal.settings.sampling` is off.
 
-    Reference:
-        Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
+    Reference: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
     """
     settings, goal = goal.settings, goal.with_tensors()
     if not settings.sampling:

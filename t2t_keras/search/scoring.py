@@ -19,8 +19,7 @@ def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
     Returns:
         float32, the shape of `lengths`.
 
-    Reference:
-        Wu et al. 2016, "Google's Neural Machine Translation System", equation 14.
+    Reference: Wu et al. 2016, "Google's Neural Machine Translation System", equation 14.
     """
     lengths = tf.cast(lengths, tf.float32)
     if normalization == "none":
@@ -46,8 +45,7 @@ def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
     Takes coverage, float [..., source_len]: sum_j p_ij, each source token's attention from all output tokens, 1 or more
     for padding. Returns float32 [...], never positive and always finite.
 
-    Reference:
-        Wu et al. 2016, equation 14.
+    Reference: Wu et al. 2016, equation 14.
     """
     coverage = tf.clip_by_value(tf.cast(coverage, tf.float32), _LEAST_COVERAGE, 1.0)
     return beta * tf.reduce_sum(tf.math.log(coverage), axis=-1)

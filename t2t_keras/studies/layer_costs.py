@@ -35,7 +35,6 @@ def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
         fitted to how much more each of them takes than the one before;
         "sequential_operations" and "path_length" at `job.path_tokens`; "machine".
     """
-    del study_dir
     keras.utils.set_random_seed(1)
     passes = _passes(make_layer(job, 0), job)
     passes(job.lengths[0])

@@ -55,7 +55,6 @@ class LayerCostJob(Job):
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """Table 1 for a study; it needs no data."""
-    del settings, data
     jobs = tuple(LayerCostJob(name=name, layer_type=name) for name, *_ in ROWS)
     first = jobs[0]
     longest = first.lengths[-1]

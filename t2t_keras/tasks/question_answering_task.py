@@ -57,7 +57,6 @@ class QuestionAnsweringTask(Task):
         return lines
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        del references
         return [CONTEXT, NO_ANSWER]
 
     def check_source(self, source: str) -> None:

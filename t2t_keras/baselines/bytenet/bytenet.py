@@ -27,8 +27,7 @@ class ByteNet(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016.
+    Reference: Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016.
     """
 
     offers = frozenset({BFLOAT16})

@@ -37,8 +37,7 @@ class DilatedBlock(Layer):
     Returns:
         float [batch, length, width].
 
-    Reference:
-        Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016, section 3.
+    Reference: Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016, section 3.
     """
 
     def __init__(

@@ -35,8 +35,7 @@ class ConvS2S(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017.
+    Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017.
     """
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})

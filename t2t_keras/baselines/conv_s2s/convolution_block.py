@@ -77,8 +77,7 @@ class ConvolutionBlock(Layer):
     Returns:
         float [batch, length, width].
 
-    Reference:
-        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.2.
+    Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.2.
     """
 
     def __init__(
@@ -138,8 +137,7 @@ class AttentiveConvolutionBlock(Layer):
     Returns:
         float [batch, length, width], and the attention's weights, float [batch, length, source_len].
 
-    Reference:
-        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.3.
+    Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.3.
     """
 
     def __init__(self, width: int, kernel_size: int, d_model: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:

@@ -29,9 +29,8 @@ class MoERNN(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
-        appendix E.
+    Reference: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
+    appendix E.
     """
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})

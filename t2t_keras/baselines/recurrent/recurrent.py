@@ -40,9 +40,8 @@ class LSTM(Layer):
         The hidden state at each position, float [batch, length, width], width being that of the projection, if any,
         else units.
 
-    Reference:
-        Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000; the
-        projection: Sak et al., "Long Short-Term Memory Based Recurrent Neural Network Architectures", 2014.
+    Reference: Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000; the
+    projection: Sak et al., "Long Short-Term Memory Based Recurrent Neural Network Architectures", 2014.
     """
 
     def __init__(self, units: int, reverse: bool = False, projection: int | None = None, **kwargs: Any) -> None:
@@ -113,8 +112,7 @@ class AttentiveLSTM(Layer):
     Returns:
         Hidden states, float [batch, length, width], and contexts, float [batch, length, d_memory].
 
-    Reference:
-        Wu et al., "Google's Neural Machine Translation System", 2016, section 3.
+    Reference: Wu et al., "Google's Neural Machine Translation System", 2016, section 3.
     """
 
     def __init__(

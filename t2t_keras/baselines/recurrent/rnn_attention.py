@@ -51,9 +51,8 @@ class RNNAttention(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Wu et al., "Google's Neural Machine Translation System", 2016; Zhou et al., "Deep Recurrent Models with
-        Fast-Forward Connections for Neural Machine Translation", 2016.
+    Reference: Wu et al., "Google's Neural Machine Translation System", 2016; Zhou et al., "Deep Recurrent Models with
+    Fast-Forward Connections for Neural Machine Translation", 2016.
     """
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})

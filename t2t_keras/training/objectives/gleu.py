@@ -18,8 +18,7 @@ def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
         candidates: int32 [batch, candidate_len], with or without an end symbol, padded with 0.
         references: int32 [batch, reference_len], likewise.
 
-    Reference:
-        Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
+    Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
     ours, lengths = _words(candidates, filler=-1)
     theirs, reference_lengths = _words(references, filler=-2)

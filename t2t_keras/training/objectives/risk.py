@@ -24,8 +24,7 @@ class Risk:
         label_smoothing: of the cross-entropy.
         seed: of the candidates.
 
-    Reference:
-        Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
+    Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
 
     measures: tuple[str, ...] = ("sampled_gleu",)
