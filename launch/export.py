@@ -10,7 +10,7 @@ Examples:
 import os
 import pathlib
 import time
-from typing import Any, cast
+from typing import Any
 
 from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
 
@@ -19,7 +19,6 @@ from absl import flags
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
-from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
@@ -51,7 +50,7 @@ def main(argv: list[str]) -> None:
     config = run.config
     paths = _chosen(run)
     translator = decoding_flags.load_translator()
-    model = cast(SequenceModel, translator.model)  # an ensemble is not exported
+    model = translator.single_model
     if _AVERAGE_LAST.value:
         assign_weights(model, averaging.average([checkpoints.load(path, True) for path in paths]))
     start = time.monotonic()

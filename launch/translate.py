@@ -120,7 +120,7 @@ def _line(number: int, raw: bytes) -> json_lines.Line:
     try:
         text = decoded_line(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw)
     except InputError as error:
-        return json_lines.Line(number, None, None, str(error))
+        return json_lines.Line(number, "", None, str(error))
     return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)
 
 

@@ -5,6 +5,7 @@ interrupted preparation resumes where it stopped and is never taken for a comple
 """
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -236,7 +237,7 @@ def _prepared(
     for split in (name for name in SPLITS if name in counts and name != "train"):
         report(f"encoding {split}")
         encoding = Encoding(data_dir, config, split, 1, -1)
-        tokens = journal.step(f"encoding {split}", lambda encoding=encoding: _encode(encoding))
+        tokens = journal.step(f"encoding {split}", functools.partial(_encode, encoding))
         counts[split] = {**counts[split], **tokens}
     report("encoding train")
     counts["train"] = training.encode(counts["train"])

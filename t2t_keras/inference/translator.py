@@ -5,8 +5,9 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -32,7 +33,7 @@ from t2t_keras.inference.request import (
 )
 from t2t_keras.inference.translation import Translation, chosen_list, found_translations, joined_lists
 from t2t_keras.machine.streams import side_by_side
-from t2t_keras.models.contract import Attentions, SearchedModel, attention_views
+from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
@@ -100,6 +101,13 @@ class Translator:
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
+
+    @property
+    def single_model(self) -> SequenceModel:
+        """The model, which must not be an ensemble of several, else ValueError."""
+        if not isinstance(self.model, keras.Model):
+            raise ValueError(f"translator.model must be a keras.Model, got {type(self.model).__name__}")
+        return cast(SequenceModel, self.model)
 
     @classmethod
     def load(

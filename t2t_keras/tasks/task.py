@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # searches import TensorFlow, which preparing data does witho
     from t2t_keras.search.restrictions.form import Form
 
 
+Lines = Sequence[str]  # of outputs or of references
+
+
 @dataclasses.dataclass(frozen=True)
 class ScoringSettings:
     """What scores of text depend on besides the text.
@@ -133,9 +136,7 @@ class Task(abc.ABC):
         del references, settings
 
     @abc.abstractmethod
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         """The scores of outputs; raises an `InputError` if there are none, or not as many references."""
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:

@@ -316,7 +316,7 @@ class Trainer:
         if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
             # Repeated, because a kill may have prevented it, or the note may be damaged.
             metric = self.config.train.best_metric
-            checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
+            checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(cast(float, self.best)))
 
     def _newest(self) -> checkpoints.Checkpoint | None:
         """The newest intact checkpoint, once all workers see the same one; NFS may show folders a minute late."""
@@ -380,8 +380,10 @@ def _dtype_policy(name: str) -> Iterator[None]:
 
 _MOMENTS = ("first_moments", "second_moments")
 # Attributes of a trainer that its checkpoints keep.
-_PROGRESS = ("best", "best_step", "best_on_time", "validations_without_gain")
-_PROGRESS += ("is_validation_due", "is_validation_on_time")
+_PROGRESS = (
+    *("best", "best_step", "best_on_time", "validations_without_gain"),
+    *("is_validation_due", "is_validation_on_time"),
+)
 _LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache a folder's contents for up to a minute
 
 

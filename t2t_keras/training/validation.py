@@ -103,11 +103,9 @@ class _CutCorpus:
         self.source_lengths, self.target_lengths = np.minimum(lengths, max_length)
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Source ids of some rows, cut, padded with 0 to `length`: int32 [rows, length]."""
         return self._fitted(self._corpus.source_ids(rows), length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Target ids of some rows, cut, padded with 0 to `length`: int32 [rows, length]."""
         return self._fitted(self._corpus.target_ids(rows), length)
 
     def _fitted(self, ids: np.ndarray, length: int | None) -> np.ndarray:

@@ -3,6 +3,7 @@
 The embeddings and the masks are in the graphs. `formats/graphs/standalone.py` searches with them.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -129,9 +130,8 @@ def encoded(model: Any, inputs: Tensor, bias: Tensor) -> dict[str, Tensor]:
     """
     x = inputs
     for layer in model.encoder.layers:
-        attention, feed_forward = layer.self_attention, layer.feed_forward
-        x = _residual(layer.self_attention_residual, x, lambda x, a=attention: _attended(a, x, bias))
-        x = _residual(layer.feed_forward_residual, x, lambda x, f=feed_forward: _transformed(f, x))
+        x = _residual(layer.self_attention_residual, x, functools.partial(_attended, layer.self_attention, bias))
+        x = _residual(layer.feed_forward_residual, x, functools.partial(_transformed, layer.feed_forward))
     if model.encoder.final_norm is not None:
         x = _normalised(model.encoder.final_norm, x)
     outputs = {}
@@ -153,7 +153,7 @@ def _normalised(norm: Any, x: Tensor) -> Tensor:
     return plain.layer_normalization(x, norm.scale, norm.offset, norm.epsilon)
 
 
-def _attended(attention: Any, x: Tensor, bias: Tensor) -> Tensor:
+def _attended(attention: Any, bias: Tensor, x: Tensor) -> Tensor:
     """Self-attention, one head at a time, [batch, source_len, d_model]."""
     step, heads = SelfAttentionStep(attention, "float32", beam_size=1), attention.num_heads
     projected = plain.linear(x, step.kernel, step.bias)

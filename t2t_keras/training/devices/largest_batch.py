@@ -1,5 +1,6 @@
 """Tries a training's largest batch before the first update, so that memory does not run out after an hour."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -31,7 +32,7 @@ def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> 
             "target": np.ones((rows, target_len), np.int32),
         }
         try:
-            training.run(distributed(strategy, dataset_of(lambda element=element: itertools.repeat(element))), 1)
+            training.run(distributed(strategy, dataset_of(functools.partial(itertools.repeat, element))), 1)
         except tf.errors.ResourceExhaustedError as error:
             raise OutOfMemoryError(
                 f"out of memory on the largest batch ({rows} rows of {source_len} source and {target_len} target "
