@@ -35,11 +35,7 @@ from t2t_keras.text.pieces import places_of, readable
 from .flag_groups import decoding_flags
 
 _KINDS = get_args(Kind)
-_FULL_NAMES = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "cross-attention",
-}
+_FULL_NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 _STYLES = ("maps", "lines")
 _FORMATS = ("png", "svg")
 

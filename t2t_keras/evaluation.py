@@ -91,11 +91,7 @@ def evaluate(
 
 
 def corpus_cross_entropy(
-    model: Any,
-    tokenizer: Tokenizer,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    tokens_per_batch: int = 2048,
+    model: Any, tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str], tokens_per_batch: int = 2048
 ) -> tuple[float, int]:
     """The sum of the model's cross-entropy on target tokens, end symbols included, in nats, and the number of tokens.
 

@@ -14,9 +14,7 @@ FLAGS = flags.FLAGS
 for split in corpora.SPLITS:
     for side in ("source", "target"):
         flags.DEFINE_multi_string(
-            f"{split}_{side}",
-            [],
-            f"corpus=files: {side} side of {split}; .gz .bz2 .xz too. Repeat for more corpora.",
+            f"{split}_{side}", [], f"corpus=files: {side} side of {split}; .gz .bz2 .xz too. Repeat for more corpora."
         )
 flags.DEFINE_multi_string(
     "tag",

@@ -113,13 +113,7 @@ PRESETS: dict[str, Config] = {
         DecodeConfig(beam_size=12, length_normalization="none"),
     ),
     "bytenet_tiny": _other(
-        ByteNetConfig(
-            d_model=128,
-            num_encoder_layers=10,
-            num_decoder_layers=10,
-            dropout_rate=0.2,
-            tie_embeddings=True,
-        ),
+        ByteNetConfig(d_model=128, num_encoder_layers=10, num_decoder_layers=10, dropout_rate=0.2, tie_embeddings=True),
         # The rate rises to 0.001 in 1,000 updates: 0.3578 * (128 * 1000)^-0.5.
         {**_TINY_TRAIN, "tokens_per_batch": 4096, "max_steps": 5000, "learning_rate_scale": 0.3578},
     ),

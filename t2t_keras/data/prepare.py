@@ -211,12 +211,7 @@ def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callab
 
 
 def _prepared(
-    corpus: Corpus,
-    config: DataConfig,
-    data_dir: Path,
-    report: Callable[[str], None],
-    processes: int,
-    shard_pairs: int,
+    corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None], processes: int, shard_pairs: int
 ) -> PreparedData:
     """Runs all steps that are not done; the caller holds the lock of the folder."""
     identity = _identity(corpus, data_dir)

@@ -96,11 +96,7 @@ def clean_shard(number: int, raw: Raw) -> Counts:
     def kept() -> Iterator[Pair]:
         repaired = 0
         cuts = kind.context is not None or kind.reads_beginnings
-        flags = {
-            "cuts_sources": cuts,
-            "keeps_identical": not kind.writes_text,
-            "keeps_repeated": kind.keeps_repeated,
-        }
+        flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text, "keeps_repeated": kind.keeps_repeated}
         for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out, **flags):
             keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
             repaired = cleaner.counts["repaired"]

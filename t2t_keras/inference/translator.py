@@ -15,12 +15,7 @@ from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import loading
 from t2t_keras.inference.ctranslate2_engine import ComputeType
-from t2t_keras.inference.explain import (
-    Explanation,
-    WordAlignment,
-    alignment_function,
-    explanation_function,
-)
+from t2t_keras.inference.explain import Explanation, WordAlignment, alignment_function, explanation_function
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.inference.request import (
     EncodedRequest,
@@ -181,11 +176,7 @@ class Translator:
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
 
     def translate_nbest(
-        self,
-        lines: Iterable[str | Request],
-        num_best: int,
-        on_progress: Progress | None = None,
-        scored: bool = True,
+        self, lines: Iterable[str | Request], num_best: int, on_progress: Progress | None = None, scored: bool = True
     ) -> list[list[Translation]]:
         """Like `translate`, but returns the `num_best` best hypotheses, or first samples, of each line.
 

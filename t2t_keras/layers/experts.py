@@ -167,11 +167,7 @@ class MixtureOfExperts(Layer):
         return kernels, biases
 
     def call(
-        self,
-        inputs: Tensor,
-        seed: Tensor | None = None,
-        token_rows: Tensor | None = None,
-        training: bool | None = None,
+        self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
         every_row = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
         x = every_row if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [rows, d_model]

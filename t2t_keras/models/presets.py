@@ -108,8 +108,7 @@ PRESETS: dict[str, Config | str] = {
     "moe_tiny": _base({**_TINY_MODEL, "num_experts": 8, "experts_per_token": 2, "d_expert": 128}, _TINY_TRAIN),
     # Table 4: constituency parsing, and a small model for it.
     "parsing": dataclasses.replace(
-        _base(_PARSING, {"max_steps": 30000, "keep_checkpoints": 20}),
-        decode=_PARSING_DECODE,
+        _base(_PARSING, {"max_steps": 30000, "keep_checkpoints": 20}), decode=_PARSING_DECODE
     ),
     "parsing_small": dataclasses.replace(
         _base(

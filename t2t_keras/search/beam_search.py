@@ -182,12 +182,7 @@ def _extend(
 
 
 def _restricted_candidates(
-    logits: tf.Tensor,
-    living_log_probs: tf.Tensor,
-    may_end: tf.Tensor,
-    state: SearchState,
-    tracked: Tracked,
-    goal: Goal,
+    logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor, state: SearchState, tracked: Tracked, goal: Goal
 ) -> Candidates:
     """The candidates under rules, prefixes, constraints or groups, [open, candidates]."""
     settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]

@@ -90,11 +90,7 @@ class MoERNN(EncoderDecoder):
         return States(hidden, ops.sum(tokens * (source_losses.total() + target_losses.total())))
 
     def encode(
-        self,
-        source: Tensor,
-        seed: Tensor | None = None,
-        training: bool | None = False,
-        skip_padding: bool = False,
+        self, source: Tensor, seed: Tensor | None = None, training: bool | None = False, skip_padding: bool = False
     ) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
         is_token = ops.not_equal(source, 0)

@@ -105,11 +105,7 @@ class MultiHeadAttention(Layer):
             self.score_vector = self.add_weight(shape=(self.num_heads, self.d_key), name="score_vector")
 
     def call(
-        self,
-        query: Tensor,
-        memory: Tensor,
-        attention_mask: Tensor | None = None,
-        seed: Tensor | None = None,
+        self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None, seed: Tensor | None = None
     ) -> Tensor:
         collector = AttentionWeights.innermost()
         if self.window is None or collector is not None:
@@ -129,11 +125,7 @@ class MultiHeadAttention(Layer):
         return self._output(heads, query)
 
     def attend(
-        self,
-        query: Tensor,
-        memory: Tensor,
-        attention_mask: Tensor | None = None,
-        seed: Tensor | None = None,
+        self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None, seed: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The call's result and the attention weights before dropout, float [heads, batch, query_len, key_len].
 

@@ -27,10 +27,7 @@ def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> 
     config, strategy = training.config, training.strategy
     for shape in plans.largest_shapes(epoch):
         rows, source_len, target_len = share_shape(shape, strategy.num_replicas_in_sync, config.accumulation_steps)
-        element = {
-            "source": np.ones((rows, source_len), np.int32),
-            "target": np.ones((rows, target_len), np.int32),
-        }
+        element = {"source": np.ones((rows, source_len), np.int32), "target": np.ones((rows, target_len), np.int32)}
         try:
             training.run(distributed(strategy, dataset_of(functools.partial(itertools.repeat, element))), 1)
         except tf.errors.ResourceExhaustedError as error:

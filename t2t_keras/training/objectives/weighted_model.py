@@ -54,13 +54,7 @@ class WeightedModel:
     """
 
     def __init__(
-        self,
-        model: SequenceModel,
-        layout: Layout,
-        *,
-        skip_padding: bool,
-        for_cpu: bool,
-        frozen: Collection[str] = (),
+        self, model: SequenceModel, layout: Layout, *, skip_padding: bool, for_cpu: bool, frozen: Collection[str] = ()
     ) -> None:
         self.layout = layout
         self._model, self._skip_padding, self._for_cpu = model, skip_padding, for_cpu
@@ -130,13 +124,7 @@ class WeightedModel:
         self, hidden: Tensor, head: Head, target: Tensor, label_smoothing: float, scale: Tensor | float
     ) -> FusedLoss:
         return fused_loss(
-            hidden,
-            head,
-            target,
-            label_smoothing,
-            scale=scale,
-            skip_padding=self._skip_padding,
-            for_cpu=self._for_cpu,
+            hidden, head, target, label_smoothing, scale=scale, skip_padding=self._skip_padding, for_cpu=self._for_cpu
         )
 
     def _gradients(
