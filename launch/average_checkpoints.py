@@ -55,12 +55,12 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
         if len(set(paths)) < len(paths):
             raise InputError(f"--checkpoints={','.join(names)}: one of them is named twice")
         return paths
-    steps = checkpoints.steps(run.checkpoints_path)[-last:]
-    if not steps:
+    paths = checkpoints.newest_paths(run.checkpoints_path, last)
+    if not paths:
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
-    if len(steps) < last:
-        print(f"there are only {len(steps)} checkpoints of the {last} asked for")
-    return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
+    if len(paths) < last:
+        print(f"there are only {len(paths)} checkpoints of the {last} asked for")
+    return paths
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:

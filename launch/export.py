@@ -68,12 +68,11 @@ def _chosen(run: Run) -> list[pathlib.Path]:
         return []
     if not _AVERAGE_LAST.value:
         return [checkpoints.resolve(run.checkpoints_path, model_flags.CHECKPOINT.value)]
-    steps = checkpoints.steps(run.checkpoints_path)[-_AVERAGE_LAST.value :]
-    if len(steps) < _AVERAGE_LAST.value:
-        raise InputError(
-            f"--average_last={_AVERAGE_LAST.value}: {run.checkpoints_path} has only {len(steps)} checkpoints"
-        )
-    return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
+    paths = checkpoints.newest_paths(run.checkpoints_path, _AVERAGE_LAST.value)
+    if len(paths) < _AVERAGE_LAST.value:
+        has = f"{run.checkpoints_path} has only {len(paths)} checkpoints"
+        raise InputError(f"--average_last={_AVERAGE_LAST.value}: {has}")
+    return paths
 
 
 def _origin(run: Run, paths: list[pathlib.Path]) -> dict[str, Any]:

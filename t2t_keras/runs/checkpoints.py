@@ -135,6 +135,11 @@ def steps(directory: str | Path) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
+def newest_paths(directory: str | Path, count: int) -> list[Path]:
+    """The directories of so many of the newest steps, or of all there are, rising."""
+    return [Path(directory) / step_name(step) for step in steps(directory)[-count:]]
+
+
 def exist(directory: str | Path) -> bool:
     """Whether a folder has any checkpoint, of a step or with another name."""
     return bool(steps(directory) or _other_names(Path(directory)))

@@ -27,8 +27,7 @@ from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
-from t2t_keras.training.interval import Interval
-from t2t_keras.training.monitor import Monitor, SilentMonitor
+from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
 from t2t_keras.training.training_data import checksum, epoch_plans, training_pairs
