@@ -7,8 +7,10 @@ from typing import Any
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 
 
-def train_tokenizer(sentences: Iterable[str], vocab_size: int, path: str | pathlib.Path, **settings: Any) -> Tokenizer:
+def train_tokenizer(
+    sentences: Iterable[str], vocab_size: int, output_path: str | pathlib.Path, **settings: Any
+) -> Tokenizer:
     """Trains a vocabulary as `trained_tokenizer`, and writes its file."""
     tokenizer = trained_tokenizer(sentences, vocab_size, **settings)
-    tokenizer.save(path)
+    tokenizer.save(output_path)
     return tokenizer
