@@ -26,11 +26,9 @@ class EncodedPairs(Protocol):
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The source ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
-        ...
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The target ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
-        ...
 
 
 class TrainingPairs(EncodedPairs, Protocol):
@@ -38,7 +36,6 @@ class TrainingPairs(EncodedPairs, Protocol):
 
     def at(self, epoch: int) -> EncodedPairs:
         """The pairs as an epoch sees them; no longer than all epochs' lengths."""
-        ...
 
 
 def training_dataset(

@@ -35,7 +35,6 @@ class Objective(Protocol):
 
     def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
         """The scaled sums of the loss and of the measures, float32 [1 + measures], and the gradients of the loss."""
-        ...
 
 
 class Likelihood:
