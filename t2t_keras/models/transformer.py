@@ -12,7 +12,7 @@ from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
-from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
+from t2t_keras.layers.stepping.decoder_step import DecoderCache, DecoderStep, OwnEntries
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor

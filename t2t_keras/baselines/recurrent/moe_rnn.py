@@ -11,7 +11,7 @@ from t2t_keras.baselines.recurrent.rnn_attention import RecurrentMemory
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.stepping import MixtureStep
+from t2t_keras.layers.stepping.decoder_step import MixtureStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor

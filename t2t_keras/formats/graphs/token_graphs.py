@@ -16,7 +16,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.kernels import plain
 from t2t_keras.layers.attention.scores import mask_bias
-from t2t_keras.layers.stepping import DecoderStep, KeysAndValues, SelfAttentionStep
+from t2t_keras.layers.stepping.attention_step import KeysAndValues, SelfAttentionStep
+from t2t_keras.layers.stepping.decoder_step import DecoderStep
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.symbols import PAD_ID
