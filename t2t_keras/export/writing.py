@@ -8,9 +8,8 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-import keras
 import tensorflow as tf
 
 from t2t_keras.config import Config
@@ -20,7 +19,7 @@ from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import sha256
-from t2t_keras.models.contract import ATTENTION, SequenceModel
+from t2t_keras.models.contract import ATTENTION
 
 _VOCABULARY = "vocab.model"
 
@@ -51,15 +50,14 @@ def export_translator(
         InputError: the package for the warm-up requests is not installed.
         OSError: the version cannot be written.
     """
-    if not isinstance(translator.model, keras.Model):
-        raise ValueError(f"translator.model must be a keras.Model, got {type(translator.model).__name__}")
+    model = translator.single_model
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():
         raise ValueError("export_translator must be called outside of the scope of a tf.distribute.Strategy")
     export_dir = pathlib.Path(export_dir)
     name = pathlib.Path(os.path.abspath(export_dir)).name
-    warmup = warmup_records(name, has_attention=ATTENTION in translator.model.offers)
+    warmup = warmup_records(name, has_attention=ATTENTION in model.offers)
     details: dict[str, Any] = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / f".export_{os.getpid()}"  # not a number, so servers ignore it
@@ -79,7 +77,7 @@ def export_translator(
 
 
 def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
-    weights = Weights(cast(SequenceModel, translator.model), storage)
+    weights = Weights(translator.single_model, storage)
     # Only what a loader must find; everything else that the signatures need stays outside the module.
     module = tf.Module()
     module.weights = weights.variables

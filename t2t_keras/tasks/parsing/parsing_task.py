@@ -8,7 +8,7 @@ from t2t_keras.tasks.parsing.bracket_scores import bracket_counts, compared, wit
 from t2t_keras.tasks.parsing.linear_trees import finished, linearised
 from t2t_keras.tasks.parsing.trees import Tree, read_trees, simplified, tree_of_line
 from t2t_keras.tasks.score import Score, check_lines
-from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 
 _EVALB = "EVALB, COLLINS.prm; sentences whose words differ count as wrong"
 _COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
@@ -64,9 +64,7 @@ class ParsingTask(Task):
 
         return finished_in_graph(sources, outputs)
 
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
         trees, expected = zip(*_trees(hypotheses, references), strict=True)
         precision, recall, f1, exact = bracket_counts(trees, expected).scores()
