@@ -1,0 +1,99 @@
+"""Directives that write what the code says of itself: the programs' flags, and the server's metrics."""
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from absl import flags
+from docutils import nodes
+from prometheus_client.parser import text_string_to_metric_families
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+ROOT = Path(__file__).parents[2]
+# An entry of `launch.helping.text`: a flag, and its words beside it; words go on, or begin, in lines of more spaces.
+_FLAG = re.compile(r" {2}(-\S+(?:, -\S+)?)(?: +(.*))?")
+
+
+def _program_names() -> list[str]:
+    files = (ROOT / "launch").glob("*.py")
+    return sorted(path.stem for path in files if "def run() -> None:" in path.read_text(encoding="utf-8"))
+
+
+def _help(name: str) -> str:
+    """What `python -m launch.NAME --help` prints. Two programs' flags cannot live in one process: they are removed."""
+    module = importlib.import_module(f"launch.{name}")
+    helping, program = (importlib.import_module(f"launch.{each}") for each in ("helping", "program"))
+    text = helping.text(module, set(program.PATHS) - program.TEXTS, f"{name}.py")
+    for each in [each for each in sys.modules if each == "launch" or each.startswith("launch.")]:
+        for flag in flags.FLAGS.get_flags_for_module(sys.modules[each]):
+            delattr(flags.FLAGS, flag.name)
+        del sys.modules[each]
+    return text
+
+
+class Programs(SphinxDirective):
+    """A section for each program: what it does, examples, and its flags in groups."""
+
+    def run(self) -> list[nodes.Node]:
+        return [self._section(name, _help(name)) for name in _program_names()]
+
+    def _section(self, name: str, text: str) -> nodes.section:
+        section = nodes.section("", nodes.title("", "", nodes.literal("", f"launch.{name}")), ids=[f"launch-{name}"])
+        for block in text.split("\n\n"):
+            title, _, rest = block.partition("\n")
+            if rest.startswith("  -"):
+                section += nodes.rubric("", title.removesuffix(":").capitalize())
+                section += self._flags(rest.splitlines())
+            elif re.match(r"Examples?:$", title) or block.startswith(("python ", "t2t-")):
+                examples = rest if title.startswith("Example") else block
+                lines = [line.removeprefix("    ") for line in examples.splitlines()]
+                section += nodes.literal_block("", "\n".join(lines), language="bash")
+            else:
+                section += self.parse_text_to_nodes(block)
+        return section
+
+    def _flags(self, lines: list[str]) -> nodes.definition_list:
+        entries: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if match := _FLAG.fullmatch(line):
+                entries.append((match[1], [match[2] or ""]))
+            else:
+                entries[-1][1].append(line.strip())
+        listed = nodes.definition_list(classes=["flags"])
+        for form, words in entries:
+            term = nodes.term("", "", nodes.literal("", form))
+            text = nodes.paragraph("", " ".join(words).strip())
+            listed += nodes.definition_list_item("", term, nodes.definition("", text))
+        return listed
+
+
+def _metric_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Name, kind, labels and meaning of each metric of a server that has answered a request."""
+    from t2t_keras.serving.metrics import Metrics
+
+    metrics = Metrics("mine")
+    with metrics.request("rest", "predict"):
+        pass
+    for family in text_string_to_metric_families(metrics.text().decode("utf-8")):
+        labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+        if not family.name.endswith("_created"):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            yield name, family.type, ", ".join(labels), family.documentation
+
+
+class ServerMetrics(SphinxDirective):
+    """The table of the server's metrics."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [f"| `{name}` | {kind} | {labels} | {words} |" for name, kind, labels, words in _metric_rows()]
+        return self.parse_text_to_nodes("\n".join(["| name | kind | labels | what |", "|---|---|---|---|", *rows]))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Registers the directives."""
+    app.add_directive("programs", Programs)
+    app.add_directive("server-metrics", ServerMetrics)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}
