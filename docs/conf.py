@@ -21,10 +21,19 @@ root_doc = "docs/index"
 
 # Nothing of other folders is looked at: runs and data may be large.
 include_patterns = ["*.md", "docs/*.md", "launch/**.md", ".github/*.md"]
-exclude_patterns = [path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "launch", ".github")]
+exclude_patterns = [
+    path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "launch", ".github")
+]
 exclude_patterns += ["README.md", "docs/_build", ".github/PULL_REQUEST_TEMPLATE.md"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.linkcode", "source_files", "generated"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.linkcode",
+    "source_files",
+    "generated",
+]
 myst_heading_anchors = 4
 highlight_language = "bash"
 
@@ -33,6 +42,7 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_inherit_docstrings = False  # Keras's are long, and about Keras
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+napoleon_use_ivar = True  # fields are listed with their class
 napoleon_custom_sections = [("Call arguments", "params_style")]
 
 html_theme = "furo"

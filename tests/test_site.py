@@ -47,7 +47,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (options,) = re.findall(r"-m sphinx (.*) --doctree-dir", makefile)
-    command = [sys.executable, "-m", "sphinx", *options.split(), "--doctree-dir", folder / "doctrees", ".", folder / "html"]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        *options.split(),
+        "--doctree-dir",
+        folder / "doctrees",
+        ".",
+        folder / "html",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
     return folder / "html"

@@ -1,4 +1,4 @@
-"""Directives that write what the code says of itself: the programs' flags, and the server's metrics."""
+"""What the code says of itself: directives for the programs' flags and the server's metrics; docstrings."""
 
 import importlib
 import re
@@ -92,8 +92,18 @@ class ServerMetrics(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(["| name | kind | labels | what |", "|---|---|---|---|", *rows]))
 
 
+def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: object, lines: list[str]) -> None:
+    """Docstrings have names in backticks and no other markup: stars, bars and underscores at the end of a word are
+    themselves.
+    """
+    for number, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[number] = re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", line)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("programs", Programs)
     app.add_directive("server-metrics", ServerMetrics)
+    app.connect("autodoc-process-docstring", _as_plain_text, priority=400)  # before napoleon writes markup
     return {"parallel_read_safe": False, "parallel_write_safe": True}
