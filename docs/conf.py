@@ -10,8 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs/site")]
 
-import launch.quiet_tensorflow  # noqa: E402, F401  (before autodoc imports TensorFlow)
 from source_files import linkcode_resolve  # noqa: E402, F401
+
+import launch.quiet_tensorflow  # noqa: E402, F401  (before autodoc imports TensorFlow)
 from t2t_keras import __version__  # noqa: E402
 
 project = "t2t_keras"

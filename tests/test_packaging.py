@@ -313,7 +313,7 @@ def python_blocks(document: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the blocks of docs/python.md were run one after the other, on a small corpus and for a moment; what they printed."""
+    """Where the blocks of docs/python.md were run in order, on a small corpus and for a moment; what they printed."""
     folder = tmp_path_factory.mktemp("reader")
     words = ["one", "two", "three", "four", "five", "six", "seven"]
     lines = [" ".join(words[(row // 7**place) % 7] for place in range(4)) for row in range(1500)]
