@@ -37,6 +37,7 @@ extensions = [
 ]
 myst_heading_anchors = 4
 highlight_language = "bash"
+smartquotes_action = "D"  # Sphinx writes two dashes after an argument; quotes stay as they are
 
 default_role = "py:obj"
 autodoc_default_options = {"members": True, "show-inheritance": True}

@@ -5,16 +5,20 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 from docutils import nodes
 from prometheus_client.parser import text_string_to_metric_families
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import signature, stringify_signature
 
 ROOT = Path(__file__).parents[2]
 # An entry of `launch.helping.text`: a flag, and its words beside it; words go on, or begin, in lines of more spaces.
 _FLAG = re.compile(r" {2}(-\S+(?:, -\S+)?)(?: +(.*))?")
+# Modules of programs whose flags were removed. absl remembers some by their address, which must not become another's.
+_removed: list[Any] = []
 
 
 def _program_names() -> list[str]:
@@ -30,8 +34,15 @@ def _help(name: str) -> str:
     for each in [each for each in sys.modules if each == "launch" or each.startswith("launch.")]:
         for flag in flags.FLAGS.get_flags_for_module(sys.modules[each]):
             delattr(flags.FLAGS, flag.name)
-        del sys.modules[each]
+        _removed.append(sys.modules.pop(each))
     return text
+
+
+def _paragraph(text: str) -> nodes.paragraph:
+    """Plain text with its flags as code."""
+    parts = re.split(r"(?<!\S)(--\w[\w=./]*\w|[A-Z]+(?:_[A-Z]+)+)", text)
+    made = [nodes.literal("", part) if number % 2 else nodes.Text(part) for number, part in enumerate(parts)]
+    return nodes.paragraph("", "", *made)
 
 
 class Programs(SphinxDirective):
@@ -52,7 +63,7 @@ class Programs(SphinxDirective):
                 lines = [line.removeprefix("    ") for line in examples.splitlines()]
                 section += nodes.literal_block("", "\n".join(lines), language="bash")
             else:
-                section += self.parse_text_to_nodes(block)
+                section += _paragraph(block)
         return section
 
     def _flags(self, lines: list[str]) -> nodes.definition_list:
@@ -65,8 +76,8 @@ class Programs(SphinxDirective):
         listed = nodes.definition_list(classes=["flags"])
         for form, words in entries:
             term = nodes.term("", "", nodes.literal("", form))
-            text = nodes.paragraph("", " ".join(words).strip())
-            listed += nodes.definition_list_item("", term, nodes.definition("", text))
+            definition = nodes.definition("", _paragraph(" ".join(words).strip()))
+            listed += nodes.definition_list_item("", term, definition)
         return listed
 
 
@@ -98,7 +109,17 @@ def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: ob
     """
     for number, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[number] = re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", line)
+            line = re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", line)
+            lines[number] = re.sub(r"(?<=: )(?=\w\.$)", r"\\", line)  # "N." is no first item of a list
+
+
+def _own_arguments(
+    app: Sphinx, kind: str, name: str, found: Any, options: object, arguments: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """The arguments of a class whose base, as Keras's layers, hides them behind `*args` and `**kwargs`."""
+    if kind == "class" and arguments == "(*args, **kwargs)":
+        arguments = stringify_signature(signature(found.__init__, bound_method=True), show_return_annotation=False)
+    return arguments, returned
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -106,4 +127,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("programs", Programs)
     app.add_directive("server-metrics", ServerMetrics)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)  # before napoleon writes markup
+    app.connect("autodoc-process-signature", _own_arguments)
     return {"parallel_read_safe": False, "parallel_write_safe": True}
