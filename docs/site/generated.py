@@ -4,6 +4,7 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from sphinx.util.inspect import signature, stringify_signature
 ROOT = Path(__file__).parents[2]
 # An entry of `launch.helping.text`: a flag, and its words beside it; words go on, or begin, in lines of more spaces.
 _FLAG = re.compile(r" {2}(-\S+(?:, -\S+)?)(?: +(.*))?")
+# Of the arguments of a class of settings.
+_MOST_CHARACTERS = 400
 # Modules of programs whose flags were removed. absl remembers some by their address, which must not become another's.
 _removed: list[Any] = []
 
@@ -116,9 +119,15 @@ def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: ob
 def _own_arguments(
     app: Sphinx, kind: str, name: str, found: Any, options: object, arguments: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """The arguments of a class whose base, as Keras's layers, hides them behind `*args` and `**kwargs`."""
+    """The arguments of a class whose base, as of Keras's layers, hides them behind `*args` and `**kwargs`; none if there
+    are too many to read, and its fields are listed.
+    """
     if kind == "class" and arguments == "(*args, **kwargs)":
-        arguments = stringify_signature(signature(found.__init__, bound_method=True), show_return_annotation=False)
+        arguments = stringify_signature(
+            signature(found.__init__, bound_method=True), show_return_annotation=False, unqualified_typehints=True
+        )
+    if kind == "class" and is_dataclass(found) and len(arguments or "") > _MOST_CHARACTERS:
+        arguments = ""
     return arguments, returned
 
 

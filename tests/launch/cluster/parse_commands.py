@@ -16,6 +16,9 @@ from t2t_keras import config
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 
+# absl remembers some modules by their address, which must not become another's.
+forgotten = []
+
 
 def complaint(arguments: list[str]) -> str | None:
     """What the program that was imported last would say against its arguments."""
@@ -40,7 +43,7 @@ def forget_programs() -> None:
     for module in [name for name in sys.modules if name == "launch" or name.startswith("launch.")]:
         for flag in flags.FLAGS.get_flags_for_module(sys.modules[module]):
             delattr(flags.FLAGS, flag.name)
-        del sys.modules[module]
+        forgotten.append(sys.modules.pop(module))
 
 
 def main() -> None:
