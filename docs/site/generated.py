@@ -119,8 +119,8 @@ def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: ob
 def _own_arguments(
     app: Sphinx, kind: str, name: str, found: Any, options: object, arguments: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """The arguments of a class whose base, as of Keras's layers, hides them behind `*args` and `**kwargs`; none if there
-    are too many to read, and its fields are listed.
+    """The arguments of a class that its base, as of Keras's layers, hides behind `*args` and `**kwargs`; none where
+    there are too many to read, since the fields are listed.
     """
     if kind == "class" and arguments == "(*args, **kwargs)":
         arguments = stringify_signature(
