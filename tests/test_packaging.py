@@ -229,7 +229,7 @@ for document, program, arguments in json.load(sys.stdin):
         if rest:
             failures.append(f"{document}: {program} takes no {rest}")
         values = flags.FLAGS.flag_values_dict()
-        if values.get("preset"):
+        if values.get("preset") and not values.get("extension"):  # whose presets a test of their own has
             presets.preset(values["preset"])
         config.override(config.Config(), values.get("set") or [])
     except Exception as error:
@@ -270,7 +270,8 @@ def test_every_other_documented_command_exists() -> None:
             assert words[0] in others, (document, words)
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
-        assert set(re.findall(r"`(t2t-[a-z]+)`", text)) <= set(commands()), document.name
+        of_tensor2tensor = {"t2t-bleu", "t2t-exporter"} if document.name == "coming_from.md" else set()
+        assert set(re.findall(r"`(t2t-[a-z]+)`", text)) - of_tensor2tensor <= set(commands()), document.name
         assert {f"launch.{name}" for name in commands().values()} >= set(re.findall(r"\blaunch\.\w+", text)) - {
             "launch.NAME"
         }, document.name

@@ -28,7 +28,8 @@ def complaint(arguments: list[str]) -> str | None:
         if rest:
             return f"unexpected argument {rest[0]!r}"
         start = config.Config()
-        if "preset" in values and values["preset"].value:
+        is_extended = "extension" in values and values["extension"].value  # by presets that only its file knows
+        if "preset" in values and values["preset"].value and not is_extended:
             start = presets.preset(values["preset"].value)
         if "set" in values:
             config.override(start, values["set"].value)
