@@ -107,7 +107,7 @@ class ServerMetrics(SphinxDirective):
 
 
 def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: object, lines: list[str]) -> None:
-    """Docstrings have names in backticks and no other markup: stars, bars, at signs and last underscores are themselves."""
+    """Docstrings have names in backticks and no other markup: stars, bars, @ and last underscores are themselves."""
     for number, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             line = re.sub(r"([*|@]|(?<=\w)_(?!\w))", r"\\\1", line)
