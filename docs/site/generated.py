@@ -129,10 +129,16 @@ def _own_arguments(
     return arguments, returned
 
 
+def _is_left_out(app: Sphinx, kind: str, name: str, found: object, is_skipped: bool, options: object) -> bool | None:
+    """Whether a member says nothing: a field of a named tuple, which the class describes."""
+    return True if (getattr(found, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("programs", Programs)
     app.add_directive("server-metrics", ServerMetrics)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)  # before napoleon writes markup
     app.connect("autodoc-process-signature", _own_arguments)
+    app.connect("autodoc-skip-member", _is_left_out)
     return {"parallel_read_safe": False, "parallel_write_safe": True}
