@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: help venv quickstart test integration slow faults lint format ci release clean
+.PHONY: help venv quickstart test integration slow faults lint format docs ci release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
 	@echo "make lint                    style, common mistakes and types; make format puts the style right"
+	@echo "make docs                    the documents as a site, docs/_build/html/index.html"
 	@echo "make ci                      lint, test and integration, with what only tests of other backends, peers and manifests need"
 	@echo "make release                 builds into dist/ what the committed version is published as, and says how to publish it"
 	@echo "make clean                   removes the environments and what building and testing leave behind"
@@ -63,6 +64,10 @@ format: $(INSTALLED)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
+docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]' 'tensorflow==$(TENSORFLOW).*'
+	$(BIN)/python -m sphinx --fail-on-warning --builder html --conf-dir docs --doctree-dir docs/_build/doctrees . docs/_build/html
+
 ci: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[ci]' 'tensorflow==$(TENSORFLOW).*'
 	$(MAKE) lint test integration
@@ -71,5 +76,5 @@ release: $(INSTALLED)
 	.ci/release $(BIN)/python
 
 clean:
-	rm -rf .venv .venv-2.20 build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .venv-2.20 build dist docs/_build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find benchmarks launch t2t_keras tests -name __pycache__ -type d -prune -exec rm -rf {} +

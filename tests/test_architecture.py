@@ -235,7 +235,12 @@ def tracked_text() -> list[pathlib.Path]:
     """The project's own text: not what building, running or an editor leaves beside it."""
     folders = ("t2t_keras", "launch", "tests", "benchmarks", "docs", ".ci", ".github")
     kinds = {".py", ".md", ".toml", ".sh", ".yaml", ".yml", ".txt", ".cfg", ""}
-    within = [path for folder in folders for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts]
+    within = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if not {"__pycache__", "_build"} & {*path.parts}
+    ]
     files = [path for path in [*within, *ROOT.iterdir()] if path.is_file() and path.suffix in kinds]
     return [path for path in files if path.name not in ("LICENSE", ".git")]
 

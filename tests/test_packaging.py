@@ -139,7 +139,7 @@ def test_every_program_has_a_command_and_every_command_a_program() -> None:
 
 def in_folder(folder: Path) -> set[str]:
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    return {file for file in files if "__pycache__" not in file}
+    return {file for file in files if "__pycache__" not in file and "_build" not in file}
 
 
 def test_what_is_built_holds_the_programs_the_recipes_and_the_type_marker(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ for document, program, arguments in json.load(sys.stdin):
         if rest:
             failures.append(f"{document}: {program} takes no {rest}")
         values = flags.FLAGS.flag_values_dict()
-        if values.get("preset"):
+        if values.get("preset") and not values.get("extension"):  # whose presets a test of their own has
             presets.preset(values["preset"])
         config.override(config.Config(), values.get("set") or [])
     except Exception as error:
@@ -273,7 +273,8 @@ def test_every_other_documented_command_exists() -> None:
             assert words[0] in others, (document, words)
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
-        assert set(re.findall(r"`(t2t-[a-z]+)`", text)) <= set(commands()), document.name
+        of_tensor2tensor = {"t2t-bleu", "t2t-exporter"} if document.name == "coming_from.md" else set()
+        assert set(re.findall(r"`(t2t-[a-z]+)`", text)) - of_tensor2tensor <= set(commands()), document.name
         assert {f"launch.{name}" for name in commands().values()} >= set(re.findall(r"\blaunch\.\w+", text)) - {
             "launch.NAME"
         }, document.name
@@ -316,13 +317,13 @@ def python_blocks(document: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the README's blocks were run one after the other, on a small corpus and for a moment; what they printed."""
+    """Where the blocks of docs/python.md were run in order, on a small corpus and for a moment; what they printed."""
     folder = tmp_path_factory.mktemp("reader")
     words = ["one", "two", "three", "four", "five", "six", "seven"]
     lines = [" ".join(words[(row // 7**place) % 7] for place in range(4)) for row in range(1500)]
     (folder / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "a.de").write_text("\n".join(line.upper() for line in lines) + "\n", encoding="utf-8")
-    code = "\n".join(python_blocks("README.md"))
+    code = "\n".join(python_blocks("python.md"))
     code = code.replace("vocab_size=8000", "vocab_size=290").replace("max_minutes=30", "max_steps=2")
     code = code.replace('"train.max_steps=2"', '"train.max_steps=2", "model.num_encoder_layers=1"')
     assert "max_steps=2" in code and "num_encoder_layers=1" in code
@@ -331,17 +332,20 @@ def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]
 
 def test_every_block_of_python_is_run_by_a_test_here() -> None:
     blocks = {name: len(python_blocks(name)) for name, _ in documented("python")}
-    assert blocks == {"README.md": 2, "attention.md": 1, "convert.md": 2, "decoding.md": 3, "results.md": 1}
+    assert blocks == {
+        **{"attention.md": 1, "change_the_model.md": 2, "convert.md": 2, "decoding.md": 3, "python.md": 2},
+        "results.md": 1,
+    }
 
 
 @pytest.mark.integration
-def test_code_in_the_readme_runs(readers_folder: tuple[Path, str]) -> None:
+def test_code_from_python_runs(readers_folder: tuple[Path, str]) -> None:
     score = float(readers_folder[1].splitlines()[-1].split()[-1])
     assert score < 0
 
 
 @pytest.mark.integration
-def test_code_about_decoding_runs_on_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
+def test_code_about_decoding_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
     """The block that makes a translator comes second in the document, and the others take what it leaves."""
     explained, translated, in_parts = python_blocks("decoding.md")
     result = """
@@ -364,7 +368,7 @@ print(explained.attention.cross.shape, len(explained.token_log_probs), explanati
 
 
 @pytest.mark.integration
-def test_code_about_attention_draws_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
+def test_code_about_attention_draws_that_run(readers_folder: tuple[Path, str]) -> None:
     (code,) = python_blocks("attention.md")
     assert run_code(code, cwd=readers_folder[0]) == ""
     assert (readers_folder[0] / "cross.png").stat().st_size > 5000
@@ -372,7 +376,7 @@ def test_code_about_attention_draws_the_readmes_run(readers_folder: tuple[Path, 
 
 
 @pytest.mark.integration
-def test_code_about_results_runs_on_the_readmes_run(readers_folder: tuple[Path, str]) -> None:
+def test_code_about_results_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
     (code,) = python_blocks("results.md")
     for documents, here in (("data/multi30k", "data/mine"), ("runs/multi30k", "runs/mine"), ('"test"', '"valid"')):
         assert documents in code

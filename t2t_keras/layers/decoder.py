@@ -90,6 +90,11 @@ class Decoder(Stack):
 
     Returns:
         float [batch, target_len, d_model].
+
+    Example:
+        >>> decoder = Decoder(num_layers=2, layer={"num_heads": 2, "d_key": 4, "d_ff": 16})
+        >>> decoder(np.ones([2, 3, 8], "float32"), np.ones([2, 5, 8], "float32")).shape
+        TensorShape([2, 3, 8])
     """
 
     layer_class = DecoderLayer

@@ -30,6 +30,12 @@ class TiedEmbedding(Layer):
         float [..., d_model], of the compute dtype.
 
     Reference: Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
+
+    Example:
+        >>> embedding = TiedEmbedding(vocab_size=100, d_model=8)
+        >>> states = embedding(np.array([[3, 4, 1]]))
+        >>> states.shape, embedding.logits(states).shape
+        (TensorShape([1, 3, 8]), TensorShape([1, 3, 100]))
     """
 
     def __init__(

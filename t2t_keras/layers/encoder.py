@@ -79,6 +79,11 @@ class Encoder(Stack):
 
     Returns:
         The memory, float [batch, source_len, d_model].
+
+    Example:
+        >>> encoder = Encoder(num_layers=2, layer={"num_heads": 2, "d_key": 4, "d_ff": 16})
+        >>> encoder(np.ones([2, 5, 8], "float32")).shape
+        TensorShape([2, 5, 8])
     """
 
     layer_class = EncoderLayer

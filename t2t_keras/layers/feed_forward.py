@@ -35,6 +35,10 @@ class FeedForward(Layer):
 
     Returns:
         float [batch, length, d_model].
+
+    Example:
+        >>> FeedForward(d_ff=16)(np.ones([2, 5, 8], "float32")).shape
+        TensorShape([2, 5, 8])
     """
 
     def __init__(self, d_ff: int, dropout_rate: float = 0.0, activation: str = "relu", **kwargs: Any) -> None:

@@ -39,6 +39,11 @@ class SinusoidalPositions(Layer):
 
     Returns:
         float [batch, length, d_model].
+
+    Example:
+        >>> np.asarray(SinusoidalPositions()(np.zeros([1, 2, 4], "float32")))[0].round(2)
+        array([[0.  , 1.  , 0.  , 1.  ],
+               [0.84, 0.54, 0.01, 1.  ]], dtype=float32)
     """
 
     def __init__(self, layout: Literal["interleaved", "halves"] = "interleaved", **kwargs: Any) -> None:

@@ -26,6 +26,11 @@ class Transformer(EncoderDecoder):
         config: sizes and choices.
 
     Reference: Vaswani et al., "Attention Is All You Need", 2017.
+
+    Example:
+        >>> model = Transformer.from_preset("tiny", vocab_size=100)
+        >>> model({"source": np.array([[3, 4, 1]]), "target": np.array([[5, 1]])}).shape
+        TensorShape([1, 2, 100])
     """
 
     config_class = TransformerConfig

@@ -62,6 +62,11 @@ class MultiHeadAttention(Layer):
 
     Returns:
         float [batch, query_len, d_model].
+
+    Example:
+        >>> x = np.ones([2, 5, 8], "float32")
+        >>> MultiHeadAttention(num_heads=2, d_key=4)(x, x).shape
+        TensorShape([2, 5, 8])
     """
 
     def __init__(

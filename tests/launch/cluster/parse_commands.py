@@ -16,6 +16,9 @@ from t2t_keras import config
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 
+# absl remembers some modules by their address, which must not become another's.
+forgotten = []
+
 
 def complaint(arguments: list[str]) -> str | None:
     """What the program that was imported last would say against its arguments."""
@@ -25,7 +28,8 @@ def complaint(arguments: list[str]) -> str | None:
         if rest:
             return f"unexpected argument {rest[0]!r}"
         start = config.Config()
-        if "preset" in values and values["preset"].value:
+        is_extended = "extension" in values and values["extension"].value  # by presets that only its file knows
+        if "preset" in values and values["preset"].value and not is_extended:
             start = presets.preset(values["preset"].value)
         if "set" in values:
             config.override(start, values["set"].value)
@@ -40,7 +44,7 @@ def forget_programs() -> None:
     for module in [name for name in sys.modules if name == "launch" or name.startswith("launch.")]:
         for flag in flags.FLAGS.get_flags_for_module(sys.modules[module]):
             delattr(flags.FLAGS, flag.name)
-        del sys.modules[module]
+        forgotten.append(sys.modules.pop(module))
 
 
 def main() -> None:

@@ -1,0 +1,144 @@
+"""What the code says of itself: directives for the programs' flags and the server's metrics; docstrings."""
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from docutils import nodes
+from prometheus_client.parser import text_string_to_metric_families
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import signature, stringify_signature
+
+ROOT = Path(__file__).parents[2]
+# An entry of `launch.helping.text`: a flag, and its words beside it; words go on, or begin, in lines of more spaces.
+_FLAG = re.compile(r" {2}(-\S+(?:, -\S+)?)(?: +(.*))?")
+# Of the arguments of a class of settings.
+_MOST_CHARACTERS = 400
+# Modules of programs whose flags were removed. absl remembers some by their address, which must not become another's.
+_removed: list[Any] = []
+
+
+def _program_names() -> list[str]:
+    files = (ROOT / "launch").glob("*.py")
+    return sorted(path.stem for path in files if "def run() -> None:" in path.read_text(encoding="utf-8"))
+
+
+def _help(name: str) -> str:
+    """What `python -m launch.NAME --help` prints. Two programs' flags cannot live in one process: they are removed."""
+    module = importlib.import_module(f"launch.{name}")
+    helping, program = (importlib.import_module(f"launch.{each}") for each in ("helping", "program"))
+    text = helping.text(module, set(program.PATHS) - program.TEXTS, f"{name}.py")
+    for each in [each for each in sys.modules if each == "launch" or each.startswith("launch.")]:
+        for flag in flags.FLAGS.get_flags_for_module(sys.modules[each]):
+            delattr(flags.FLAGS, flag.name)
+        _removed.append(sys.modules.pop(each))
+    return text
+
+
+def _paragraph(text: str) -> nodes.paragraph:
+    """Plain text with its flags as code."""
+    parts = re.split(r"(?<!\S)(--\w[\w=./]*\w|[A-Z]+(?:_[A-Z]+)+)", text)
+    made = [nodes.literal("", part) if number % 2 else nodes.Text(part) for number, part in enumerate(parts)]
+    return nodes.paragraph("", "", *made)
+
+
+class Programs(SphinxDirective):
+    """A section for each program: what it does, examples, and its flags in groups."""
+
+    def run(self) -> list[nodes.Node]:
+        return [self._section(name, _help(name)) for name in _program_names()]
+
+    def _section(self, name: str, text: str) -> nodes.section:
+        section = nodes.section("", nodes.title("", "", nodes.literal("", f"launch.{name}")), ids=[f"launch-{name}"])
+        for block in text.split("\n\n"):
+            title, _, rest = block.partition("\n")
+            if rest.startswith("  -"):
+                section += nodes.rubric("", title.removesuffix(":").capitalize())
+                section += self._flags(rest.splitlines())
+            elif re.match(r"Examples?:$", title) or block.startswith(("python ", "t2t-")):
+                examples = rest if title.startswith("Example") else block
+                lines = [line.removeprefix("    ") for line in examples.splitlines()]
+                section += nodes.literal_block("", "\n".join(lines), language="bash")
+            else:
+                section += _paragraph(block)
+        return section
+
+    def _flags(self, lines: list[str]) -> nodes.definition_list:
+        entries: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if match := _FLAG.fullmatch(line):
+                entries.append((match[1], [match[2] or ""]))
+            else:
+                entries[-1][1].append(line.strip())
+        listed = nodes.definition_list(classes=["flags"])
+        for form, words in entries:
+            term = nodes.term("", "", nodes.literal("", form))
+            definition = nodes.definition("", _paragraph(" ".join(words).strip()))
+            listed += nodes.definition_list_item("", term, definition)
+        return listed
+
+
+def _metric_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Name, kind, labels and meaning of each metric of a server that has answered a request."""
+    from t2t_keras.serving.metrics import Metrics
+
+    metrics = Metrics("mine")
+    with metrics.request("rest", "predict"):
+        pass
+    for family in text_string_to_metric_families(metrics.text().decode("utf-8")):
+        labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+        if not family.name.endswith("_created"):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            yield name, family.type, ", ".join(labels), family.documentation
+
+
+class ServerMetrics(SphinxDirective):
+    """The table of the server's metrics."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [f"| `{name}` | {kind} | {labels} | {words} |" for name, kind, labels, words in _metric_rows()]
+        return self.parse_text_to_nodes("\n".join(["| name | kind | labels | what |", "|---|---|---|---|", *rows]))
+
+
+def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: object, lines: list[str]) -> None:
+    """Docstrings have names in backticks and no other markup: stars, bars, @ and last underscores are themselves."""
+    for number, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            line = re.sub(r"([*|@]|(?<=\w)_(?!\w))", r"\\\1", line)
+            lines[number] = re.sub(r"(?<=: )(?=\w\.$)", r"\\", line)  # "N." is no first item of a list
+
+
+def _own_arguments(
+    app: Sphinx, kind: str, name: str, found: Any, options: object, arguments: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """The arguments of a class that its base, as of Keras's layers, hides behind `*args` and `**kwargs`; none where
+    there are too many to read, since the fields are listed.
+    """
+    if kind == "class" and arguments == "(*args, **kwargs)":
+        arguments = stringify_signature(
+            signature(found.__init__, bound_method=True), show_return_annotation=False, unqualified_typehints=True
+        )
+    if kind == "class" and is_dataclass(found) and len(arguments or "") > _MOST_CHARACTERS:
+        arguments = ""
+    return arguments, returned
+
+
+def _is_left_out(app: Sphinx, kind: str, name: str, found: object, is_skipped: bool, options: object) -> bool | None:
+    """Whether a member says nothing: a field of a named tuple, which the class describes."""
+    return True if (getattr(found, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Registers the directives."""
+    app.add_directive("programs", Programs)
+    app.add_directive("server-metrics", ServerMetrics)
+    app.connect("autodoc-process-docstring", _as_plain_text, priority=400)  # before napoleon writes markup
+    app.connect("autodoc-process-signature", _own_arguments)
+    app.connect("autodoc-skip-member", _is_left_out)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}

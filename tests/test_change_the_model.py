@@ -1,0 +1,79 @@
+"""What docs/change_the_model.md has readers paste trains, searches and translates."""
+
+import importlib.util
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tiny_training
+from programs import run_cases
+
+from t2t_keras.config import model_config as registry
+from t2t_keras.models import families, presets
+
+pytestmark = pytest.mark.integration
+
+PAGE = pathlib.Path(__file__).parents[1] / "docs/change_the_model.md"
+BLOCKS = dict(re.findall(r"^```python\n# (\w+)\.py\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+SIZES = {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 2, "dropout_rate": 0}
+
+
+@pytest.fixture(scope="module", params=sorted(BLOCKS))
+def pasted(request, tmp_path_factory) -> pathlib.Path:
+    """The file, known as long as it is tested."""
+    file = tmp_path_factory.mktemp("pasted") / f"{request.param}.py"
+    file.write_text(BLOCKS[request.param], encoding="utf-8")
+    known = (registry._FAMILIES, families._MODELS, presets.PRESETS)
+    before = [dict(names) for names in known]
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    yield file
+    for names, earlier in zip(known, before, strict=True):
+        names.clear()
+        names.update(earlier)
+
+
+@pytest.fixture(scope="module")
+def model(pasted):
+    config = presets.preset(f"{pasted.stem}_tiny").model
+    return families.make_model(type(config)(**SIZES, vocab_size=23, norm_position="pre"))
+
+
+def test_both_changes_are_there() -> None:
+    assert sorted(BLOCKS) == ["gated", "rotary"]
+
+
+def test_its_parameters_are_those_that_its_settings_count(model) -> None:
+    assert model.count_params() == sum(model.config.parameter_counts().values())
+    paths = [variable.path for variable in model.trainable_variables]
+    assert len(set(paths)) == len(paths)
+
+
+def test_the_order_of_the_source_matters(model) -> None:
+    one, other = (np.asarray(model.encode(np.array([ids])))[0] for ids in ([3, 4, 5, 1], [4, 3, 5, 1]))
+    assert np.abs(one[[1, 0, 2, 3]] - other).max() > 1e-3
+
+
+def test_steps_of_a_search_are_the_pass_over_the_whole(model) -> None:
+    source = np.array([[3, 4, 5, 6, 1], [7, 8, 1, 0, 0]])
+    target = np.random.default_rng(1).integers(3, 23, [4, 6])  # two hypotheses a sentence
+    whole = np.asarray(model({"source": np.repeat(source, 2, axis=0), "target": target}))
+    step, cache = model.begin(source, model.encode(source), 2)
+    tokens = np.zeros(4, "int32")
+    for place in range(6):
+        logits, cache = step(tokens, cache)
+        np.testing.assert_allclose(logits, whole[:, place], rtol=1e-4, atol=1e-5)
+        tokens = target[:, place]
+
+
+def test_it_trains_and_translates(pasted) -> None:
+    data, extension = tiny_training.make_data(pasted.parent), f"--extension={pasted}"
+    run = f"--model_dir={pasted.parent / 'run'}"
+    settings = [f"--set=model.{name}={value}" for name, value in SIZES.items()]
+    settings += [f"--set=train.{name}={value}" for name, value in tiny_training.TRAIN.items()]
+    flags = [extension, run, f"--data_dir={data.directory}", f"--preset={pasted.stem}_tiny", *settings]
+    ((status, _, error),) = run_cases("launch.train", [(flags, b"")])
+    assert status == 0, error
+    ((status, output, error),) = run_cases("launch.translate", [([extension, run], b"ba do\nge\n")])
+    assert status == 0 and len(output.splitlines()) == 2, error

@@ -1,0 +1,114 @@
+"""The documents as a site: it builds without a warning, and every link of it leads somewhere."""
+
+import html.parser
+import re
+import subprocess
+import sys
+import urllib.parse
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from t2t_keras import layers
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        not all(find_spec(name) for name in ("sphinx", "myst_parser", "furo")),
+        reason="the site is made by Sphinx, MyST and furo: pip install '.[docs]'",
+    ),
+]
+
+
+class Links(html.parser.HTMLParser):
+    """The links of a page, what it loads, and its places to link to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.places: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attributes}
+        self.places |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in ("link", "script", "img", "iframe"):
+            self.loaded += [values[name] for name in ("href", "src") if name in values]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (options,) = re.findall(r"-m sphinx (.*) --doctree-dir", makefile)
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        *options.split(),
+        "--doctree-dir",
+        folder / "doctrees",
+        ".",
+        folder / "html",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Links]:
+    return {page.resolve(): Links(page) for page in site.rglob("*.html")}
+
+
+def test_every_document_is_a_page(site: Path) -> None:
+    documents = [*ROOT.glob("docs/*.md"), *ROOT.glob("launch/**/*.md"), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+    assert len(documents) > 30
+    assert not [path for path in documents if not (site / path.relative_to(ROOT)).with_suffix(".html").is_file()]
+    assert 'url=docs/index.html"' in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Links]) -> None:
+    broken = []
+    for page, content in pages.items():
+        for link in content.links + content.loaded:
+            target = urllib.parse.urlsplit(link)
+            if target.scheme in ("http", "https", "data"):
+                continue
+            path = (page.parent / urllib.parse.unquote(target.path)).resolve() if target.path else page
+            place = urllib.parse.unquote(target.fragment)
+            is_there = path.is_file() and (path not in pages or not place or place in pages[path].places)
+            if not is_there:
+                broken.append(f"{page.relative_to(site.resolve())}: {link}")
+    assert not broken
+
+
+def test_it_needs_no_network(pages: dict[Path, Links]) -> None:
+    assert not [link for content in pages.values() for link in content.loaded if "//" in link and link[:5] != "data:"]
+
+
+def test_the_paper_leads_to_lines_of_the_code(site: Path) -> None:
+    page = (site / "docs/paper.html").read_text(encoding="utf-8")
+    (line,) = re.findall(r'href="\.\./t2t_keras/training/optimizer\.py\.html#line-(\d+)"', page)
+    source = (ROOT / "t2t_keras/training/optimizer.py").read_text(encoding="utf-8").splitlines()
+    assert source[int(line) - 1].startswith("class Adam")
+
+
+def test_the_reference_is_the_code(site: Path) -> None:
+    text = {name: (site / f"docs/{name}.html").read_text(encoding="utf-8") for name in ("programs", "metrics")}
+    for path in (ROOT / "launch").glob("*.py"):
+        is_program = "def run() -> None:" in path.read_text(encoding="utf-8")
+        assert (f'id="launch-{path.stem}"' in text["programs"]) == is_program
+    for flag in ("--data_dir=PATH", "--beam_size=N", "--rest_port=N", "--minutes=NUMBER"):
+        assert flag in text["programs"]
+    for metric in ("t2t_serving_requests_total", ":tensorflow:serving:request_count", "t2t_serving_version"):
+        assert metric in text["metrics"]
+    page = (site / "docs/api_layers.html").read_text(encoding="utf-8")
+    for name in layers.__all__:
+        assert f'id="t2t_keras.layers.{name}"' in page
