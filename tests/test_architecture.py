@@ -50,6 +50,11 @@ BELOW_THE_SEAM = {
         *("planning", "runs", "tasks", "training"),
     },
     "export": GROUND | {"config", "inference", "models", "search", "tasks", "text"},
+    "fitting": GROUND
+    | {
+        *("config", "data", "evaluation", "export", "inference", "machine", "models", "planning", "runs", "tasks"),
+        "training",
+    },
     "serving": GROUND | {"machine"},
 }
 MAY_IMPORT = ABOVE_THE_SEAM | BELOW_THE_SEAM
