@@ -92,8 +92,8 @@ def _limits(steps: FitSteps) -> str:
         "## Limits\n\n"
         f"It has read {steps.data.counts['train']['kept']:,} pairs and nothing else: text of another kind, unknown "
         "words and names are translated badly, and fluent output may be wrong. Sentences far longer than those of the "
-        "text are cut into parts. What is biased or wrong in the text may be so in the translations. The scores are those "
-        "of text like the training text."
+        "text are cut into parts. What is biased or wrong in the text may be so in the translations. The scores "
+        "are those of text like the training text."
     )
 
 
