@@ -10,42 +10,8 @@ import programs
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ENGLISH = [
-    "the",
-    "a",
-    "big",
-    "small",
-    "red",
-    "old",
-    "new",
-    "dog",
-    "cat",
-    "house",
-    "tree",
-    "sees",
-    "hears",
-    "finds",
-    "here",
-    "now",
-]
-GERMAN = [
-    "der",
-    "ein",
-    "grosse",
-    "kleine",
-    "rote",
-    "alte",
-    "neue",
-    "Hund",
-    "Katze",
-    "Haus",
-    "Baum",
-    "sieht",
-    "findet",
-    "hoert",
-    "hier",
-    "jetzt",
-]
+ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now"
+GERMAN = "der ein grosse kleine rote alte neue Hund Katze Haus Baum sieht findet hoert hier jetzt"
 
 # Ends by its updates, so that no clock decides anything; --minutes only has to be enough.
 SETTINGS = {
@@ -81,7 +47,7 @@ DESCRIBING = ("t2t_keras.fitting.model_card", "_title")
 def write_text(folder: Path, pairs: int = 600) -> None:
     numbers = [[(index // 16**place) % 16 for place in range(4)] for index in range(pairs)]
     for name, words in (("a.en", ENGLISH), ("a.de", GERMAN)):
-        lines = [" ".join(words[number] for number in row) for row in numbers]
+        lines = [" ".join(words.split()[number] for number in row) for row in numbers]
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
