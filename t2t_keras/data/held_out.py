@@ -71,7 +71,8 @@ class TextSurvey:
         for key, pair in self._usable():
             if key <= last:
                 candidates.setdefault(key, pair)
-        seen, chosen = HeldOut(), []
+        seen = HeldOut()
+        chosen: list[Pair] = []
         for split in self._corpus.splits.keys() - {"train"}:
             seen.add(self._corpus.splits[split]())
         for key in sorted(candidates):
