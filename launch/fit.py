@@ -27,7 +27,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.held_out import TextSurvey
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving
+from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied
 from t2t_keras.fitting.model_card import commands, write_card
 from t2t_keras.machine.locking import locked
 from t2t_keras.models import presets
@@ -74,11 +74,11 @@ def main(argv: list[str]) -> None:
     _check_free(output, steps)
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
         steps = FitSteps(places, _say)  # as the process left it that held the lock
-        steps.record.check_same("asked", _asked(config), output)
         corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, _say)
         survey = TextSurvey(corpus)
-        if not steps.record["choices"]:
-            _choose(steps, survey, given)
+        if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
+            steps.record.update(choices=_chosen(steps, survey, given), asked=None, text=None)
+        steps.record.check_same("asked", _asked(config), output)
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})
         steps.check_text(corpus)
@@ -176,19 +176,23 @@ def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
 
 
 def _asked(config: DataConfig) -> dict[str, Any]:
-    """What must stay the same in a folder; --minutes may grow, and --licence may be put right."""
+    """What must stay the same in a folder, while --minutes may grow."""
     paths = {flag.name: os.path.abspath(flag.value) if flag.value else None for flag in (_SOURCE, _TARGET)}
     languages = {"source_language": config.source_language, "target_language": config.target_language}
     others = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
     return {**paths, **languages, **others}
 
 
-def _choose(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> None:
-    _say("reading the text, to choose by its size")
+def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> list[dict[str, Any]]:
+    """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
+    with steps.preparing():
+        _say("reading the text, to choose by its size")
+        pairs = survey.pairs
     has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
-    chosen = fit_rules.choose(survey.pairs, _MINUTES.value, has_accelerator=has_accelerator, preset=_PRESET.value)
+    chosen = fit_rules.choose(pairs, _MINUTES.value, has_accelerator=has_accelerator, preset=_PRESET.value)
     choices = {each.name: each for each in (*chosen, *given)}
-    steps.record.update(pairs=survey.pairs, choices=[vars(each) for each in choices.values()])
+    settings_applied(choices.values())
+    return [vars(each) for each in choices.values()]
 
 
 def _table(choices: Sequence[Choice]) -> str:
@@ -198,10 +202,10 @@ def _table(choices: Sequence[Choice]) -> str:
 
 
 def _advice(steps: FitSteps) -> str:
-    more = f"--minutes={2 * steps.record['trained_for']:g}"
+    longer = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
     lines = [
         *commands(steps),
-        (f"the same command with {more}", "trains on from here"),
+        *([] if steps.record["has_converged"] else [(longer, "trains on from here")]),
         (str(steps.run.curves_path), "how training went: if the validation loss still falls, train on"),
         ("more text of the same kind, or a higher model.dropout_rate where there is none", "improves it most"),
         ("docs/getting_started.md", "the steps behind this one"),

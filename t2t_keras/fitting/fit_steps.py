@@ -1,12 +1,13 @@
 """The steps from parallel text to an exported model; a step that is done is not done again."""
 
+import contextlib
 import dataclasses
 import importlib
 import itertools
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -99,13 +100,20 @@ class FitSteps:
 
     def prepare(self, corpus: Corpus, config: DataConfig, processes: int = 1) -> None:
         """Prepares the text with the chosen size of vocabulary; raises as `t2t_keras.data.prepare.prepare`."""
-        begun = time.monotonic()
         config = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
-        try:
+        with self.preparing():
             self.data = prepare(corpus, config, self.places.data_dir, self._say, processes)
+        self.record.update(prepared=True)
+
+    @contextlib.contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Counts the time inside as that of preparing, until the text is prepared: later it is only opened."""
+        begun = time.monotonic()
+        try:
+            yield
         finally:
-            spent = self.record["preparing_minutes"] or 0.0
-            if not self.record["trained_for"]:  # later starts only open what is there
+            if not self.record["prepared"]:
+                spent = self.record["preparing_minutes"] or 0.0
                 self.record.update(preparing_minutes=spent + (time.monotonic() - begun) / 60)
 
     def train(self, minutes: float, *, counts_preparing: bool) -> Outcome | None:
@@ -129,7 +137,9 @@ class FitSteps:
         outcome = trainer.train()
         self._say(f"step {outcome.step:,}: {outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
-            self.record.update(trained_for=minutes, chosen=None, scores=None, examples=None, finished=None)
+            has_converged = outcome.reason.startswith("no better validation")
+            self.record.update(trained_for=minutes, has_converged=has_converged)
+            self.record.update(chosen=None, scores=None, examples=None, finished=None)
         return outcome
 
     @property
@@ -140,11 +150,8 @@ class FitSteps:
 
     def _config(self, minutes: float) -> Config:
         """The settings of the preset with the choices, fitted to the data."""
-        config = presets.preset(self.choice("preset"))
-        config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **self.data.output_limit))
-        settings = [f"{each.name}={each.value}" for each in self.choices if not each.name.startswith("data.")]
-        settings = [each for each in settings if "." in each.partition("=")[0]]
-        config = configuration.override(config, [*settings, f"train.max_minutes={minutes}"])
+        config = settings_applied(self.choices, self.data.output_limit)
+        config = configuration.override(config, [f"train.max_minutes={minutes}"])
         model = dataclasses.replace(config.model, **self.data.tokenizer.sizes)
         return dataclasses.replace(config, model=model, data=self.data.config)
 
@@ -229,6 +236,19 @@ class FitSteps:
                 version = export_translator(self.translator, self.run.config, self.places.export_dir, origin=origin)
             self._say(f"exported: {version}")
         return version
+
+
+def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] | None = None) -> Config:
+    """The chosen preset with the chosen settings, but those of the data; they may replace the limit of outputs.
+
+    Raises:
+        InputError: a setting is unknown, or settings do not go together.
+    """
+    values = {choice.name: choice.value for choice in choices}
+    config = presets.preset(values["preset"])
+    config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(output_limit or {})))
+    others = ("preset", "held_out_pairs", "data.vocab_size")
+    return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in others])
 
 
 def missing_for_serving() -> str | None:

@@ -235,6 +235,23 @@ def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: 
 
 
 @pytest.mark.integration
+def test_a_choice_that_does_not_work_can_be_put_right_before_the_text_is_prepared(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    flags = [*FILES, "--minutes=100", *FLAGS]
+    status, output, errors = fit(tmp_path, *flags, "--set=train.best_metric=ter")
+    assert status == 1 and "1. Text" in output and errors.startswith("error: train.best_metric=ter: valid for")
+    # The text is prepared now, so another folder is needed.
+    assert "was begun with other data or choices (set: " in fit(tmp_path, *flags)[2]
+    flags[2] = "--output=other"
+    status, _, errors = fit(tmp_path, *flags, "--vocab_size=5000")
+    assert status == 1 and "vocab_size" in errors
+    status, _, errors = fit(tmp_path, *flags, "--set=train.validation_sentences=0")
+    assert (status, errors) == (1, "error: train.best_metric=bleu needs train.validation_sentences above 0\n")
+    status, output, errors = fit(tmp_path, *flags, code=dying(TRAINING))
+    assert status == -signal.SIGKILL and "2. Training" in output, errors
+
+
+@pytest.mark.integration
 def test_too_little_text_is_refused(tmp_path: Path) -> None:
     write_text(tmp_path, 100)
     status, _, errors = fit(tmp_path, *FILES)
