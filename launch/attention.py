@@ -35,11 +35,7 @@ from t2t_keras.text.pieces import places_of, readable
 from .flag_groups import decoding_flags
 
 _KINDS = get_args(Kind)
-_FULL_NAMES = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "cross-attention",
-}
+_FULL_NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 _STYLES = ("maps", "lines")
 _FORMATS = ("png", "svg")
 
@@ -66,7 +62,6 @@ class Picture(NamedTuple):
 
 def main(argv: list[str]) -> None:
     """Draws what the flags ask for."""
-    del argv  # every setting is a flag
     if not _SOURCE.value.strip():
         raise InputError("--source is blank")
     if _QUERY.value is not None and "maps" in _STYLE.value:
@@ -172,10 +167,4 @@ def _paths(pictures: Sequence[Picture]) -> list[tuple[pathlib.Path, Picture]]:
     return [(output / f"{picture.name}.{end}", picture) for picture in pictures for end in _FORMAT.value]
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

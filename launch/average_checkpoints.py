@@ -29,7 +29,6 @@ flags.adopt_module_key_flags(extensions)
 
 def main(argv: list[str]) -> None:
     """Averages the checkpoints that the flags select and prints their steps."""
-    del argv
     run = Run(_MODEL_DIR.value)
     config = run.config
     paths = _chosen(run, _CHECKPOINTS.value, _AVERAGE_LAST.value)
@@ -56,12 +55,12 @@ def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:
         if len(set(paths)) < len(paths):
             raise InputError(f"--checkpoints={','.join(names)}: one of them is named twice")
         return paths
-    steps = checkpoints.steps(run.checkpoints_path)[-last:]
-    if not steps:
+    paths = checkpoints.newest_paths(run.checkpoints_path, last)
+    if not paths:
         raise InputError(f"--model_dir={run.path}: there are no checkpoints in {run.checkpoints_path}")
-    if len(steps) < last:
-        print(f"there are only {len(steps)} checkpoints of the {last} asked for")
-    return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
+    if len(paths) < last:
+        print(f"there are only {len(paths)} checkpoints of the {last} asked for")
+    return paths
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
@@ -105,10 +104,4 @@ def _warn_of_early_steps(chosen: list[checkpoints.Checkpoint]) -> None:
         )
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -5,7 +5,10 @@ python -m launch.convert --to=huggingface --model_dir=runs/mine --output=mine_fo
 """
 
 import dataclasses
+import json
 import pathlib
+
+from . import program, quiet_tensorflow  # noqa: F401  # isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 
@@ -14,12 +17,10 @@ from t2t_keras.formats.files.model_folders import local_folder
 from t2t_keras.formats.known_formats import READERS, WRITERS
 from t2t_keras.formats.portable_model import PortableModel, check_whole
 from t2t_keras.machine.files import new_folder
-from t2t_keras.runs.imported import save_imported
+from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import load_weights, weights_path
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import IMPORTED, Run
 from t2t_keras.text.tokenizer import Tokenizer
-
-from . import program
 
 _FROM = flags.DEFINE_enum("from", None, READERS, "Whose model --input is.")
 _TO = flags.DEFINE_enum("to", None, WRITERS, "Whose model --output becomes.")
@@ -39,7 +40,6 @@ _ONLY_IN, _ONLY_OUT = (_INPUT, _SOURCE_LANGUAGE, _TARGET_LANGUAGE), (_OUTPUT, _C
 
 def main(argv: list[str]) -> None:
     """Converts in the direction that the flags say."""
-    del argv  # every setting is a flag
     if bool(_FROM.value) == bool(_TO.value):
         raise InputError("either --from or --to must be given")
     for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
@@ -62,7 +62,12 @@ def _import() -> None:
     model = dataclasses.replace(model, config=config)
     check_whole(_INPUT.value, model)
     origin = {"format": _FROM.value, "input": _INPUT.value}
-    save_imported(_MODEL_DIR.value, config, model.tokenizer, model.weights, origin)
+    with new_folder(_MODEL_DIR.value) as folder:
+        run = Run(folder)
+        model.tokenizer.save(run.vocab_path)
+        checkpoints.save_weights(run.checkpoints_path, "imported", 0, model.weights, {IMPORTED: origin})
+        values = {**config.to_dict(), IMPORTED: origin}
+        run.config_path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     notes = list(model.notes)
     if not model.knows_languages:
         taken = f"{config.data.source_language}, {config.data.target_language}"
@@ -86,10 +91,4 @@ def _report(model: PortableModel, notes: list[str] | tuple[str, ...], written: s
     print(f"{pathlib.Path(written)}: {count:,} parameters")
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -38,7 +38,6 @@ flags.adopt_module_key_flags(extensions)
 
 def main(argv: list[str]) -> None:
     """Prints the tables."""
-    del argv  # every setting is a flag
     config = Run(_MODEL_DIR.value).config if _MODEL_DIR.value else presets.preset(_PRESET.value)
     vocabulary = [] if _VOCAB_SIZE.value is None else [f"model.vocab_size={_VOCAB_SIZE.value}"]
     config = configuration.override(config, [*vocabulary, *_SET.value])
@@ -58,10 +57,4 @@ def _devices() -> Devices:
     return devices
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -24,7 +24,6 @@ _TRACES = flags.DEFINE_bool("traces", False, "Whether to draw traces, and functi
 
 def main(argv: list[str]) -> None:
     """Draws every tree of the file."""
-    del argv  # every setting is a flag
     folder = pathlib.Path(_OUTPUT_DIR.value)
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
@@ -34,10 +33,4 @@ def main(argv: list[str]) -> None:
     print(f"{count:,} trees drawn in {folder}")
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -57,7 +57,6 @@ flags.adopt_module_key_flags(decoding_flags)
 
 def main(argv: list[str]) -> None:
     """Evaluates the model on the test set that the flags name."""
-    del argv  # every setting is a flag
     if _HYPOTHESES.value or _REFERENCES.value or _TASK.value:
         _score_files()
         return
@@ -179,10 +178,4 @@ def _table(result: evaluation.Evaluation) -> str:
     return "\n".join(lines)
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -10,7 +10,7 @@ Examples:
 import os
 import pathlib
 import time
-from typing import Any, cast
+from typing import Any
 
 from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
 
@@ -19,7 +19,6 @@ from absl import flags
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
-from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
@@ -41,7 +40,6 @@ flags.mark_flag_as_required("model_dir")
 
 def main(argv: list[str]) -> None:
     """Exports the model and prints a summary."""
-    del argv  # every setting is a flag
     if model_flags.ENSEMBLE.value:
         raise InputError("--ensemble: an ensemble cannot be exported; average checkpoints of one run instead")
     if (engine := decoding_flags.ENGINE.value) != "tensorflow":
@@ -52,7 +50,7 @@ def main(argv: list[str]) -> None:
     config = run.config
     paths = _chosen(run)
     translator = decoding_flags.load_translator()
-    model = cast(SequenceModel, translator.model)  # an ensemble is not exported
+    model = translator.single_model
     if _AVERAGE_LAST.value:
         assign_weights(model, averaging.average([checkpoints.load(path, True) for path in paths]))
     start = time.monotonic()
@@ -70,12 +68,11 @@ def _chosen(run: Run) -> list[pathlib.Path]:
         return []
     if not _AVERAGE_LAST.value:
         return [checkpoints.resolve(run.checkpoints_path, model_flags.CHECKPOINT.value)]
-    steps = checkpoints.steps(run.checkpoints_path)[-_AVERAGE_LAST.value :]
-    if len(steps) < _AVERAGE_LAST.value:
-        raise InputError(
-            f"--average_last={_AVERAGE_LAST.value}: {run.checkpoints_path} has only {len(steps)} checkpoints"
-        )
-    return [run.checkpoints_path / checkpoints.step_name(step) for step in steps]
+    paths = checkpoints.newest_paths(run.checkpoints_path, _AVERAGE_LAST.value)
+    if len(paths) < _AVERAGE_LAST.value:
+        has = f"{run.checkpoints_path} has only {len(paths)} checkpoints"
+        raise InputError(f"--average_last={_AVERAGE_LAST.value}: {has}")
+    return paths
 
 
 def _origin(run: Run, paths: list[pathlib.Path]) -> dict[str, Any]:
@@ -97,10 +94,4 @@ def _summary(
     )
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

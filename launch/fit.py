@@ -65,7 +65,6 @@ _GIVEN = "given"
 
 def main(argv: list[str]) -> None:
     """Runs all steps that are not done."""
-    del argv  # every setting is a flag
     config, paths = _text()
     given = _given()
     output = pathlib.Path(_OUTPUT.value)
@@ -221,10 +220,4 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -29,38 +29,34 @@ from .flag_groups import corpus_flags, vocabulary_flags
 FLAGS = flags.FLAGS
 _DEFAULTS = DataConfig()
 
-
-def define_flags() -> None:
-    """Defines this program's flags."""
-    flags.DEFINE_string("task", _DEFAULTS.task, f"What source and target mean: {', '.join(TASKS)}.")
-    flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"Where the text comes from: {', '.join(corpora.NAMES)}.")
-    corpus_flags.define()
-    flags.DEFINE_string("source_language", _DEFAULTS.source_language, "Language code of the source side.")
-    flags.DEFINE_string("target_language", _DEFAULTS.target_language, "Language code of the target side.")
-    vocabulary_flags.define()
-    flags.DEFINE_integer(
-        "max_length",
-        None,
-        f"Longest side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
-        f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
-    )
-    flags.DEFINE_float("max_length_ratio", _DEFAULTS.max_length_ratio, "Largest ratio of a training pair's lengths.")
-    flags.DEFINE_bool("lowercase", _DEFAULTS.lowercase, "Lowercase all text.")
-    flags.DEFINE_integer("seed", _DEFAULTS.seed, "Of what is drawn at random.")
-    flags.DEFINE_string("data_dir", None, "Folder for the prepared data.", required=True)
-    flags.DEFINE_integer("processes", len(os.sched_getaffinity(0)), "Shards prepared at once.", lower_bound=1)
-    flags.DEFINE_integer(
-        "shard_pairs",
-        SHARD_PAIRS,
-        "Training pairs of a shard, which end up in one file. A process takes about 1 KB for each.",
-        lower_bound=1,
-    )
-    flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
+flags.DEFINE_string("task", _DEFAULTS.task, f"What source and target mean: {', '.join(TASKS)}.")
+flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"Where the text comes from: {', '.join(corpora.NAMES)}.")
+flags.DEFINE_string("source_language", _DEFAULTS.source_language, "Language code of the source side.")
+flags.DEFINE_string("target_language", _DEFAULTS.target_language, "Language code of the target side.")
+flags.DEFINE_integer(
+    "max_length",
+    None,
+    f"Longest side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
+    f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
+)
+flags.DEFINE_float("max_length_ratio", _DEFAULTS.max_length_ratio, "Largest ratio of a training pair's lengths.")
+flags.DEFINE_bool("lowercase", _DEFAULTS.lowercase, "Lowercase all text.")
+flags.DEFINE_integer("seed", _DEFAULTS.seed, "Of what is drawn at random.")
+flags.DEFINE_string("data_dir", None, "Folder for the prepared data.", required=True)
+flags.DEFINE_integer("processes", len(os.sched_getaffinity(0)), "Shards prepared at once.", lower_bound=1)
+flags.DEFINE_integer(
+    "shard_pairs",
+    SHARD_PAIRS,
+    "Training pairs of a shard, which end up in one file. A process takes about 1 KB for each.",
+    lower_bound=1,
+)
+flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
+flags.adopt_module_key_flags(corpus_flags)
+flags.adopt_module_key_flags(vocabulary_flags)
 
 
 def main(argv: list[str]) -> None:
     """Prepares the data and prints what was kept."""
-    del argv  # every setting is a flag
     config = _config()
     corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), _report)
     vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None
@@ -103,13 +99,4 @@ def _table(prepared: PreparedData) -> str:
     return "\n".join(lines)
 
 
-define_flags()
-
-
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -1,6 +1,7 @@
 """Runs a program's `main`: parses the flags, prints an error on one line, sets the exit status."""
 
 import contextlib
+import functools
 import gc
 import os
 import platform
@@ -24,19 +25,8 @@ from . import helping
 PATHS = (
     *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir", "study_dir"),
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
-    *(
-        "source",
-        "target",
-        "reference",
-        "translation",
-        "input",
-        "output",
-        "checkpoint",
-        "checkpoints",
-        "ensemble",
-        "init_from",
-    ),
-    *("hypotheses", "references", "vocab_from"),
+    *("source", "target", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
+    *("init_from", "hypotheses", "references", "vocab_from"),
 )
 
 # Those of them that are texts in the program that runs.
@@ -80,6 +70,13 @@ def run(main: Callable[[list[str]], None]) -> None:
         sys.exit(0)
     sys.modules["__main__"].__doc__ = module.__doc__  # of --helpfull, also if a console command is the main module
     app.run(lambda argv: _guarded(main, argv))
+
+
+def command(main: Callable[[list[str]], None]) -> Callable[[], None]:
+    """The console command that runs a program's `main`; runs it at once where Python was started with its module."""
+    if main.__module__ == "__main__":
+        run(main)
+    return functools.partial(run, main)
 
 
 def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:

@@ -51,7 +51,6 @@ SENTENCES = (
 
 def main(argv: list[str]) -> None:
     """Runs all steps, from the text to a server."""
-    del argv  # every setting is a flag
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, _say)
     if not steps.record["choices"]:
@@ -131,10 +130,4 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

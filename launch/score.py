@@ -35,7 +35,6 @@ flags.mark_flag_as_required("model_dir")
 
 def main(argv: list[str]) -> None:
     """Scores the pairs that the flags name."""
-    del argv  # every setting is a flag
     pairs = list(read_pairs(_SOURCE.value, _TRANSLATION.value))
     translator = model_flags.load_translator()
     scores = translator.score([source for source, _ in pairs], [translation for _, translation in pairs])
@@ -53,10 +52,4 @@ def _line(score: ForcedScore) -> str:
     return f"{score.score:.6f}\t{score.log_prob:.6f}\t{len(score.pieces)}"
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

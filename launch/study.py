@@ -52,7 +52,6 @@ flags.adopt_module_key_flags(extensions)
 
 def main(argv: list[str]) -> None:
     """Makes the table, or prints what the flags ask for."""
-    del argv  # every setting is a flag
     given = {"table": _TABLE.value, "scale": _SCALE.value, "data_dir": _DATA_DIR.value}
     given |= {"steps": _STEPS.value, "seeds": _SEEDS.value, "settings": tuple(_SET.value) or None}
     study_dir = pathlib.Path(_STUDY_DIR.value)
@@ -100,10 +99,4 @@ def _shard() -> tuple[int, int]:
     return int(numbers[1]), int(numbers[2])
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -60,7 +60,6 @@ flags.mark_flag_as_required("model_dir")
 
 def main(argv: list[str]) -> None:
     """Translates the input that the flags name."""
-    del argv  # every setting is a flag
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")
@@ -121,7 +120,7 @@ def _line(number: int, raw: bytes) -> json_lines.Line:
     try:
         text = decoded_line(raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw)
     except InputError as error:
-        return json_lines.Line(number, None, None, str(error))
+        return json_lines.Line(number, "", None, str(error))
     return json_lines.parsed(number, text) if _JSON_INPUT.value else json_lines.Line(number, text)
 
 
@@ -221,10 +220,4 @@ def _converse(translator: Translator) -> None:
         print(_output_text(translator, [line], results), end="", flush=True)
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

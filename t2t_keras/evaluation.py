@@ -1,7 +1,6 @@
 """Translates a corpus, scores it and writes both to files."""
 
 import dataclasses
-import json
 import math
 import os
 import pathlib
@@ -14,7 +13,7 @@ import tensorflow as tf
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import replacing, write_json
 from t2t_keras.search.batches import Progress, length_batches, padded
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.score import Score, check_lines
@@ -92,11 +91,7 @@ def evaluate(
 
 
 def corpus_cross_entropy(
-    model: Any,
-    tokenizer: Tokenizer,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    tokens_per_batch: int = 2048,
+    model: Any, tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str], tokens_per_batch: int = 2048
 ) -> tuple[float, int]:
     """The sum of the model's cross-entropy on target tokens, end symbols included, in nats, and the number of tokens.
 
@@ -158,8 +153,7 @@ def write_evaluation(
         "seconds": round(evaluation.seconds, 3),
         "tokens_per_second": round(evaluation.tokens_per_second, 1),
     }
-    with replacing(scores_path) as file:
-        file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    write_json(scores_path, values)
     return hypotheses_path, scores_path
 
 

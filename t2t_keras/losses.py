@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:

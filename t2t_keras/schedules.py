@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 1.0, hold_steps: int = 0) -> Tensor:

@@ -15,10 +15,11 @@ FILES = PACKAGE + PROGRAMS
 TENSORFLOW_KERNELS = "t2t_keras.kernels.tensorflow"
 
 # The rooms from the ground up, and what each may import besides itself; a room is the first name below t2t_keras.
-GROUND = {"errors", "symbols"}
-ABOVE_THE_SEAM = {  # Keras and NumPy alone, on any backend
+GROUND = {"errors", "symbols", "tensor"}
+ABOVE_THE_LINE = {  # Keras and NumPy alone, on any backend
     "errors": set(),
     "symbols": set(),
+    "tensor": set(),
     "config": GROUND,
     "losses": GROUND,
     "schedules": GROUND,
@@ -28,7 +29,7 @@ ABOVE_THE_SEAM = {  # Keras and NumPy alone, on any backend
     "baselines": GROUND | {"config", "kernels", "layers", "models"},
     "planning": GROUND | {"config"},
 }
-BELOW_THE_SEAM = {
+BELOW_THE_LINE = {
     "machine": GROUND,
     "text": GROUND | {"machine"},
     "data": GROUND | {"config", "machine", "tasks", "text"},
@@ -49,7 +50,7 @@ BELOW_THE_SEAM = {
         *("baselines", "config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures"),
         *("planning", "runs", "tasks", "training"),
     },
-    "export": GROUND | {"config", "inference", "models", "search", "tasks", "text"},
+    "export": GROUND | {"config", "inference", "machine", "models", "search", "tasks", "text"},
     "fitting": GROUND
     | {
         *("config", "data", "evaluation", "export", "inference", "machine", "models", "planning", "runs", "tasks"),
@@ -57,7 +58,7 @@ BELOW_THE_SEAM = {
     },
     "serving": GROUND | {"machine"},
 }
-MAY_IMPORT = ABOVE_THE_SEAM | BELOW_THE_SEAM
+MAY_IMPORT = ABOVE_THE_LINE | BELOW_THE_LINE
 # Offers the names a user needs.
 FREE = {"__init__"}
 
@@ -114,7 +115,7 @@ def every(paths: list[pathlib.Path]) -> pytest.MarkDecorator:
 
 every_file, every_module = every(FILES), every(PACKAGE)
 NO_TENSORFLOW = [
-    path for path in PACKAGE if part(module_name(path)) in ABOVE_THE_SEAM and module_name(path) != TENSORFLOW_KERNELS
+    path for path in PACKAGE if part(module_name(path)) in ABOVE_THE_LINE and module_name(path) != TENSORFLOW_KERNELS
 ]
 NOT_FREE = [path for path in PACKAGE if part(module_name(path)) not in FREE]
 
@@ -131,15 +132,15 @@ def test_the_reader_of_imports_reads(tmp_path):
 
 
 def test_the_lists_of_files_name_all_there_is():
-    """Every part above the seam has a file, and only the package itself and one kernel's file are left out."""
-    assert {part(module_name(path)) for path in NO_TENSORFLOW} == set(ABOVE_THE_SEAM)
+    """Every part above the line has a file, and only the package itself and one kernel's file are left out."""
+    assert {part(module_name(path)) for path in NO_TENSORFLOW} == set(ABOVE_THE_LINE)
     assert {module_name(path) for path in PACKAGE if path not in NOT_FREE} == {"t2t_keras"}
-    left_out = {module_name(path) for path in PACKAGE if part(module_name(path)) in ABOVE_THE_SEAM}
+    left_out = {module_name(path) for path in PACKAGE if part(module_name(path)) in ABOVE_THE_LINE}
     assert left_out - set(map(module_name, NO_TENSORFLOW)) == {TENSORFLOW_KERNELS}
 
 
 @every(NO_TENSORFLOW)
-def test_tensorflow_stays_below_the_seam(path):
+def test_tensorflow_stays_below_the_line(path):
     below = [module for module, _ in imports(path) if re.match(r"tensorflow|tf_keras|tf\b", module)]
     assert not below
 
@@ -147,7 +148,10 @@ def test_tensorflow_stays_below_the_seam(path):
 @every_file
 def test_nothing_imports_the_inside_of_keras(path):
     inside = ("keras.src", "tensorflow.python", "tensorflow.keras", "tf_keras")
-    assert not [module for module, _ in imports(path) if any(is_of(module, name) for name in inside)]
+    # Stopping a call has no public name; tests/serving/test_cancelling.py tells if this one goes.
+    allowed = ["tensorflow.python.eager.cancellation"] if path.name == "cancelling.py" else []
+    found = [module for module, _ in imports(path) if any(is_of(module, name) for name in inside)]
+    assert found == allowed
     assert not re.search(r"\bkeras\.src\b|\btf\.keras\b", path.read_text(encoding="utf-8"))
 
 

@@ -129,7 +129,10 @@ def test_every_program_has_a_command_and_every_command_a_program() -> None:
     for path in (ROOT / "launch").glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-        if "run" in functions and not functions["run"].args.args:
+        assigned = {
+            ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+        }
+        if "run" in assigned or ("run" in functions and not functions["run"].args.args):
             defines_run.add(path.stem)
     assert set(commands().values()) == defines_run
 

@@ -9,26 +9,19 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 
-flags.disclaim_key_flags()  # they belong to the calling module
-
 FLAGS = flags.FLAGS
 
-
-def define() -> None:
-    """Defines the flags."""
-    for split in corpora.SPLITS:
-        for side in ("source", "target"):
-            flags.DEFINE_multi_string(
-                f"{split}_{side}",
-                [],
-                f"corpus=files: {side} side of {split}; .gz .bz2 .xz too. Repeat for more corpora.",
-            )
-    flags.DEFINE_multi_string(
-        "tag",
-        list(DataConfig().tags),
-        "A symbol such as <2fr> in front of all sources of a corpus; one for each, '' for none.",
-    )
-    flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files hold both sides, separated by a tab.")
+for split in corpora.SPLITS:
+    for side in ("source", "target"):
+        flags.DEFINE_multi_string(
+            f"{split}_{side}", [], f"corpus=files: {side} side of {split}; .gz .bz2 .xz too. Repeat for more corpora."
+        )
+flags.DEFINE_multi_string(
+    "tag",
+    list(DataConfig().tags),
+    "A symbol such as <2fr> in front of all sources of a corpus; one for each, '' for none.",
+)
+flags.DEFINE_bool("tsv", False, "corpus=files: the --*_source files hold both sides, separated by a tab.")
 
 
 def paths() -> list[dict[str, corpora.Paths]]:

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import re
 import typing
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from absl import flags
@@ -11,20 +12,29 @@ from absl import flags
 flags.disclaim_key_flags()  # they belong to the calling module
 
 DEFAULT = "; default: the run's own setting."
-_DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float}
+_DEFINE = {
+    **{bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float, str: flags.DEFINE_string},
+    Sequence[str]: flags.DEFINE_list,
+}
 
 
 def define(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
     """Defines a flag for each named field of a dataclass, whose docstring describes it; the default is None."""
-    hints, helps = typing.get_type_hints(settings), descriptions(settings)
-    holders = []
-    for name in names:
-        text = helps[name][0].upper() + helps[name][1:] + DEFAULT
-        if typing.get_origin(hints[name]) is Literal:
-            holders.append(flags.DEFINE_enum(name, None, typing.get_args(hints[name]), text))
-        else:
-            holders.append(_DEFINE[hints[name]](name, None, text))
-    return tuple(holders)
+    return tuple(_defined(settings, name, None, DEFAULT) for name in names)
+
+
+def define_usual(settings: type, *names: str) -> tuple[flags.FlagHolder, ...]:
+    """As `define`, with the defaults of the fields."""
+    usual = {field.name: field.default for field in dataclasses.fields(settings)}
+    return tuple(_defined(settings, name, usual[name], ".") for name in names)
+
+
+def _defined(settings: type, name: str, default: Any, end: str) -> flags.FlagHolder:
+    hint, text = typing.get_type_hints(settings)[name], descriptions(settings)[name]
+    text = text[0].upper() + text[1:] + end
+    if typing.get_origin(hint) is Literal:
+        return flags.DEFINE_enum(name, default, typing.get_args(hint), text)
+    return _DEFINE[hint](name, default, text)
 
 
 def descriptions(settings: type) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Convolutions over time, and the gate between two halves of their outputs."""
+"""Convolutions over time, also in one step of a search, and the gate between two halves of their outputs."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Convolution(keras.layers.Layer):
+class Convolution(Layer):
     """A convolution over time: y_t = b + sum_i x_(t + i * dilation_rate - before) W_i. Beyond its ends a sequence is 0.
 
     With a `kernel_size` of 1 it is a linear layer. Weight normalisation takes W = g V / |V|, where |V| is a norm for
@@ -34,8 +34,7 @@ class Convolution(keras.layers.Layer):
     Returns:
         float [batch, length, filters].
 
-    Reference:
-        van den Oord et al., "WaveNet", 2016; Salimans and Kingma, "Weight Normalization", 2016.
+    Reference: van den Oord et al., "WaveNet", 2016; Salimans and Kingma, "Weight Normalization", 2016.
     """
 
     def __init__(
@@ -50,9 +49,7 @@ class Convolution(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("filters", filters), ("kernel_size", kernel_size), ("dilation_rate", dilation_rate)):
-            if value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        check_at_least_one(filters=filters, kernel_size=kernel_size, dilation_rate=dilation_rate)
         if not causal and kernel_size % 2 == 0:
             raise ValueError(f"`kernel_size` must be odd for a convolution that is not causal, got {kernel_size}")
         self.filters = filters
@@ -94,20 +91,11 @@ class Convolution(keras.layers.Layer):
         before = reach if self.causal else reach // 2
         return kernels.convolution(inputs, self.weight(), self.bias, self.dilation_rate, before)
 
-    def compute_output_shape(self, inputs_shape: tuple, token_mask_shape: tuple | None = None) -> tuple:
+    def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
         return (*inputs_shape[:-1], self.filters)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "filters": self.filters,
-            "kernel_size": self.kernel_size,
-            "dilation_rate": self.dilation_rate,
-            "causal": self.causal,
-            "use_bias": self.use_bias,
-            "weight_normalization": self.weight_normalization,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+        return {**super().get_config(), "kernel_initializer": keras.initializers.serialize(self.kernel_initializer)}
 
 
 def _norms(kernel: Tensor) -> Tensor:
@@ -122,3 +110,34 @@ def gated_linear_unit(inputs: Tensor) -> Tensor:
     """
     values, gates = ops.split(inputs, 2, axis=-1)
     return values * ops.sigmoid(gates)
+
+
+class ConvolutionStep:
+    """A built causal `Convolution` at the newest position, its kernel made and cast to `dtype` once per search."""
+
+    def __init__(self, layer: Convolution, dtype: str) -> None:
+        if not layer.causal and layer.kernel_size > 1:
+            raise ValueError(f"`layer` must be causal, but {layer.name} reads later positions")
+        self._bias, self._dilation_rate = layer.bias, layer.dilation_rate
+        kernel_size, self._d_in, filters = layer.kernel.shape
+        self._past_len = (kernel_size - 1) * layer.dilation_rate
+        kernel = ops.reshape(layer.weight(), (kernel_size * self._d_in, filters))
+        self._kernel = ops.cast(kernel, dtype)  # [kernel_size * d_in, filters]
+
+    def begin(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
+        """What precedes the first position: zeros [batch, beam, past_len, d_in]."""
+        return ops.zeros((batch, beam_size, self._past_len, self._d_in), dtype)
+
+    def __call__(self, inputs: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        """The output at one position, and the past of the next one.
+
+        Inputs are float [batch, beam, d_in], outputs [batch, beam, filters]; a past is [batch, beam, past_len, d_in],
+        oldest first.
+        """
+        if not self._past_len:
+            return kernels.linear(inputs, self._kernel, self._bias), past
+        span = ops.concatenate([past, inputs[..., None, :]], axis=-2)  # --> [batch, beam, past_len + 1, d_in]
+        window = span[..., :: self._dilation_rate, :]  # --> [batch, beam, kernel_size, d_in]
+        batch, beam, *_ = ops.shape(inputs)
+        window = ops.reshape(window, (batch, beam, self._kernel.shape[0]))
+        return kernels.linear(window, self._kernel, self._bias), span[..., 1:, :]

@@ -37,31 +37,20 @@ _RNN_TINY: dict[str, Any] = {
     "tie_embeddings": True,
 }
 # The rate rises to 0.001 in 1,000 updates: 0.506 * (256 * 1000)^-0.5.
-_RNN_TINY_TRAIN = {
+_TINY_TRAIN = {
     "tokens_per_batch": 2048,
-    "max_steps": 6000,
     "learning_rate_scale": 0.506,
     "warmup_steps": 1000,
-    "clip_norm": 5.0,
     "checkpoint_steps": 200,
     "keep_checkpoints": 10,
     "patience": 10,
 }
+_RNN_TINY_TRAIN = {**_TINY_TRAIN, "max_steps": 6000, "clip_norm": 5.0}
 
 # Gehring et al. trained with Nesterov's momentum of 0.99 at a rate of 0.25, divided by 10 when validation stalls; here
 # this project's Adam does. Clipping is theirs. The rate rises to 5e-4: 0.876 * (768 * 4000)^-0.5.
 _CONV_TRAIN = {"learning_rate_scale": 0.876, "label_smoothing": 0.0, "clip_norm": 0.1}
-# The rate rises to 0.001 in 1,000 updates: 0.506 * (256 * 1000)^-0.5.
-_CONV_TINY_TRAIN = {
-    "tokens_per_batch": 2048,
-    "max_steps": 8000,
-    "learning_rate_scale": 0.506,
-    "warmup_steps": 1000,
-    "clip_norm": 0.1,
-    "checkpoint_steps": 200,
-    "keep_checkpoints": 10,
-    "patience": 10,
-}
+_CONV_TINY_TRAIN = {**_TINY_TRAIN, "max_steps": 8000, "clip_norm": 0.1}
 # Shazeer et al. had about 16,000 words on each of up to 64 GPUs. The rate rises for 2,000 updates to 0.001,
 # 1.012 * (512 * 2000)^-0.5, stays for 8,000, and falls with the root of the step after that.
 _MOE_TRAIN = {
@@ -124,23 +113,9 @@ PRESETS: dict[str, Config] = {
         DecodeConfig(beam_size=12, length_normalization="none"),
     ),
     "bytenet_tiny": _other(
-        ByteNetConfig(
-            d_model=128,
-            num_encoder_layers=10,
-            num_decoder_layers=10,
-            dropout_rate=0.2,
-            tie_embeddings=True,
-        ),
+        ByteNetConfig(d_model=128, num_encoder_layers=10, num_decoder_layers=10, dropout_rate=0.2, tie_embeddings=True),
         # The rate rises to 0.001 in 1,000 updates: 0.3578 * (128 * 1000)^-0.5.
-        {
-            "tokens_per_batch": 4096,
-            "max_steps": 5000,
-            "learning_rate_scale": 0.3578,
-            "warmup_steps": 1000,
-            "checkpoint_steps": 200,
-            "keep_checkpoints": 10,
-            "patience": 10,
-        },
+        {**_TINY_TRAIN, "tokens_per_batch": 4096, "max_steps": 5000, "learning_rate_scale": 0.3578},
     ),
     # MoE with 32 experts, and a small one, whose rate rises to 0.001 too: 0.3578 * (128 * 1000)^-0.5. Its matrices are
     # not tied: added to what every layer makes of it, a token's own row would begin by predicting that token again.

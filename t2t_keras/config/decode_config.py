@@ -64,14 +64,8 @@ class DecodeConfig:
         check_positive(self, "beam_size", "max_length_offset", "tokens_per_batch", "num_groups", "temperature", "top_p")
         check_not_negative(
             self,
-            "length_penalty",
-            "min_length",
-            "max_length_factor",
-            "patience",
-            "coverage_penalty",
-            "no_repeat_ngram_size",
-            "diversity_strength",
-            "top_k",
+            *("length_penalty", "min_length", "max_length_factor", "patience", "coverage_penalty"),
+            *("no_repeat_ngram_size", "diversity_strength", "top_k"),
         )
         if self.length_normalization not in ("gnmt", "average", "none"):
             valid = "gnmt, average, none"

@@ -71,7 +71,6 @@ class ModelConfig(abc.ABC):
 
     def loop_iterations(self, length: int) -> int:
         """Iterations of loops over time that an update waits for, in sentences of `length` tokens; 0 without loops."""
-        del length
         return 0
 
     def hidden_scores(self, length: int) -> int:
@@ -79,7 +78,6 @@ class ModelConfig(abc.ABC):
 
         They are no products of matrices: their time is that of reading and writing them.
         """
-        del length
         return 0
 
     @abc.abstractmethod

@@ -87,16 +87,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_positive(
             self,
-            "tokens_per_batch",
-            "max_steps",
-            "learning_rate_scale",
-            "warmup_steps",
-            "adam_epsilon",
-            "accumulation_steps",
-            "steps_per_call",
-            "log_steps",
-            "checkpoint_steps",
-            "keep_checkpoints",
+            *("tokens_per_batch", "max_steps", "learning_rate_scale", "warmup_steps", "adam_epsilon"),
+            *("accumulation_steps", "steps_per_call", "log_steps", "checkpoint_steps"),
+            *("keep_checkpoints",),
         )
         check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
         check_seed(self)

@@ -77,16 +77,8 @@ class TransformerConfig(ModelConfig):
         super().__post_init__()
         check_positive(
             self,
-            "num_encoder_layers",
-            "num_decoder_layers",
-            "d_ff",
-            "num_heads",
-            "d_key",
-            "d_value",
-            "max_positions",
-            "layer_norm_epsilon",
-            "experts_per_token",
-            "d_expert",
+            *("num_encoder_layers", "num_decoder_layers", "d_ff", "num_heads", "d_key", "d_value"),
+            *("max_positions", "layer_norm_epsilon", "experts_per_token", "d_expert"),
         )
         check_rate(self, "dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
         check_not_negative(self, "num_experts", "balance_weight")

@@ -304,7 +304,6 @@ def _cut_by_bucket(
     first: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sorts pairs into the buckets of `bucket_shapes`, by noise within each; results as in `_cut_by_budget`."""
-    del first  # pairs within a bucket are in random order already
     longest = np.maximum(source_lengths, target_lengths)
     cells = bucket_shapes(int(longest.max()), tokens_per_batch)
     rows, lengths = cells.T

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import read_json, sha256, write_json
+from t2t_keras.machine.files import read_note, sha256, write_json
 
 # A file that changed this recently may change again without its timestamps showing it.
 _SETTLED_SECONDS = 2.0
@@ -31,7 +31,7 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
     Raises:
         InputError: a file cannot be read.
     """
-    known = _known(known_path)
+    known = read_note(known_path)
     digests: dict[str, str] = {}
     entries: dict[str, Any] = {}
     for name, path in files.items():
@@ -48,15 +48,6 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
         with contextlib.suppress(OSError):  # for example a read-only folder; the next call then reads all files again
             write_json(known_path, entries)
     return digests
-
-
-def _known(path: Path) -> dict[str, Any]:
-    """The checksums of earlier calls; empty if the file is missing or damaged."""
-    try:
-        known = read_json(path)
-    except (InputError, OSError):
-        return {}
-    return known if isinstance(known, dict) else {}
 
 
 def _state(path: Path) -> list[int]:

@@ -76,18 +76,13 @@ class EncodedCorpus:
 
     def at(self, epoch: int) -> Self:
         """The same in every epoch."""
-        del epoch
         return self
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The source ids of some rows, padded with 0, int32 [rows, length].
-
-        `length` defaults to that of the longest of these sentences; a ValueError is raised if it is shorter.
-        """
+        """As in `EncodedPairs`; `length` defaults to that of the longest sentence, a ValueError if it is shorter."""
         return self._source.padded(rows, length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The target ids of some rows; as `source_ids`."""
         return self._target.padded(rows, length)
 
 

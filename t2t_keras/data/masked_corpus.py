@@ -31,7 +31,6 @@ class MaskedCorpus:
         return MaskedCorpus(self._corpus, self._mask_id, self._seed, epoch)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """The target ids of some rows; as `EncodedCorpus.target_ids`."""
         return self._corpus.target_ids(rows, length)
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:

@@ -5,7 +5,7 @@ shares of a batch have one shape; rows without a pair are zeros, which have no w
 batch do not depend on the number of replicas.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -26,11 +26,9 @@ class EncodedPairs(Protocol):
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The source ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
-        ...
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
         """The target ids of some rows, padded with 0 to `length`, int32 [rows, length]."""
-        ...
 
 
 class TrainingPairs(EncodedPairs, Protocol):
@@ -38,7 +36,6 @@ class TrainingPairs(EncodedPairs, Protocol):
 
     def at(self, epoch: int) -> EncodedPairs:
         """The pairs as an epoch sees them; no longer than all epochs' lengths."""
-        ...
 
 
 def training_dataset(
@@ -72,14 +69,19 @@ def training_dataset(
             plan = plans.plan(position.epoch)
             yield from shares(corpus.at(position.epoch), plan, position.batch, num_replicas, replica_ids, rows_multiple)
 
-    ids = tf.TensorSpec([None, None], tf.int32)
-    dataset = tf.data.Dataset.from_generator(elements, output_signature={"source": ids, "target": ids})
     # Otherwise each step on a TPU checks for a next element, and several workers have to agree on it.
-    dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    return dataset_of(elements).apply(endless).prefetch(_PREFETCHED_BATCHES * len(replica_ids))
+
+
+def dataset_of(batches: Callable[[], Iterable[Batch]]) -> tf.data.Dataset:
+    """A data set of what a function yields, in its order: source and target, int32 [rows, length] each."""
+    ids = tf.TensorSpec([None, None], tf.int32)
     options = tf.data.Options()
-    options.autotune.enabled = False  # a replaced iterator that autotunes can idle for seconds
+    options.autotune.enabled = False  # an iterator that autotunes can idle for seconds when it is replaced
     options.deterministic = True
-    return dataset.prefetch(_PREFETCHED_BATCHES * len(replica_ids)).with_options(options)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature={"source": ids, "target": ids})
+    return dataset.with_options(options)
 
 
 def validation_batches(

@@ -5,6 +5,7 @@ interrupted preparation resumes where it stopped and is never taken for a comple
 """
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -210,12 +211,7 @@ def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callab
 
 
 def _prepared(
-    corpus: Corpus,
-    config: DataConfig,
-    data_dir: Path,
-    report: Callable[[str], None],
-    processes: int,
-    shard_pairs: int,
+    corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None], processes: int, shard_pairs: int
 ) -> PreparedData:
     """Runs all steps that are not done; the caller holds the lock of the folder."""
     identity = _identity(corpus, data_dir)
@@ -236,7 +232,7 @@ def _prepared(
     for split in (name for name in SPLITS if name in counts and name != "train"):
         report(f"encoding {split}")
         encoding = Encoding(data_dir, config, split, 1, -1)
-        tokens = journal.step(f"encoding {split}", lambda encoding=encoding: _encode(encoding))
+        tokens = journal.step(f"encoding {split}", functools.partial(_encode, encoding))
         counts[split] = {**counts[split], **tokens}
     report("encoding train")
     counts["train"] = training.encode(counts["train"])

@@ -31,56 +31,52 @@ _KEY = np.dtype([("key", np.uint64), ("is_repaired", bool)])
 
 
 @dataclasses.dataclass(frozen=True)
-class Raw:
+class _OfPreparation:
+    """What every step knows: the folder that is being prepared, and the data settings."""
+
+    data_dir: Path
+    config: DataConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Raw(_OfPreparation):
     """A shard's pairs before cleaning.
 
     Attributes:
-        data_dir: folder that is being prepared.
-        config: data settings.
         held_out: existing splits that training must not see, unless the task keeps all.
         pairs: source and target sentences.
     """
 
-    data_dir: Path
-    config: DataConfig
     held_out: tuple[str, ...]
     pairs: list[Pair]
 
 
 @dataclasses.dataclass(frozen=True)
-class Selection:
+class Selection(_OfPreparation):
     """The rows to drop from a cleaned shard.
 
     Attributes:
-        data_dir: folder that is being prepared.
-        config: data settings.
         duplicates: rows that occur in an earlier shard, int64.
         validation: rows drawn for the validation set, int64.
         is_drawn: whether a validation set was drawn; pairs that resemble it are then dropped too, unless the task
             keeps all.
     """
 
-    data_dir: Path
-    config: DataConfig
     duplicates: np.ndarray
     validation: np.ndarray
     is_drawn: bool
 
 
 @dataclasses.dataclass(frozen=True)
-class Encoding:
+class Encoding(_OfPreparation):
     """How to encode a split, or one shard of it.
 
     Attributes:
-        data_dir: folder that is being prepared.
-        config: data settings.
         split: "train", "valid" or "test".
         shards: number of shards of the split.
         num_threads: number of threads of the tokenizer; -1 for all cores.
     """
 
-    data_dir: Path
-    config: DataConfig
     split: str
     shards: int
     num_threads: int
@@ -96,11 +92,7 @@ def clean_shard(number: int, raw: Raw) -> Counts:
     def kept() -> Iterator[Pair]:
         repaired = 0
         cuts = kind.context is not None or kind.reads_beginnings
-        flags = {
-            "cuts_sources": cuts,
-            "keeps_identical": not kind.writes_text,
-            "keeps_repeated": kind.keeps_repeated,
-        }
+        flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text, "keeps_repeated": kind.keeps_repeated}
         for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out, **flags):
             keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
             repaired = cleaner.counts["repaired"]

@@ -17,7 +17,6 @@ import tqdm
 from t2t_keras.config import DataConfig
 from t2t_keras.data import shards
 from t2t_keras.data.cleaning import REASONS
-from t2t_keras.data.duplicates import repeated_rows
 from t2t_keras.data.encoded import EncodedCorpus, shard_name
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.output_limit import Lengths
@@ -29,6 +28,12 @@ from t2t_keras.tasks.registry import task
 
 # A validation set drawn from the training pairs has 1% of them, at most this many.
 _DRAWN_VALIDATION_PAIRS = 1000
+
+# Keys sorted at once; with their rows and the memory of sorting, some gigabytes.
+_SORTED_KEYS = 1 << 27
+_KEY_BITS = 64
+
+ReadKeys = Callable[[int], np.ndarray]
 
 _READING = "reading"  # journal step that holds the number of shards
 
@@ -196,3 +201,33 @@ def _summed(start: Counts, counts: Iterable[Counts]) -> Counts:
 def _progress(items: Iterable[Any], description: str, total: int | None = None, unit: str = " pairs") -> Iterable[Any]:
     """Shows a progress bar on a terminal and nothing elsewhere."""
     return tqdm.tqdm(items, description, total, unit=unit, unit_scale=True, disable=None, leave=False)
+
+
+def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = _SORTED_KEYS) -> list[np.ndarray]:
+    """For each shard, the rows whose key occurred before in an earlier shard or row, int64, rising.
+
+    Args:
+        sizes: number of rows of each shard.
+        read_keys: returns the keys of a shard by number, uint64 [rows]; called for one shard after another.
+        sorted_keys: approximate number of keys in memory at once; with more keys, shards are read several times.
+    """
+    starts = np.cumsum([0, *sizes])  # --> [shards + 1]
+    bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()
+    parts = [_repeated_in_part(starts, read_keys, bits, part) for part in range(1 << bits)]
+    repeated = np.sort(np.concatenate(parts))
+    bounds = np.searchsorted(repeated, starts)
+    return [repeated[bounds[i] : bounds[i + 1]] - starts[i] for i in range(len(sizes))]
+
+
+def _repeated_in_part(starts: np.ndarray, read_keys: ReadKeys, bits: int, part: int) -> np.ndarray:
+    """Repeated rows, numbered across all shards, among the keys whose first `bits` bits are `part`."""
+    keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    for number, start in enumerate(starts[:-1]):
+        shard = read_keys(number)
+        is_in_part = shard >> np.uint64(_KEY_BITS - bits) == part if bits else np.ones(len(shard), bool)
+        keys.append(shard[is_in_part])
+        rows.append(start + np.flatnonzero(is_in_part))
+    key, row = np.concatenate(keys), np.concatenate(rows)
+    order = np.argsort(key, kind="stable")  # stable: the earliest of equal keys stays first
+    key = key[order]
+    return row[order[1:][key[1:] == key[:-1]]]

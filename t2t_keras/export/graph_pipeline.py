@@ -112,27 +112,25 @@ class Pipeline:
             return self._found(sentences, lambda ids, _: searches(ids), self.config.beam_size)
 
         def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
+            """One sample of each sentence, drawn with its seed, int64 [sentences]."""
             return self._found(sentences, lambda ids, rows: sampling.sample(ids, tf.gather(seeds, rows)), 1)
 
         sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
-        self._parts = _stage(self._parts_of, _TEXTS)
+        self.parts = _stage(self._parts_of, _TEXTS)
         self._search_best = _stage(self._with_weights(search_best), sentences)
         self._search_all = _stage(self._with_weights(search_all), sentences)
-        self._draw = _stage(self._with_weights(draw), sentences, _SEEDS)
-        self._log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
-        self._attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
+        self.sample = _stage(self._with_weights(draw), sentences, _SEEDS)
+        self.log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
+        self.attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
         self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
-        self._chosen_attention = _stage(self._chosen_attention_of, sentences, sentences, Choice(_LENGTHS, _LENGTHS))
+        self.chosen_attention = _stage(self._chosen_attention_of, sentences, sentences, Choice(_LENGTHS, _LENGTHS))
         self._joined = {size: self._joining(size) for size in {1, k}}
         results = (tf.TensorSpec([None, None], dtype) for dtype in (tf.string, tf.float32))
         finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
         self._finished = _stage(self._finished_of, _TEXTS, *results) if finishes else None
 
-    def parts(self, lines: tf.Tensor) -> Parts:
-        """The parts to translate of lines, string [lines]."""
-        return self._parts(lines)
-
     def _parts_of(self, lines: tf.Tensor) -> Parts:
+        """The parts to translate of lines, string [lines]."""
         texts = repaired(lines, self._lowercase)
         ids = self._source_tokenizer.tokenize(texts)  # --> [lines, ragged]
         not_blank = stripped(texts) != ""
@@ -182,15 +180,9 @@ class Pipeline:
         """The best hypotheses or, if the settings say so, samples: one per sentence, or `config.beam_size`."""
         return (self._search_best if only_best else self._search_all)(sentences)
 
-    def sample(self, sentences: Sentences, seeds: tf.Tensor) -> Found:
-        """One sample of each sentence, drawn with its seed, int64 [sentences]."""
-        return self._draw(sentences, seeds)
-
-    def log_probs(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
-        """The log-probability of each target, end symbol included: float32 [sentences]."""
-        return self._log_probs(sources, targets)
-
     def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        """The log-probability of each target, end symbol included: float32 [sentences]."""
+
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
             log_probs = token_log_probs(self._model, *(side.chosen(rows).ids for side in (sources, targets)))
             return [tf.cast(tf.reduce_sum(tf.cast(log_probs, tf.float64), axis=1), tf.float32)]
@@ -199,11 +191,8 @@ class Pipeline:
         (totals,) = in_batches(lengths, self.config.tokens_per_batch, compute, [tf.TensorSpec([None], tf.float32)])
         return totals
 
-    def attention(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
-        """Attention as in `Explanation.alignment`, averaged over heads: float32 [sentences, target_len, source_len]."""
-        return self._attention(sources, targets)
-
     def _attention_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
+        """Attention as in `Explanation.alignment`, averaged over heads: float32 [sentences, target_len, source_len]."""
         sizes = [tf.shape(targets.ids)[1], tf.shape(sources.ids)[1]]
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
@@ -224,13 +213,10 @@ class Pipeline:
         inputs = {"source": source_ids, "target": target_ids}
         return attention_views(self._model).logits_and_attention(inputs)[1]
 
-    def chosen_attention(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
+    def _chosen_attention_of(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
         """The attention of a kind and a layer for each pair: float32 [sentences, heads, length, length]; the length is
         that of the longest side of any pair, and what is no token has 0.
         """
-        return self._chosen_attention(sources, targets, asked)
-
-    def _chosen_attention_of(self, sources: Sentences, targets: Sentences, asked: Choice) -> tf.Tensor:
         heads, lengths = self.attention_sizes.heads, tf.maximum(sources.lengths, targets.lengths)
         elements = self.attention_sizes.elements_of_a_pair()
         size = assert_size("attention of all layers", tf.size(lengths), elements, longest(lengths), longest(lengths))

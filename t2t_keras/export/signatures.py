@@ -1,5 +1,6 @@
 """The signatures of an export: functions of batches of strings or token ids, with named inputs and outputs."""
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -50,29 +51,21 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         drawn = pipeline.hypotheses(text, parts, samples, samples.log_probs)
         return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
 
-    def score(text: tf.Tensor, target: tf.Tensor) -> Outputs:
-        return _score(pipeline, text, target)
-
-    def tokens(source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
-        return _translated_tokens(pipeline, source_ids, source_length)
-
-    def align(text: tf.Tensor) -> Outputs:
-        return _alignment(pipeline, text)
-
-    def attention(text: tf.Tensor, target: tf.Tensor, kind: tf.Tensor, layer: tf.Tensor) -> Outputs:
-        return _attention(pipeline, text, target, kind, layer)
-
     text = (batch, tf.string)
     views = {}
     if pipeline.has_attention:
-        views["align"] = traced(align, text=text)
-        views["attention"] = traced(attention, text=text, target=text, kind=text, layer=(batch, tf.int32))
+        views["align"] = traced(functools.partial(_alignment, pipeline), text=text)
+        views["attention"] = traced(
+            functools.partial(_attention, pipeline), text=text, target=text, kind=text, layer=(batch, tf.int32)
+        )
     return {
         "serving_default": traced(serving_default, text=text),
         "nbest": traced(nbest, text=text),
         "sample": traced(sample, text=text, seed=(batch, tf.int64)),
-        "score": traced(score, text=text, target=text),
-        "tokens": traced(tokens, source_ids=(ids, tf.int32), source_length=(batch, tf.int32)),
+        "score": traced(functools.partial(_score, pipeline), text=text, target=text),
+        "tokens": traced(
+            functools.partial(_translated_tokens, pipeline), source_ids=(ids, tf.int32), source_length=(batch, tf.int32)
+        ),
         **views,
     }
 

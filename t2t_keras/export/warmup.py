@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import optional_module
 from t2t_keras.symbols import EOS_ID
 
 _LINES = ["A man is walking through the snow with two dogs.", "."]
@@ -18,10 +18,10 @@ def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
-    try:
-        from tensorflow_serving.apis import prediction_log_pb2
-    except ImportError:
-        raise InputError("exporting needs the messages of TensorFlow Serving: pip install '.[serve]'") from None
+    missing = "exporting needs the messages of TensorFlow Serving: pip install '.[serve]'"
+    optional_module("tensorflow_serving.apis", missing)
+    from tensorflow_serving.apis import prediction_log_pb2
+
     records = []
     for signature, inputs in _requests():
         if signature in ("align", "attention") and not has_attention:

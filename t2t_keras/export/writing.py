@@ -8,9 +8,8 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-import keras
 import tensorflow as tf
 
 from t2t_keras.config import Config
@@ -19,7 +18,8 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
 from t2t_keras.inference.translator import Translator
-from t2t_keras.models.contract import ATTENTION, SequenceModel
+from t2t_keras.machine.files import sha256
+from t2t_keras.models.contract import ATTENTION
 
 _VOCABULARY = "vocab.model"
 
@@ -34,8 +34,8 @@ def export_translator(
     """Writes the next version of a model for TensorFlow Serving and returns its directory.
 
     A version is a SavedModel with the signatures of `t2t_keras.export.signatures` and the vocabulary in `assets/`; its
-    `assets.extra/` holds the configuration and the warm-up requests. The directory gets its name, a number, only once
-    it is complete, because servers look for such directories.
+    `assets.extra/` holds the configuration, with checksums of graph and vocabulary, and the warm-up requests. The
+    directory gets its name, a number, only once it is complete, because servers look for such directories.
 
     Args:
         translator: a translator with one model; its settings become fixed in the export.
@@ -50,21 +50,21 @@ def export_translator(
         InputError: the package for the warm-up requests is not installed.
         OSError: the version cannot be written.
     """
-    if not isinstance(translator.model, keras.Model):
-        raise ValueError(f"translator.model must be a keras.Model, got {type(translator.model).__name__}")
+    model = translator.single_model
     if storage not in get_args(Storage):
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():
         raise ValueError("export_translator must be called outside of the scope of a tf.distribute.Strategy")
     export_dir = pathlib.Path(export_dir)
     name = pathlib.Path(os.path.abspath(export_dir)).name
-    warmup = warmup_records(name, has_attention=ATTENTION in translator.model.offers)
-    details = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
-    document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
+    warmup = warmup_records(name, has_attention=ATTENTION in model.offers)
+    details: dict[str, Any] = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / f".export_{os.getpid()}"  # not a number, so servers ignore it
     try:
         _save(translator, storage, temporary)
+        details["sha256"] = _checksums(temporary)
+        document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
         extra = temporary / "assets.extra"
         extra.mkdir()
         (extra / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -77,7 +77,7 @@ def export_translator(
 
 
 def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
-    weights = Weights(cast(SequenceModel, translator.model), storage)
+    weights = Weights(translator.single_model, storage)
     # Only what a loader must find; everything else that the signatures need stays outside the module.
     module = tf.Module()
     module.weights = weights.variables
@@ -93,6 +93,12 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
         # Gradients would be a third of the graph, and a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(path), signatures(pipeline), options)
+
+
+def _checksums(path: pathlib.Path) -> dict[str, str]:
+    """The SHA-256 of the files that TensorFlow does not check itself when it loads a SavedModel, by name."""
+    files = [path / "saved_model.pb", *sorted((path / "assets").glob("*"))]
+    return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 
 
 def _published(temporary: pathlib.Path, export_dir: pathlib.Path) -> pathlib.Path:

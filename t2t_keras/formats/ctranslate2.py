@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from t2t_keras.config import TransformerConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.symbols import SPECIAL
 
@@ -43,7 +43,6 @@ LAYERS = LayerTable(
 MISSING = "the package ctranslate2 is missing: pip install 't2t_keras[fast]'"
 MAX_POSITIONS = 2048  # of a model that is written
 _NEVER = -1e9  # a logit
-_NUMBERS = {"float32": None, "float16": "float16", "bfloat16": "bfloat16", "int8": "int8"}
 
 
 def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarray]:
@@ -75,7 +74,7 @@ def write_spec(
     config: TransformerConfig,
     entries: tuple[Sequence[str], Sequence[str]],
     folder: Path,
-    numbers: str = "float32",
+    quantization: str = "float32",
 ) -> None:
     """Writes what CTranslate2 loads.
 
@@ -84,19 +83,16 @@ def write_spec(
         config: the network's settings.
         entries: the vocabularies of sources and of targets, which begin with `SPECIAL`.
         folder: where to write; it exists.
-        numbers: "float32", "float16", "bfloat16" or "int8".
+        quantization: of the weights: "float32", which is none, "float16", "bfloat16" or "int8".
 
     Raises:
         InputError: the package is missing, or torch, which it needs for bfloat16.
     """
-    if numbers == "bfloat16" and importlib.util.find_spec("torch") is None:
+    if quantization == "bfloat16" and importlib.util.find_spec("torch") is None:
         raise InputError("--quantization=bfloat16: CTranslate2 needs torch for it: pip install '.[bfloat16]'")
-    try:
-        from ctranslate2.specs import common_spec, model_spec, transformer_spec
-    except ModuleNotFoundError as error:
-        raise InputError(MISSING) from error
-    activations = common_spec.Activation
-    spec = transformer_spec.TransformerSpec.from_config(
+    specs = optional_module("ctranslate2.specs", MISSING)
+    activations = specs.common_spec.Activation
+    spec = specs.transformer_spec.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm_position == "pre",
@@ -105,7 +101,7 @@ def write_spec(
     for name, array in variables(weights, config).items():
         scope, _, attribute = name.rpartition("/")
         # A copy, because its rounding to 8 bits changes arrays in place.
-        setattr(model_spec.index_spec(spec, scope), attribute, np.array(array, np.float32))
+        setattr(specs.model_spec.index_spec(spec, scope), attribute, np.array(array, np.float32))
     spec.decoder.start_from_zero_embedding = True  # the start symbol is padding, which embeds to zero
     spec.config.decoder_start_token, spec.config.eos_token, spec.config.unk_token = SPECIAL
     spec.config.layer_norm_epsilon = config.layer_norm_epsilon
@@ -115,23 +111,19 @@ def write_spec(
     ):
         register(list(names))
     spec.validate()
-    spec.optimize(_NUMBERS[numbers])  # and one copy of what is shared
+    spec.optimize(None if quantization == "float32" else quantization)  # and one copy of what is shared
     spec.save(str(folder))
 
 
-def write(model: "PortableModel", folder: Path, numbers: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer for CTranslate2, and its vocabularies; returns notes on what differs there.
-
-    Raises:
-        InputError: the model has settings that CTranslate2 cannot have, or the package is missing.
-    """
+def write(model: "PortableModel", folder: Path, quantization: str = "float32") -> tuple[str, ...]:
+    """Writes a Transformer for CTranslate2, and its vocabularies; see `known_formats.Writer`."""
     from t2t_keras.formats.graphs.standalone_folder import write_vocabularies
     from t2t_keras.formats.portable_model import check_expressible, text_notes
 
     config, tokenizer = model.sizes, model.tokenizer
     check_expressible(config, "CTranslate2")
     weights = with_positions(model.weights, config, MAX_POSITIONS)
-    write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, numbers)
+    write_spec(weights, config, (tokenizer.source.entries, tokenizer.entries), folder, quantization)
     return (*write_vocabularies(model, folder), *text_notes(model, "CTranslate2"))
 
 

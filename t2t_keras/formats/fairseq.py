@@ -61,15 +61,7 @@ _SEARCH = DecodeConfig(
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Transformer of fairseq.
-
-    Args:
-        folder: of the model.
-        languages: "source_language" and "target_language", where its files do not say them.
-
-    Raises:
-        InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
-    """
+    """Reads a Transformer of fairseq; see `known_formats.Reader`."""
     path = only_file(folder, "*.pt")
     settings, tensors = _contents(path)
     tables = _tables(path, tensors)

@@ -22,7 +22,6 @@ from t2t_keras.formats.files.setting_files import (
     read_bytes,
     read_json,
     whole_setting,
-    write_json,
 )
 from t2t_keras.formats.files.tensor_files import read_tensors, write_safetensors
 from t2t_keras.formats.portable_model import (
@@ -39,6 +38,7 @@ from t2t_keras.formats.portable_model import (
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
 from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.layers.position import sinusoids
+from t2t_keras.machine.files import write_json
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from t2t_keras.text.given_entries import without_symbols
 from t2t_keras.text.pieces import BLANK
@@ -88,15 +88,7 @@ _ROWS = _MAX_POSITIONS + DecodeConfig.max_length_offset  # of tables of position
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Marian model of transformers.
-
-    Args:
-        folder: of the model.
-        languages: "source_language" and "target_language", instead of those that its files say.
-
-    Raises:
-        InputError: a file is missing or damaged, or it is another model; names the file, setting or tensor.
-    """
+    """Reads a Marian model of transformers; see `known_formats.Reader`."""
     settings = _settings(folder / "config.json")
     path, tensors = read_tensors(folder, ("model.safetensors", "pytorch_model.bin"))
     target, source = _sides(folder, settings)
@@ -269,15 +261,11 @@ def _decode_config(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeCon
     return decode, exponent
 
 
-def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer as a Marian model of transformers; returns notes on what differs there.
-
-    Raises:
-        InputError: the model has settings that Marian models cannot have, or other numbers are wanted; names them.
-    """
+def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
+    """Writes a Transformer as a Marian model of transformers; see `known_formats.Writer`."""
     config = model.sizes
-    if numbers != "float32":
-        raise InputError(f"--quantization={numbers}: transformers takes float32, and casts when it loads")
+    if quantization != "float32":
+        raise InputError(f"--quantization={quantization}: transformers takes float32, and casts when it loads")
     if any(side.serialized.startswith(MAGIC) for side in (model.tokenizer, model.tokenizer.source)):
         raise InputError("Marian models of transformers cannot have a vocabulary of tensor2tensor's subwords")
     check_expressible(config, "Marian models of transformers", norm_position="post", position_encoding="sinusoidal")

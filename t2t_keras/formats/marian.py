@@ -86,15 +86,7 @@ def layers(norm_position: str) -> LayerTable:
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Transformer of Marian.
-
-    Args:
-        folder: of the model.
-        languages: "source_language" and "target_language", which its files do not say.
-
-    Raises:
-        InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
-    """
+    """Reads a Transformer of Marian; see `known_formats.Reader`."""
     path = only_file(folder, "*.npz")
     tensors = read_npz(path)
     if _SETTINGS not in tensors:

@@ -88,12 +88,7 @@ def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def assembled(
-    path: Path,
-    tensors: Arrays,
-    config: TransformerConfig,
-    tables: Tables,
-    layers: LayerTable,
-    others: Sequence[str],
+    path: Path, tensors: Arrays, config: TransformerConfig, tables: Tables, layers: LayerTable, others: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Our weights of a format's tensors.
 

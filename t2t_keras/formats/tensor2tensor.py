@@ -71,15 +71,7 @@ _SPACE = "target_space_embedding/kernel"
 
 
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
-    """Reads a Transformer of tensor2tensor.
-
-    Args:
-        folder: of the model.
-        languages: "source_language" and "target_language", where its files do not say them.
-
-    Raises:
-        InputError: a file is missing or damaged, or it is another network; names the file, setting or tensor.
-    """
+    """Reads a Transformer of tensor2tensor; see `known_formats.Reader`."""
     path = only_file(folder, "*.index")
     tensors = _read_checkpoint(path)
     settings = _settings(folder)

@@ -7,7 +7,6 @@ What was found is ordered by our scores. Its probabilities leave out padding, wh
 Reference: https://opennmt.net/CTranslate2
 """
 
-import importlib
 import math
 import pathlib
 import tempfile
@@ -18,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.ctranslate2 import MAX_POSITIONS, MISSING, with_positions, write_spec
 from t2t_keras.formats.portable_model import check_expressible
 from t2t_keras.machine.streams import num_streams, threads_per_stream
@@ -80,10 +79,7 @@ class CTranslate2Engine:
         """
         if what := refusal(model, config, excluded, form):
             raise InputError(f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does")
-        try:
-            package = importlib.import_module("ctranslate2")
-        except ModuleNotFoundError as error:
-            raise InputError(MISSING) from error
+        package = optional_module("ctranslate2", MISSING)
         device = "cuda" if package.get_cuda_device_count() else "cpu"
         if self._compute_type not in (types := package.get_supported_compute_types(device)):
             known = ", ".join(sorted(types))

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.inference.forced import target_log_probs
+from t2t_keras.inference.forced import compiled_on_pairs, target_log_probs
 from t2t_keras.models.contract import Attentions, SearchedModel, attention_views
 from t2t_keras.text.pieces import END, START, word_starts
 
@@ -91,9 +91,8 @@ class Explanation:
         Raises:
             ValueError: no such layer.
 
-        Reference:
-            Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019; same result, six
-            layers.
+        Reference: Garg et al., "Jointly Learning to Align and Translate with Transformer Models", 2019; same result,
+        six layers.
         """
         return _links(self._weights(layer))
 
@@ -155,26 +154,20 @@ def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
 
 
 def explanation_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tuple[tf.Tensor, Attentions]]:
-    """Compiles a function of source and target ids, int32 [batch, length], padded with 0, that returns
-    `target_log_probs` and the attention.
-    """
+    """Compiles a function of source and target ids that returns `target_log_probs` and the attention."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
     def explained(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, Attentions]:
         logits, attention = attention_views(model).logits_and_attention({"source": source, "target": target})
         return target_log_probs(logits, target), attention
 
-    return explained
+    return compiled_on_pairs(explained)
 
 
 def alignment_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
-    """Compiles `Transformer.alignment_attention` for source and target ids, int32 [batch, length], padded with 0."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
-    def attention(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        return attention_views(model).alignment_attention({"source": source, "target": target})
-
-    return attention
+    """Compiles `AttentionViews.alignment_attention` for source and target ids."""
+    return compiled_on_pairs(
+        lambda source, target: attention_views(model).alignment_attention({"source": source, "target": target})
+    )
 
 
 def _inside(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Sequence[str]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -35,14 +36,14 @@ class ForcedScore:
     token_log_probs: tuple[float, ...]
 
 
+def compiled_on_pairs(function: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[[np.ndarray, np.ndarray], Any]:
+    """Compiles a function of source and target ids, int32 [batch, length], padded with 0."""
+    return tf.function(function, input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
+
+
 def token_log_probs_function(model: ScoringModel) -> Callable[[np.ndarray, np.ndarray], tf.Tensor]:
-    """Compiles `token_log_probs` for source and target ids, int32 [batch, length]."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
-    def compiled(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        return token_log_probs(model, source, target)
-
-    return compiled
+    """Compiles `token_log_probs` for source and target ids."""
+    return compiled_on_pairs(lambda source, target: token_log_probs(model, source, target))
 
 
 def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:

@@ -22,13 +22,13 @@ class Line(NamedTuple):
 
     Attributes:
         number: its number, from 1.
-        request: what to translate; None if the line cannot be read.
+        request: what to translate; "" if the line cannot be read.
         id: a JSON value that the answer repeats, or None.
         error: why it cannot be translated, or "" if it can.
     """
 
     number: int
-    request: Request | str | None
+    request: Request | str
     id: Any = None
     error: str = ""
 
@@ -38,10 +38,10 @@ def parsed(number: int, text: str) -> Line:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Line(number, None, None, f"not valid JSON: {error}")
+        return Line(number, "", None, f"not valid JSON: {error}")
     if not isinstance(values, dict):
-        return Line(number, None, None, f"expected a JSON object with 'text', got {text.strip()[:40]}")
-    line = Line(number, None, values.get("id"))
+        return Line(number, "", None, f"expected a JSON object with 'text', got {text.strip()[:40]}")
+    line = Line(number, "", values.get("id"))
     try:
         return line._replace(request=_request(values))
     except InputError as error:

@@ -4,8 +4,10 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -13,12 +15,7 @@ from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import loading
 from t2t_keras.inference.ctranslate2_engine import ComputeType
-from t2t_keras.inference.explain import (
-    Explanation,
-    WordAlignment,
-    alignment_function,
-    explanation_function,
-)
+from t2t_keras.inference.explain import Explanation, WordAlignment, alignment_function, explanation_function
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.inference.request import (
     EncodedRequest,
@@ -31,7 +28,7 @@ from t2t_keras.inference.request import (
 )
 from t2t_keras.inference.translation import Translation, chosen_list, found_translations, joined_lists
 from t2t_keras.machine.streams import side_by_side
-from t2t_keras.models.contract import Attentions, SearchedModel, attention_views
+from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
@@ -41,6 +38,8 @@ from t2t_keras.search.scoring import normalised_score
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import Tokenizer
+
+_Result = TypeVar("_Result")
 
 
 class Translator:
@@ -97,6 +96,13 @@ class Translator:
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
+
+    @property
+    def single_model(self) -> SequenceModel:
+        """The model, which must not be an ensemble of several, else ValueError."""
+        if not isinstance(self.model, keras.Model):
+            raise ValueError(f"translator.model must be a keras.Model, got {type(self.model).__name__}")
+        return cast(SequenceModel, self.model)
 
     @classmethod
     def load(
@@ -170,11 +176,7 @@ class Translator:
         return [best for best, *_ in self._translations(encoded, 1, on_progress, scored)]
 
     def translate_nbest(
-        self,
-        lines: Iterable[str | Request],
-        num_best: int,
-        on_progress: Progress | None = None,
-        scored: bool = True,
+        self, lines: Iterable[str | Request], num_best: int, on_progress: Progress | None = None, scored: bool = True
     ) -> list[list[Translation]]:
         """Like `translate`, but returns the `num_best` best hypotheses, or first samples, of each line.
 
@@ -226,11 +228,11 @@ class Translator:
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[ForcedScore]:
         """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`, of any length."""
-        scores: dict[int, ForcedScore] = {}
-        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            for row, log_probs in zip(rows, self._token_log_probs(*batch).numpy(), strict=True):
-                scores[row] = self._forced_score(targets[row], log_probs[: len(targets[row])])
-        return [scores[row] for row in range(len(sources))]
+        return self._each_pair(
+            self._token_log_probs,
+            lambda _, target, log_probs: self._forced_score(target, log_probs[: len(target)]),
+            *(sources, targets, on_progress),
+        )
 
     def explain(
         self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
@@ -253,13 +255,11 @@ class Translator:
             InputError: as for `explain`.
         """
         attention_views(self.model)  # raises if it has none
-        explanations: dict[int, Explanation] = {}
-        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            log_probs, attention = tf.nest.map_structure(lambda values: values.numpy(), self._explained(*batch))
-            for row, log_prob, *weights in zip(rows, log_probs, *attention, strict=True):
-                source_pieces, target_pieces = self._pieces(sources[row], targets[row])
-                explanations[row] = Explanation.of(source_pieces, target_pieces, log_prob, Attentions(*weights))
-        return [explanations[row] for row in range(len(sources))]
+
+        def finish(source: Ids, target: Ids, found: tuple[np.ndarray, Attentions]) -> Explanation:
+            return Explanation.of(*self._pieces(source, target), *found)
+
+        return self._each_pair(self._explained, finish, sources, targets, on_progress)
 
     def align_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
@@ -272,12 +272,28 @@ class Translator:
         attention_views(self.model)  # raises if it has none
         if not self.tokenizer.marks_words:
             raise InputError("there is no word alignment: tensor2tensor's subwords do not say where words begin")
-        aligned: dict[int, WordAlignment] = {}
+
+        def finish(source: Ids, target: Ids, weights: np.ndarray) -> WordAlignment:
+            return WordAlignment.of(*self._pieces(source, target), weights)
+
+        return self._each_pair(self._alignment_attention, finish, sources, targets, on_progress)
+
+    def _each_pair(
+        self,
+        compute: Callable[[np.ndarray, np.ndarray], Any],
+        finish: Callable[[Ids, Ids, Any], _Result],
+        sources: Sequence[Ids],
+        targets: Sequence[Ids],
+        on_progress: Progress | None,
+    ) -> list[_Result]:
+        """What `finish` makes of each pair and of what `compute` has found for it in a batch."""
+        results: dict[int, _Result] = {}
         for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
-            for row, weights in zip(rows, self._alignment_attention(*batch).numpy(), strict=True):
-                source_pieces, target_pieces = self._pieces(sources[row], targets[row])
-                aligned[row] = WordAlignment.of(source_pieces, target_pieces, weights)
-        return [aligned[row] for row in range(len(sources))]
+            values = tf.nest.map_structure(lambda value: value.numpy(), compute(*batch))
+            for place, row in enumerate(rows):
+                found = tf.nest.map_structure(lambda value, place=place: value[place], values)
+                results[row] = finish(sources[row], targets[row], found)
+        return [results[row] for row in range(len(sources))]
 
     def _encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
         """The token ids of lines and of what the model writes for their translations, end symbols included."""

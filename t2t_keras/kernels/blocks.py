@@ -5,8 +5,8 @@ from typing import Any
 from keras import ops
 
 from t2t_keras import kernels
+from t2t_keras.tensor import Tensor
 
-Tensor = Any
 Length = Any
 
 

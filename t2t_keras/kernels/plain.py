@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 from keras import ops
+
+from t2t_keras.tensor import Tensor
 
 __all__ = [
     "add",
@@ -25,8 +26,6 @@ __all__ = [
     "softmax",
     "take_rows",
 ]
-
-Tensor = Any
 
 
 def linear(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:

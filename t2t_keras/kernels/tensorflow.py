@@ -6,10 +6,10 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.kernels import plain
+from t2t_keras.tensor import Tensor
 
 __all__ = [*plain.__all__]
 
-Tensor = Any
 
 _PHILOX = 1  # TensorFlow's number for the Philox random generator
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 from keras import ops
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class Collector:

@@ -1,6 +1,5 @@
 """The decoder (right half of Figure 1)."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,16 +8,17 @@ import keras
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.normalization import LayerNormalization
+from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
+from t2t_keras.layers.stack import Stack
+from t2t_keras.tensor import Tensor
 
-Tensor = Any
 Sublayers = tuple[Callable[[Tensor], Tensor], ...]
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(Layer):
     """Masked self-attention, attention to the memory, feed-forward network or experts, each in an "Add & Norm" (3.1).
 
     Args:
@@ -79,20 +79,10 @@ class DecoderLayer(keras.layers.Layer):
         x = self.cross_attention_residual(x, sublayer=cross_attention, seed=fold_in(seed, 2))
         return self.feed_forward_residual(x, sublayer=feed_forward, seed=fold_in(seed, 4))
 
-    def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
-        return inputs_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "settings": dataclasses.asdict(self.settings)}
-
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Decoder(keras.layers.Layer):
-    """A stack of N identical layers (section 3.1), followed by one more normalisation if pre-norm.
-
-    Args:
-        num_layers: N.
-        layer: the settings of every `DecoderLayer`, or their fields by name.
+class Decoder(Stack):
+    """A `Stack` of `DecoderLayer`.
 
     Call arguments:
         inputs: float [batch, target_len, d_model], embedded target tokens, shifted right, with positions.
@@ -102,23 +92,10 @@ class Decoder(keras.layers.Layer):
         float [batch, target_len, d_model].
     """
 
-    def __init__(self, num_layers: int, layer: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
-        self.num_layers = num_layers
-        self.settings = settings = LayerSettings.of(layer)
-        dtype = self.dtype_policy
-        self.layers = [DecoderLayer(settings, name=f"layer_{i}", dtype=dtype) for i in range(num_layers)]
-        self.final_norm = None
-        if settings.norm_position == "pre":
-            self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", dtype=dtype)
+    layer_class = DecoderLayer
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
-        for layer in self.layers:
-            layer.build(inputs_shape, memory_shape)
-        if self.final_norm is not None:
-            self.final_norm.build(inputs_shape)
+        self.build_all(inputs_shape, memory_shape)
 
     def call(
         self,
@@ -134,13 +111,3 @@ class Decoder(keras.layers.Layer):
             masks = self_attention_mask, cross_attention_mask
             x = layer(x, memory, *masks, seed=fold_in(seed, index), token_rows=token_rows)
         return self.normalised(x)
-
-    def normalised(self, x: Tensor) -> Tensor:
-        """Applies the final normalisation, if there is one, to the last layer's output, float [..., d_model]."""
-        return x if self.final_norm is None else self.final_norm(x)
-
-    def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
-        return inputs_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_layers": self.num_layers, "layer": dataclasses.asdict(self.settings)}

@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer
+from t2t_keras.tensor import Tensor
 
 
 def fold_in(seed: Tensor | None, index: Tensor | int) -> Tensor | None:
@@ -24,7 +24,7 @@ def drawn_seed(generator: keras.random.SeedGenerator) -> Tensor:
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Dropout(keras.layers.Layer):
+class Dropout(Layer):
     """Zeroes elements in training (section 5.4, Residual Dropout; Srivastava et al., 2014).
 
     With a `seed` in the call, the mask depends on that seed alone, which makes training exactly resumable. Without one,
@@ -57,9 +57,3 @@ class Dropout(keras.layers.Layer):
         if seed is None:
             seed = drawn_seed(self.seed_generator)
         return kernels.dropout(inputs, self.rate, seed)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "rate": self.rate}

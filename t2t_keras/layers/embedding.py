@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class TiedEmbedding(keras.layers.Layer):
+class TiedEmbedding(Layer):
     """One matrix that embeds tokens and, transposed, turns hidden states into logits (section 3.4).
 
     Id 0, padding and start symbol, embeds to zeros, as in T2T.
@@ -29,8 +29,7 @@ class TiedEmbedding(keras.layers.Layer):
     Returns:
         float [..., d_model], of the compute dtype.
 
-    Reference:
-        Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
+    Reference: Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
     """
 
     def __init__(
@@ -43,9 +42,7 @@ class TiedEmbedding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("vocab_size", vocab_size), ("d_model", d_model)):
-            if value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        check_at_least_one(vocab_size=vocab_size, d_model=d_model)
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.use_bias = use_bias
@@ -82,13 +79,3 @@ class TiedEmbedding(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (*input_shape, self.d_model)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "d_model": self.d_model,
-            "use_bias": self.use_bias,
-            "scale": self.scale,
-            "initial_stddev": self.initial_stddev,
-        }

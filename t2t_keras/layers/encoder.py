@@ -1,6 +1,5 @@
 """The encoder (left half of Figure 1)."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,15 +8,15 @@ import keras
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.experts import feed_forward_layer
-from t2t_keras.layers.normalization import LayerNormalization
+from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.residual import Residual
 from t2t_keras.layers.settings import LayerSettings
-
-Tensor = Any
+from t2t_keras.layers.stack import Stack
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class EncoderLayer(keras.layers.Layer):
+class EncoderLayer(Layer):
     """Self-attention, then a feed-forward network or experts, each inside an "Add & Norm" (section 3.1).
 
     Args:
@@ -69,20 +68,10 @@ class EncoderLayer(keras.layers.Layer):
             seed=fold_in(seed, 2),
         )
 
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "settings": dataclasses.asdict(self.settings)}
-
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Encoder(keras.layers.Layer):
-    """A stack of N identical layers (section 3.1), followed by one more normalisation if pre-norm.
-
-    Args:
-        num_layers: N.
-        layer: the settings of every `EncoderLayer`, or their fields by name.
+class Encoder(Stack):
+    """A `Stack` of `EncoderLayer`.
 
     Call arguments:
         inputs: float [batch, source_len, d_model], embedded source tokens with positions.
@@ -92,23 +81,10 @@ class Encoder(keras.layers.Layer):
         The memory, float [batch, source_len, d_model].
     """
 
-    def __init__(self, num_layers: int, layer: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
-        self.num_layers = num_layers
-        self.settings = settings = LayerSettings.of(layer)
-        dtype = self.dtype_policy
-        self.layers = [EncoderLayer(settings, name=f"layer_{i}", dtype=dtype) for i in range(num_layers)]
-        self.final_norm = None
-        if settings.norm_position == "pre":
-            self.final_norm = LayerNormalization(settings.layer_norm_epsilon, name="final_norm", dtype=dtype)
+    layer_class = EncoderLayer
 
     def build(self, input_shape: tuple) -> None:
-        for layer in self.layers:
-            layer.build(input_shape)
-        if self.final_norm is not None:
-            self.final_norm.build(input_shape)
+        self.build_all(input_shape)
 
     def call(
         self,
@@ -120,10 +96,4 @@ class Encoder(keras.layers.Layer):
         x = inputs
         for index, layer in enumerate(self.layers):
             x = layer(x, self_attention_mask, seed=fold_in(seed, index), token_rows=token_rows)
-        return x if self.final_norm is None else self.final_norm(x)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_layers": self.num_layers, "layer": dataclasses.asdict(self.settings)}
+        return self.normalised(x)

@@ -12,9 +12,9 @@ from t2t_keras.kernels import plain
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import Dropout, drawn_seed, fold_in
 from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.layer import Layer, check_at_least_one
 from t2t_keras.layers.settings import LayerSettings
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 # The least deviation of the noise, which keeps the gradient of the load finite.
 _LEAST_DEVIATION = 0.01
@@ -93,7 +93,7 @@ def mixture(
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class MixtureOfExperts(keras.layers.Layer):
+class MixtureOfExperts(Layer):
     """The sum of G(x)_i E_i(x) over the experts i, of which G picks k at each position.
 
     An expert is E_i(x) = max(0, x W_i + b_i) V_i + c_i. G is the softmax over the k largest of H(x) = x W_g + noise *
@@ -138,9 +138,7 @@ class MixtureOfExperts(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("num_experts", num_experts), ("d_expert", d_expert)):
-            if value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        check_at_least_one(num_experts=num_experts, d_expert=d_expert)
         if not 1 <= experts_per_token <= num_experts:
             raise ValueError(f"`experts_per_token` must be in [1, num_experts={num_experts}], got {experts_per_token}")
         self.num_experts = num_experts
@@ -169,11 +167,7 @@ class MixtureOfExperts(keras.layers.Layer):
         return kernels, biases
 
     def call(
-        self,
-        inputs: Tensor,
-        seed: Tensor | None = None,
-        token_rows: Tensor | None = None,
-        training: bool | None = None,
+        self, inputs: Tensor, seed: Tensor | None = None, token_rows: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
         every_row = ops.reshape(inputs, (-1, inputs.shape[-1]))  # --> [batch * length, d_model]
         x = every_row if token_rows is None else kernels.take_rows(inputs, token_rows)  # --> [rows, d_model]
@@ -222,20 +216,6 @@ class MixtureOfExperts(keras.layers.Layer):
         sums = ops.reshape(sums, (-1, 2, self.num_experts))
         variation = ops.var(sums, axis=-1) / (ops.square(ops.mean(sums, axis=-1)) + 1e-10)  # no tokens: 0
         return self.balance_weight * ops.sum(variation, axis=-1)
-
-    def compute_output_shape(self, inputs_shape: tuple) -> tuple:
-        return inputs_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_experts": self.num_experts,
-            "experts_per_token": self.experts_per_token,
-            "d_expert": self.d_expert,
-            "gate_noise": self.gate_noise,
-            "balance_weight": self.balance_weight,
-            "dropout_rate": self.dropout_rate,
-        }
 
 
 def feed_forward_layer(settings: LayerSettings, dtype: Any) -> FeedForward | MixtureOfExperts:

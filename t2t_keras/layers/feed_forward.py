@@ -8,8 +8,8 @@ from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.dropout import Dropout
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.tensor import Tensor
 
 # swish(x) = x / (1 + e^-x); gelu(x) = x P(X <= x), X normal, not its approximation by tanh.
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -20,7 +20,7 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 at each position (section 3.3, equation 2).
 
     Args:
@@ -39,8 +39,7 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, d_ff: int, dropout_rate: float = 0.0, activation: str = "relu", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if d_ff < 1:
-            raise ValueError(f"`d_ff` must be at least 1, got {d_ff}")
+        check_at_least_one(d_ff=d_ff)
         if activation not in ACTIVATIONS:
             raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}; got {activation!r}")
         self.d_ff = d_ff
@@ -68,10 +67,3 @@ class FeedForward(keras.layers.Layer):
         if token_rows is None:
             return outputs
         return kernels.put_rows(outputs, token_rows, inputs)  # --> [batch, length, d_model]
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        sizes = {"d_ff": self.d_ff, "dropout_rate": self.dropout_rate, "activation": self.activation}
-        return {**super().get_config(), **sizes}

@@ -5,12 +5,12 @@ from typing import Any
 import keras
 
 from t2t_keras import kernels
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class LayerNormalization(keras.layers.Layer):
+class LayerNormalization(Layer):
     """Normalises each position over d_model in float32, whatever the compute dtype (Ba et al., 2016; section 3.1).
 
     Args:
@@ -36,9 +36,3 @@ class LayerNormalization(keras.layers.Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         return kernels.layer_normalization(inputs, self.scale, self.offset, self.epsilon)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "epsilon": self.epsilon}

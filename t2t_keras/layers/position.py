@@ -5,7 +5,8 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-Tensor = Any
+from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.tensor import Tensor
 
 
 def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
@@ -26,7 +27,7 @@ def sinusoids(positions: Tensor, d_model: int, layout: str = "interleaved") -> T
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class SinusoidalPositions(keras.layers.Layer):
+class SinusoidalPositions(Layer):
     """Adds sinusoids to embeddings (section 3.5), computed in float32 for any length.
 
     Args:
@@ -56,15 +57,9 @@ class SinusoidalPositions(keras.layers.Layer):
         signal = sinusoids(positions, inputs.shape[-1], self.layout)  # --> [length, d_model]
         return inputs + ops.cast(signal, inputs.dtype)[None]
 
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "layout": self.layout}
-
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class LearnedPositions(keras.layers.Layer):
+class LearnedPositions(Layer):
     """Adds a learned vector for each position (Table 3, row E; Gehring et al., 2017).
 
     Args:
@@ -81,8 +76,7 @@ class LearnedPositions(keras.layers.Layer):
 
     def __init__(self, max_positions: int, initial_stddev: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_positions < 1:
-            raise ValueError(f"`max_positions` must be at least 1, got {max_positions}")
+        check_at_least_one(max_positions=max_positions)
         self.max_positions = max_positions
         self.initial_stddev = initial_stddev
         self.supports_masking = True
@@ -99,9 +93,3 @@ class LearnedPositions(keras.layers.Layer):
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         positions = ops.minimum(start + ops.arange(ops.shape(inputs)[1]), self.max_positions - 1)
         return inputs + ops.take(self.table, positions, axis=0)[None]
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_positions": self.max_positions, "initial_stddev": self.initial_stddev}

@@ -7,13 +7,13 @@ import keras
 
 from t2t_keras import kernels
 from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.normalization import LayerNormalization
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Residual(keras.layers.Layer):
+class Residual(Layer):
     """The "Add & Norm" of Figure 1 around a sub-layer (sections 3.1 and 5.4).
 
     Args:
@@ -56,14 +56,3 @@ class Residual(keras.layers.Layer):
     def sublayer_inputs(self, inputs: Tensor) -> Tensor:
         """The sub-layer's inputs: normalised if pre-norm."""
         return inputs if self.norm_position == "post" else self.norm(inputs)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "norm_position": self.norm_position,
-            "dropout_rate": self.dropout_rate,
-            "epsilon": self.epsilon,
-        }

@@ -10,26 +10,15 @@ class LayerSettings:
     """Sizes and choices of an `EncoderLayer` or a `DecoderLayer`.
 
     Attributes:
-        num_heads: h.
-        d_key: width of a head's queries and keys.
-        d_ff: inner width of the feed-forward network.
-        d_value: width of a head's values; None means d_key.
-        dropout_rate: dropout on each sub-layer's output.
-        attention_dropout_rate: dropout on the attention weights.
-        relu_dropout_rate: dropout inside the feed-forward network.
-        norm_position: "post" (the paper) or "pre" (T2T).
-        use_attention_bias: whether the attention projections have biases.
-        layer_norm_epsilon: added to the variance in layer normalisation.
-        num_experts: experts of the `MixtureOfExperts` in place of the feed-forward network; 0 means a `FeedForward`.
-        experts_per_token: how many of them compute a position.
-        d_expert: inner width of an expert; None means d_ff.
-        gate_noise: whether the experts' gates are noisy in training.
-        balance_weight: weight of the experts' balance losses.
-        attention_score: "scaled_dot", "dot" or "additive"; see `MultiHeadAttention`.
+        num_heads, d_key, d_value, attention_dropout_rate, use_attention_bias, attention_score: of each
+            `MultiHeadAttention`; there without "attention".
+        query_key_initializer: likewise.
         attention_window: positions that self-attention reaches on either side, the decoder's only before; None or 0
             means all.
-        activation: of the feed-forward network; see `FeedForward`. Experts have relu.
-        query_key_initializer: what kernels of queries and keys begin with; see `MultiHeadAttention`.
+        d_ff, relu_dropout_rate, activation: of the `FeedForward`; there the rate is `dropout_rate`.
+        num_experts, experts_per_token, d_expert, gate_noise, balance_weight: of the `MixtureOfExperts` in place of the
+            feed-forward network; without experts there is a `FeedForward`, and a d_expert of None means d_ff.
+        norm_position, dropout_rate, layer_norm_epsilon: of each `Residual`; there the last one is `epsilon`.
     """
 
     num_heads: int

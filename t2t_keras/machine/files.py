@@ -86,6 +86,14 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is damaged: {error}") from error
 
 
+def read_note(path: Path) -> dict[str, Any]:
+    """The object in a JSON file that can be made again; empty if the file is missing or damaged."""
+    with contextlib.suppress(OSError, InputError):
+        if isinstance(values := read_json(path), dict):
+            return values
+    return {}
+
+
 def sha256(path: str | Path) -> str:
     """The SHA-256 of a file in hexadecimal digits; raises an OSError if it cannot be read."""
     with open(path, "rb") as file:

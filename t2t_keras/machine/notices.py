@@ -22,6 +22,7 @@ _NOTICES = (
     b"Starting new session",
     b"Ignored output_format",
     b"Ignored drop_control_dependency",
+    b"MLIR V1 optimization pass is not enabled",
 )
 
 _LOCK = threading.RLock()  # otherwise each of two threads would take the other's file for standard error
@@ -43,3 +44,12 @@ def without_notices() -> Iterator[None]:
             for line in caught:
                 if not any(notice in line for notice in _NOTICES):
                     os.write(2, line)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its libraries' notices."""
+    with without_notices():
+        import tensorflow as tf
+
+        if not os.environ.get("TPU_NAME"):  # a TPU must be connected before devices are listed
+            tf.config.list_physical_devices()

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
@@ -16,7 +16,7 @@ from t2t_keras.errors import InputError
 
 def run_jobs(
     function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int
-) -> Iterator[tuple[int, Any]]:
+) -> Generator[tuple[int, Any], None, None]:
     """Calls a function for each job in several processes and yields (number, result) as jobs finish.
 
     Jobs are drawn as processes become free, so that few are in memory at once. A single job, or a single process, runs

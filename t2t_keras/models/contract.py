@@ -7,8 +7,8 @@ from keras import ops
 
 from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
+from t2t_keras.tensor import Tensor
 
-Tensor = Any
 Nest = Any  # of tensors: tuples and named tuples
 
 ATTENTION = "attention"  # it implements `AttentionViews`
@@ -71,7 +71,6 @@ class StepModel(Protocol):
 
     def encode(self, source: Tensor) -> Nest:
         """The memory of a source, int [batch, source_len], padded with 0."""
-        ...
 
     def begin(self, source: Tensor, memory: Nest, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search.
@@ -82,7 +81,6 @@ class StepModel(Protocol):
             beam_size: hypotheses per sentence.
             wanted: which of the offered `COVERAGE` and `BFLOAT16` the steps must use.
         """
-        ...
 
 
 class States(NamedTuple):
@@ -112,7 +110,6 @@ class OutputHead(Protocol):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden @ table^T + bias: float [..., width] --> float32 [..., vocab]."""
-        ...
 
 
 class ScoringModel(Protocol):
@@ -134,11 +131,9 @@ class ScoringModel(Protocol):
             training: whether dropout is active.
             skip_padding: whether rows of padding may be left out, which makes shapes depend on the data.
         """
-        ...
 
     def logits(self, hidden: Nest) -> Tensor:
         """Logits, float32 [..., vocab], of some positions of `States.hidden`, [..., width]."""
-        ...
 
 
 class SearchedModel(StepModel, ScoringModel, Protocol):
@@ -175,11 +170,9 @@ class AttentionViews(Protocol):
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """Logits without dropout, float32 [batch, target_len, vocab], and the attention weights behind them."""
-        ...
 
     def alignment_attention(self, inputs: dict[str, Tensor]) -> Tensor:
         """The attention that best tells each target token's source: float32 [batch, target_len, source_len]."""
-        ...
 
 
 def attention_views(model: StepModel) -> AttentionViews:

@@ -7,14 +7,15 @@ from typing import Any, ClassVar, Self
 import keras
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers import TiedEmbedding
+from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.models import presets
-from t2t_keras.models.contract import States
+from t2t_keras.models.contract import BFLOAT16, States
 from t2t_keras.symbols import PAD_ID
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class EncoderDecoder(keras.Model):
@@ -92,6 +93,20 @@ class EncoderDecoder(keras.Model):
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits of hidden states: float [..., width] --> float32 [..., vocab]."""
         return self.output_head.logits(hidden)
+
+    def step_products(self, wanted: frozenset[str]) -> tuple[str, Callable[[Tensor], Tensor]]:
+        """The dtype of the products in the steps of a search, and `logits` with its matrix made ready in that dtype."""
+        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        matrix = self.output_head.output_matrix(dtype)  # --> [width, vocab]
+
+        def logits(hidden: Tensor) -> Tensor:
+            return ops.cast(kernels.linear(hidden, matrix, self.output_head.bias), "float32")
+
+        return dtype, logits
+
+    def source_bias(self, source: Tensor) -> Tensor:
+        """The `mask_bias` of a source, int [batch, source_len]: [batch, 1, source_len]."""
+        return mask_bias(ops.not_equal(source, PAD_ID)[:, None], self.compute_dtype)
 
     def embedded_targets(self, target: Tensor) -> Tensor:
         """Targets, shifted right and embedded: int [batch, target_len] --> float [batch, target_len, d_model]."""

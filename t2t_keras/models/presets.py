@@ -1,6 +1,5 @@
 """Configurations by name: the paper's models, T2T's, small ones, every row of Table 3; where those of others are."""
 
-import dataclasses
 import importlib
 from typing import Any
 
@@ -8,9 +7,13 @@ from t2t_keras.config import Config, DecodeConfig, TrainConfig, TransformerConfi
 from t2t_keras.errors import InputError
 
 
-def _base(model: dict[str, Any] | None = None, train: dict[str, Any] | None = None) -> Config:
+def _base(
+    model: dict[str, Any] | None = None, train: dict[str, Any] | None = None, decode: DecodeConfig | None = None
+) -> Config:
     """The paper's base model and recipe with some fields changed."""
-    return Config(model=TransformerConfig(**(model or {})), train=TrainConfig(**(train or {})))
+    return Config(
+        model=TransformerConfig(**(model or {})), train=TrainConfig(**(train or {})), decode=decode or DecodeConfig()
+    )
 
 
 # Sizes and recipe of the Transformer-Tiny of Wu et al. (2021), except that theirs is post-norm: at this rate, our
@@ -61,6 +64,10 @@ _PARSING: dict[str, Any] = {
     "dropout_rate": 0.3,
     "attention_dropout_rate": 0.1,
 }
+_PARSING_SMALL: dict[str, Any] = {
+    **_TINY_MODEL,
+    **{"num_encoder_layers": 3, "num_decoder_layers": 3, "d_model": 256, "d_ff": 1024},
+}
 # For two cores and some hours. The rate rises to 0.002 in 1,000 updates: 1.012 * (256 * 1000)^-0.5.
 _PARSING_SMALL_TRAIN = {
     "tokens_per_batch": 4096,
@@ -107,25 +114,8 @@ PRESETS: dict[str, Config | str] = {
     # The experts of a token compute as much as tiny's feed-forward network.
     "moe_tiny": _base({**_TINY_MODEL, "num_experts": 8, "experts_per_token": 2, "d_expert": 128}, _TINY_TRAIN),
     # Table 4: constituency parsing, and a small model for it.
-    "parsing": dataclasses.replace(
-        _base(_PARSING, {"max_steps": 30000, "keep_checkpoints": 20}),
-        decode=_PARSING_DECODE,
-    ),
-    "parsing_small": dataclasses.replace(
-        _base(
-            {
-                "num_encoder_layers": 3,
-                "num_decoder_layers": 3,
-                "d_model": 256,
-                "d_ff": 1024,
-                "num_heads": 4,
-                "dropout_rate": 0.3,
-                "norm_position": "pre",
-            },
-            _PARSING_SMALL_TRAIN,
-        ),
-        decode=_PARSING_DECODE,
-    ),
+    "parsing": _base(_PARSING, {"max_steps": 30000, "keep_checkpoints": 20}, _PARSING_DECODE),
+    "parsing_small": _base(_PARSING_SMALL, _PARSING_SMALL_TRAIN, _PARSING_DECODE),
     **dict.fromkeys(_TABLE2, "t2t_keras.baselines.table2_presets"),
 }
 

@@ -6,27 +6,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_keras import kernels
 from t2t_keras.config import TransformerConfig
 from t2t_keras.layers import Decoder, Dropout, Encoder, causal_mask, padding_mask, token_rows
 from t2t_keras.layers.collectors import AttentionWeights, AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
-from t2t_keras.layers.stepping import DecoderCache, DecoderStep, OwnEntries
-from t2t_keras.models.contract import (
-    ATTENTION,
-    BFLOAT16,
-    COVERAGE,
-    Attentions,
-    Cache,
-    Search,
-    States,
-    first_coverage,
-)
+from t2t_keras.layers.stepping.decoder_step import DecoderCache, DecoderStep, OwnEntries
+from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -36,8 +25,7 @@ class Transformer(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Vaswani et al., "Attention Is All You Need", 2017.
+    Reference: Vaswani et al., "Attention Is All You Need", 2017.
     """
 
     config_class = TransformerConfig
@@ -141,9 +129,8 @@ class Transformer(EncoderDecoder):
         `COVERAGE` sums the last layer's attention to the source, mean over heads; `BFLOAT16` multiplies with the
         weights in bfloat16.
         """
-        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        dtype, logits_of = self.step_products(wanted)
         decoder, window = DecoderStep(self.decoder, dtype, beam_size), self.config.attention_window
-        output_matrix = self.output_embedding.output_matrix(dtype)  # --> [d_model, vocab]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
@@ -155,10 +142,7 @@ class Transformer(EncoderDecoder):
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.mean(ops.cast(attention, "float32"), axis=1)  # --> [batch, beam, source_len]
-            logits = ops.cast(
-                kernels.linear(x, output_matrix, self.output_head.bias), "float32"
-            )  # --> [batch * beam, vocab]
-            return logits, Cache(cache.position + 1, entries.newest(window), past, cache.source, coverage)
+            return logits_of(x), Cache(cache.position + 1, entries.newest(window), past, cache.source, coverage)
 
         past, *projected = decoder.begin(memory, padding_mask(source))
         entries = OwnEntries.none(ops.shape(memory)[0], beam_size)

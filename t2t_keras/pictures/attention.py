@@ -92,8 +92,7 @@ def lines(
         only: positions of the queries whose lines are drawn; none means all.
         title: stands above; what is cut is added to it.
 
-    Reference:
-        Vaswani et al., "Attention Is All You Need", 2017, Figures 3 to 5.
+    Reference: Vaswani et al., "Attention Is All You Need", 2017, Figures 3 to 5.
     """
     weights, queries, keys, title = _shown(weights, queries, keys, title)
     num_heads, num_rows = len(weights), max(len(queries), len(keys))

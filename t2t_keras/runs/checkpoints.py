@@ -17,26 +17,6 @@ from t2t_keras.machine.files import write_json
 from t2t_keras.runs import checkpoint_files
 from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
 
-__all__ = [
-    "Arrays",
-    "Best",
-    "Checkpoint",
-    "best",
-    "discard",
-    "exist",
-    "latest",
-    "load",
-    "prune",
-    "remove_leftovers",
-    "replace_state",
-    "resolve",
-    "save",
-    "save_weights",
-    "set_best",
-    "step_name",
-    "steps",
-]
-
 _BEST = "best.json"
 
 
@@ -153,6 +133,11 @@ def steps(directory: str | Path) -> list[int]:
         return []
     matches = (STEP_NAME.fullmatch(entry.name) for entry in directory.iterdir() if entry.is_dir())
     return sorted(int(match[1]) for match in matches if match)
+
+
+def newest_paths(directory: str | Path, count: int) -> list[Path]:
+    """The directories of so many of the newest steps, or of all there are, rising."""
+    return [Path(directory) / step_name(step) for step in steps(directory)[-count:]]
 
 
 def exist(directory: str | Path) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import read_note, replacing
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs.exported import exported_version
 from t2t_keras.text.tokenizer import source_vocabulary
@@ -178,10 +178,7 @@ class Run:
     @property
     def micro_batch(self) -> dict[str, Any]:
         """The note of `note_micro_batch`; empty if there is none."""
-        try:
-            return json.loads(self.micro_batch_path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # it can be measured again
-            return {}
+        return read_note(self.micro_batch_path)
 
     def note_micro_batch(self, note: Mapping[str, Any]) -> None:
         """Saves the measurement of how much of a batch fits on a device."""

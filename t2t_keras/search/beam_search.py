@@ -16,7 +16,7 @@ from t2t_keras.search.goal import Goal
 from t2t_keras.search.greedy import greedy_search
 from t2t_keras.search.restrictions import constraints as lexical
 from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bias, texts_of, tracked_step
-from t2t_keras.search.scoring import best_attainable_score, coverage_score
+from t2t_keras.search.scoring import coverage_score
 from t2t_keras.search.state import DEAD, Finished, Living, SearchState, Tracked
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
@@ -55,10 +55,9 @@ def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult
     Raises:
         ValueError: a coverage penalty on a cache without coverage.
 
-    Reference:
-        Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search.
-        Kasai et al. 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops", for patience.
-        Vijayakumar et al. 2018, "Diverse Beam Search", for groups.
+    Reference: Wu et al. 2016, section 7; the stop is exact, in contrast to a pruned search. Kasai et al. 2024, "A Call
+    for Clarity in Beam Search: How It Works and When It Stops", for patience. Vijayakumar et al. 2018, "Diverse Beam
+    Search", for groups.
     """
     goal = goal.with_tensors()
     if goal.settings.beam_size == 1 and not goal.restricts and not goal.settings.coverage_penalty:
@@ -124,7 +123,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     count = finished.scores.shape[1]
     # A group that is done no longer keeps others away from its tokens, so all of them go on as if all were returned.
     last = finished.scores[:, (count if num_groups > 1 else min(goal.num_returned, count)) - 1]
-    done = state.done | (length >= limits) | (last >= _bound(best, limits, goal))
+    done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # no living one can exceed that
     if goal.settings.patience:
         done |= tf.cast(num_finished, tf.float32) >= goal.settings.patience * log_probs.shape[1]
     stepped = SearchState(
@@ -140,13 +139,6 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
         coverage_scores=coverage,
     )
     return _move(stepped, parents, num_groups)
-
-
-def _bound(log_probs: tf.Tensor, max_lengths: tf.Tensor, goal: Goal) -> tf.Tensor:
-    """The scores that living hypotheses cannot exceed."""
-    return best_attainable_score(
-        log_probs, max_lengths, goal.settings.length_penalty, goal.settings.length_normalization
-    )
 
 
 def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchState:
@@ -190,12 +182,7 @@ def _extend(
 
 
 def _restricted_candidates(
-    logits: tf.Tensor,
-    living_log_probs: tf.Tensor,
-    may_end: tf.Tensor,
-    state: SearchState,
-    tracked: Tracked,
-    goal: Goal,
+    logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor, state: SearchState, tracked: Tracked, goal: Goal
 ) -> Candidates:
     """The candidates under rules, prefixes, constraints or groups, [open, candidates]."""
     settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]

@@ -32,7 +32,6 @@ class Engine(Protocol):
         self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]], form: Form | None
     ) -> SearchFunction:
         """The searches with these settings; see `Searches` for the arguments, and for what is refused."""
-        ...
 
 
 class TensorFlowEngine:

@@ -46,8 +46,7 @@ class Ensemble:
     Raises:
         ValueError: no model, or an unknown combination.
 
-    Reference:
-        Sutskever et al., "Sequence to Sequence Learning with Neural Networks", 2014.
+    Reference: Sutskever et al., "Sequence to Sequence Learning with Neural Networks", 2014.
     """
 
     def __init__(self, models: Sequence[SearchedModel], combination: Combination = "probabilities") -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.models.contract import Cache, StepFunction
-from t2t_keras.search.leaving import is_time_to_leave
+from t2t_keras.search.scoring import is_time_to_leave
 from t2t_keras.search.state import DEAD, any_rows, cache_shapes
 from t2t_keras.search.top_k import largest, top_k
 from t2t_keras.symbols import EOS_ID, PAD_ID

@@ -2,8 +2,7 @@
 
 TensorFlow's stateless generators take one seed per tensor, and the numbers depend on the position in it.
 
-Reference:
-    Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3" (Threefry-2x32, 20 rounds).
+Reference: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3" (Threefry-2x32, 20 rounds).
 """
 
 import tensorflow as tf

@@ -42,8 +42,7 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
     Raises:
         ValueError: `goal.settings.sampling` is off.
 
-    Reference:
-        Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
+    Reference: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", for top_p.
     """
     settings, goal = goal.settings, goal.with_tensors()
     if not settings.sampling:
@@ -67,11 +66,7 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
         return _advance(state._replace(cache=step_cache, tracked=tracked), token_ids, token_log_probs, max_lengths)
 
     start = search_state.start_state(
-        cache,
-        first_tracked(goal, tf.shape(max_lengths)[0]),
-        max_lengths,
-        num_samples,
-        start_id=PAD_ID,
+        cache, first_tracked(goal, tf.shape(max_lengths)[0]), max_lengths, num_samples, start_id=PAD_ID
     )
     start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
     shapes = search_state.state_shapes(start)

@@ -1,4 +1,6 @@
-"""Scores that compare hypotheses of different lengths, and the bound that ends a search."""
+"""Scores that compare hypotheses of different lengths, and when sentences that are done leave a search."""
+
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,8 +19,7 @@ def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
     Returns:
         float32, the shape of `lengths`.
 
-    Reference:
-        Wu et al. 2016, "Google's Neural Machine Translation System", equation 14.
+    Reference: Wu et al. 2016, "Google's Neural Machine Translation System", equation 14.
     """
     lengths = tf.cast(lengths, tf.float32)
     if normalization == "none":
@@ -29,20 +30,13 @@ def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
 
 
 def normalised_score(log_probs: tf.Tensor, lengths: tf.Tensor, alpha: float, normalization: str = "gnmt") -> tf.Tensor:
-    """The score of a hypothesis: its log-probability over its length penalty, float32 of the broadcast shape."""
-    return log_probs / length_penalty(lengths, alpha, normalization)
+    """The score of a hypothesis: its log-probability over its length penalty, float32 of the broadcast shape.
 
-
-def best_attainable_score(
-    log_probs: tf.Tensor, max_lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
-) -> tf.Tensor:
-    """The score that a living hypothesis cannot exceed, float32 of the broadcast shape.
-
-    Log-probabilities are never positive and only fall as tokens are added; the penalty only grows, up to that of the
-    longest output allowed. So the current log-probability over that penalty bounds all continuations, also with a
-    coverage penalty, which is never positive.
+    With the longest length that is allowed, a living hypothesis cannot exceed it: log-probabilities are never positive
+    and only fall as tokens are added, and the penalty only grows. Nor can it with a coverage penalty, which is never
+    positive.
     """
-    return normalised_score(log_probs, max_lengths, alpha, normalization)
+    return log_probs / length_penalty(lengths, alpha, normalization)
 
 
 def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
@@ -51,8 +45,12 @@ def coverage_score(coverage: tf.Tensor, beta: float) -> tf.Tensor:
     Takes coverage, float [..., source_len]: sum_j p_ij, each source token's attention from all output tokens, 1 or more
     for padding. Returns float32 [...], never positive and always finite.
 
-    Reference:
-        Wu et al. 2016, equation 14.
+    Reference: Wu et al. 2016, equation 14.
     """
     coverage = tf.clip_by_value(tf.cast(coverage, tf.float32), _LEAST_COVERAGE, 1.0)
     return beta * tf.reduce_sum(tf.math.log(coverage), axis=-1)
+
+
+def is_time_to_leave(num_done: Any, num_open: Any) -> Any:
+    """Whether at least a quarter of the open sentences is done: leaving copies the whole state, so it must pay off."""
+    return 4 * num_done >= num_open

@@ -53,11 +53,7 @@ class Searches:
     """
 
     def __init__(
-        self,
-        model: StepModel,
-        config: DecodeConfig,
-        excluded: Sequence[Sequence[int]] = (),
-        form: Form | None = None,
+        self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]] = (), form: Form | None = None
     ) -> None:
         self._model, self._config, self._form = model, config, form
         self._wanted = wanted(config)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.models.contract import Cache
-from t2t_keras.search.leaving import is_time_to_leave
+from t2t_keras.search.scoring import is_time_to_leave
 
 DEAD = -float("inf")  # log-probability and score of an empty slot
 
@@ -138,21 +138,11 @@ def cache_shapes(cache: Cache) -> Cache:
 
 def state_shapes(state: SearchState) -> SearchState:
     """Shape invariants of the state for `tf.while_loop`."""
-    beam_size = state.living.log_probs.shape[1]
-    slots = tf.TensorShape([None, beam_size])
-    steps = tf.TensorShape([None, None, beam_size])
-
-    return SearchState(
-        length=state.length.shape,
-        done=tf.TensorShape([None]),
-        living=Living(slots, slots),
-        finished=Finished(slots, slots, slots, slots),
-        num_finished=tf.TensorShape([None]),
+    steps = tf.TensorShape([None, None, state.living.log_probs.shape[1]])
+    return tf.nest.map_structure(any_rows, state)._replace(
         history=History(steps, steps),
-        open_sentences=tf.TensorShape([None]),
         cache=cache_shapes(state.cache),
         tracked=tf.nest.map_structure(growing, state.tracked),
-        coverage_scores=tf.nest.map_structure(any_rows, state.coverage_scores),
     )
 
 

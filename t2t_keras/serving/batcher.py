@@ -1,85 +1,41 @@
 """Merges requests that arrive together: a bounded queue, and streams (threads) that take batches from it."""
 
 import collections
-import contextlib
 import dataclasses
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 
 import numpy as np
 
-from t2t_keras.serving.request_errors import Code, ServingError, serving_error
+from t2t_keras.serving.cancelling import Cancellation
+from t2t_keras.serving.ordering import Pace, cost_class, is_large, urgency
+from t2t_keras.serving.parts import Key, Part, Queue, Request, check_rows, concatenated, fail, rows_of, succeed
+from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
 _LOG = logging.getLogger(__name__)
 
-# Rows of one cost class are merged: costs up to 128, up to 512, up to 2048, ...
-_SMALL_COST = 128
+# What a request that cannot be cut into parts may hold.
+_MOST_BATCHES = 4
 
 
 @dataclasses.dataclass(eq=False)
-class _Request:
-    """A request, cut into one part or several.
+class _Batch:
+    """What a stream runs: parts of one key, and what stops it."""
 
-    Attributes:
-        future: the future of all outputs.
-        arrived: time of arrival in seconds of `time.monotonic`.
-        order: int [rows], the row of the request that each row of its parts is; None if the order is the same.
-        parts: the parts that have not begun, of which only the first is in a queue.
-        outputs: the outputs of each part, None until it has run.
-    """
+    key: Key
+    parts: list[Part]
+    cancellation: Cancellation = dataclasses.field(default_factory=Cancellation)
 
-    future: Future
-    arrived: float
-    order: np.ndarray | None
-    parts: collections.deque["_Part"]
-    outputs: list[Arrays | None]
-
-
-@dataclasses.dataclass(eq=False)
-class _Part:
-    """As much of a request as fits into a batch; most requests are one part.
-
-    Attributes:
-        request: the request that it belongs to.
-        index: its index among the request's parts.
-        inputs: arrays of its rows, by name.
-        rows: number of its rows.
-        cost: sum of its rows' costs.
-        key: signature and cost class, the key of its queue.
-        number: position in the order in which all parts were queued.
-    """
-
-    request: _Request
-    index: int
-    inputs: Arrays
-    rows: int
-    cost: int
-    key: tuple[Signature, int]
-    number: int = -1
-
-
-class _Queue:
-    """The waiting parts of one signature and cost class."""
-
-    def __init__(self) -> None:
-        self.parts: collections.deque[_Part] = collections.deque()
-        self.rows = 0
-        self.cost = 0
-
-    def append(self, part: _Part) -> None:
-        self.parts.append(part)
-        self.rows += part.rows
-        self.cost += part.cost
-
-    def remove(self, part: _Part) -> None:
-        self.parts.remove(part)
-        self.rows -= part.rows
-        self.cost -= part.cost
+    @property
+    def in_vain(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return all(part.request.future.done() for part in self.parts)
 
 
 class Batcher:
@@ -87,8 +43,10 @@ class Batcher:
 
     Rows of one signature and of similar cost are merged in the order of arrival, because a batch takes as long as its
     longest row. A batch is due when it is full or its first request has waited long enough, and runs once a stream is
-    free. A request larger than a batch queues one part after another, so that requests take turns. If a batch fails,
-    its requests are run one by one, so that each gets its own error.
+    free; of several that are due the most urgent one runs (`ordering.urgency`). Of two or more streams one is kept free
+    of large rows. A request larger than a batch queues one part after another, so that requests take turns. If a batch
+    fails, its requests are run one by one, so that each gets its own error. A batch that nobody waits for any more is
+    stopped.
 
     Args:
         max_batch_size: most rows of a batch.
@@ -97,6 +55,9 @@ class Batcher:
         num_streams: batches that run in parallel.
         max_queue_cost: most cost of all waiting rows; a request that waits alone may exceed it.
         on_batch: called with the number of rows of each batch that runs.
+
+    Attributes:
+        pace: how long batches took.
     """
 
     def __init__(
@@ -113,12 +74,14 @@ class Batcher:
         self._wait_seconds = wait_seconds
         self._max_queue_cost = max_queue_cost
         self._on_batch = on_batch
+        self._num_streams = num_streams
+        self.pace = Pace(max_batch_cost)
         self._changed = threading.Condition()
-        self._queues: dict[tuple[Signature, int], _Queue] = {}
-        self._numbers = itertools.count()
+        self._queues: dict[Key, Queue] = {}
+        self._running: set[_Batch] = set()
         self._waiting = 0
-        self._waiting_cost = 0
-        self._closed = False
+        self._waiting_costs: collections.Counter[int] = collections.Counter()  # by cost class
+        self._closed = self._abandoned = False
         self._streams = [
             threading.Thread(target=self._stream, name=f"stream-{number}", daemon=True) for number in range(num_streams)
         ]
@@ -133,32 +96,32 @@ class Batcher:
     @property
     def waiting_cost(self) -> int:
         """Total cost of the rows that wait for a batch."""
-        return self._waiting_cost
+        return self._waiting_costs.total()
 
-    def submit(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Future:
-        """Queues a request and returns the future of its outputs; cancelling it drops the parts that have not begun.
+    def submit(self, signature: Signature, inputs: Arrays, costs: np.ndarray, seconds: float) -> Future[Arrays]:
+        """Queues a request and returns the future of its outputs.
+
+        Cancelling the future drops the parts that have not begun, and stops those that run unless they run together
+        with others that are waited for.
 
         Args:
-            signature: what to run; its requests are merged only if it is mergeable.
+            signature: what to run; its requests are merged, and cut into parts, only if it is mergeable.
             inputs: checked arrays by name.
             costs: int [rows], proportional to the work of each row; rows are the first dimension of the inputs.
+            seconds: how long the client will wait.
 
         Raises:
-            ServingError: the queue is full or the batcher is closed.
+            ServingError: the request is too large to be run whole, the queue is full or too slow, or the batcher is
+                closed.
         """
         request = self._request(signature, inputs, costs)
-        cost = int(costs.sum())
         with self._changed:
             if self._closed:
-                raise ServingError(Code.UNAVAILABLE, "the server is stopping")
-            if self._waiting and self._waiting_cost + cost > self._max_queue_cost:
-                raise ServingError(
-                    Code.UNAVAILABLE,
-                    f"the queue is full: {self._waiting} sentences wait, {self._waiting_cost} bytes with their "
-                    f"overhead, and {cost} more would be above max_queue_bytes={self._max_queue_cost}; try again later",
-                )
-            self._waiting += len(costs)
-            self._waiting_cost += cost
+                raise _stopping()
+            self._check_room(request, seconds)
+            for part in request.parts:
+                self._waiting += part.rows
+                self._waiting_costs[part.key[1]] += part.cost
             self._queue_next(request)
         # Only after queueing, because a future that is already cancelled calls back at once.
         request.future.add_done_callback(lambda future: self._drop(request) if _in_vain(future) else None)
@@ -167,7 +130,7 @@ class Batcher:
     def close(self, timeout: float) -> bool:
         """Refuses new requests, runs the waiting ones and ends the streams.
 
-        Returns whether all of them ran within `timeout` seconds; the remaining ones are refused.
+        Returns whether all of them ran within `timeout` seconds and none was abandoned; the remaining ones are.
         """
         with self._changed:
             self._closed = True
@@ -175,30 +138,79 @@ class Batcher:
         deadline = time.monotonic() + timeout
         for stream in self._streams:
             stream.join(max(deadline - time.monotonic(), 0))
-        with self._changed:
-            left = [part for queue in self._queues.values() for part in queue.parts]
-        for part in left:
-            _fail(part, ServingError(Code.UNAVAILABLE, "the server is stopping"))
-        return not any(stream.is_alive() for stream in self._streams)
+        in_time = not any(stream.is_alive() for stream in self._streams)
+        self.abandon()
+        return in_time and not self._abandoned
 
-    def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> _Request:
+    def abandon(self) -> None:
+        """Refuses new requests, and with an error all that wait or run; what runs is stopped."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            left = [part for queue in self._queues.values() for part in queue.parts]
+            left += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
+            self._abandoned |= bool(left)
+        for part in left:
+            fail(part, _stopping())
+
+    def _request(self, signature: Signature, inputs: Arrays, costs: np.ndarray) -> Request:
         """Cuts a request into parts, each of rows of similar cost."""
         rows = len(costs)
-        request = _Request(Future(), time.monotonic(), None, collections.deque(), [])
-        kinds = np.array([_kind(cost) for cost in costs.tolist()])
+        request = Request(Future(), time.monotonic(), None, collections.deque(), [])
         if signature.mergeable:
+            kinds = np.array([cost_class(cost) for cost in costs.tolist()])
             order = np.argsort(kinds, kind="stable")
             cuts = list(itertools.pairwise([*self._cuts(kinds[order], costs[order]), rows]))
         else:
+            # As much work as if all rows were as long as the longest, to which they are padded.
+            costs = np.full(rows, costs.max())
+            self._check_whole(signature, rows, int(costs.sum()))
+            kinds = np.full(rows, cost_class(int(costs.sum())))
             order, cuts = np.arange(rows), [(0, rows)]
         for index, (start, end) in enumerate(cuts):
             chosen = order[start:end]
             part_inputs = {name: array[chosen] for name, array in inputs.items()} if len(cuts) > 1 else inputs
             key = (signature, int(kinds[chosen].max()))
-            request.parts.append(_Part(request, index, part_inputs, end - start, int(costs[chosen].sum()), key))
+            request.parts.append(Part(request, index, part_inputs, end - start, int(costs[chosen].sum()), key))
         request.order = order if len(cuts) > 1 else None
         request.outputs = [None] * len(cuts)
         return request
+
+    def _check_whole(self, signature: Signature, rows: int, cost: int) -> None:
+        """Refuses a request that can only be run whole and is larger than some batches; a single row may be."""
+        limit = _MOST_BATCHES * self._max_batch_cost
+        if rows > 1 and cost > limit:
+            raise invalid(
+                f"{signature.name!r} is not run in parts, and {rows} sentences, padded to the longest, are {cost} "
+                f"bytes with their overhead: the limit is {limit}, four times max_batch_bytes; send fewer at a time"
+            )
+
+    def _check_room(self, request: Request, seconds: float) -> None:
+        """Refuses a request that the queue has no room for or that would wait for too long. The lock must be held."""
+        if not self._waiting:
+            return
+        cost = sum(part.cost for part in request.parts)
+        if self.waiting_cost + cost > self._max_queue_cost:
+            raise Busy(
+                f"the queue is full: {self._waiting} sentences wait, {self.waiting_cost} bytes with their "
+                f"overhead, and {cost} more would be above max_queue_bytes={self._max_queue_cost}; try again later"
+            )
+        # What costs more lets it pass.
+        number = max(part.key[1] for part in request.parts)
+        before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
+        streams = self._num_streams - (self._reserved if is_large(number) else 0)
+        expected = self.pace.seconds(before) / streams
+        if expected > seconds:
+            raise Busy(
+                f"the queue is too long: what waits will take some {expected:.0f} s, and this request has "
+                f"{seconds:.0f} s; try again later",
+                retry_seconds=math.ceil(expected - seconds),
+            )
+
+    @property
+    def _reserved(self) -> int:
+        """The number of streams that are kept free of large rows."""
+        return 1 if self._num_streams > 1 else 0
 
     def _cuts(self, kinds: np.ndarray, costs: np.ndarray) -> list[int]:
         """The rows at which parts begin."""
@@ -211,15 +223,15 @@ class Batcher:
             cost += row_cost
         return cuts
 
-    def _queue_next(self, request: _Request) -> None:
+    def _queue_next(self, request: Request) -> None:
         """Queues a request's next part behind those of other requests. The lock must be held."""
         if request.parts:
             part = request.parts[0]
-            part.number = next(self._numbers)
-            self._queues.setdefault(part.key, _Queue()).append(part)
+            part.queued = time.monotonic()
+            self._queues.setdefault(part.key, Queue()).append(part)
             self._changed.notify()
 
-    def _leave(self, part: _Part) -> None:
+    def _leave(self, part: Part) -> None:
         """Takes a part out of its queue. The lock must be held."""
         queue = self._queues[part.key]
         queue.remove(part)
@@ -227,140 +239,130 @@ class Batcher:
             del self._queues[part.key]
         self._forget(part.request.parts.popleft())
 
-    def _forget(self, part: _Part) -> None:
+    def _forget(self, part: Part) -> None:
         """Stops counting a part as waiting. The lock must be held."""
         self._waiting -= part.rows
-        self._waiting_cost -= part.cost
+        self._waiting_costs[part.key[1]] -= part.cost
 
-    def _drop(self, request: _Request) -> None:
-        """Drops the parts of a request that have not begun."""
+    def _drop(self, request: Request) -> None:
+        """Drops the parts of a request that have not begun, and stops what runs in vain."""
         with self._changed:
             if request.parts:
                 self._leave(request.parts[0])
             while request.parts:
                 self._forget(request.parts.popleft())
+            in_vain = [batch for batch in self._running if batch.in_vain]
+        for batch in in_vain:
+            batch.cancellation.cancel()
 
     def _stream(self) -> None:
-        while taken := self._take():
+        while batch := self._take():
+            parts = batch.parts
             try:
-                self._run(*taken)
+                self._run(batch)
             except Exception:
                 # After any error the stream must go on with the other requests.
                 _LOG.exception("running a batch failed")
-                for part in taken[1]:
-                    _fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
+                for part in parts:
+                    fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
+            with self._changed:
+                self._running.remove(batch)
+                # Large rows may have waited for this end, and the other streams for that of the queue.
+                self._changed.notify_all()
             # Frees the model and the answers while the stream waits for more.
-            del taken
+            del batch, parts
 
-    def _take(self) -> tuple[Signature, list[_Part]] | None:
+    def _take(self) -> _Batch | None:
         """Waits for the next batch; returns None once the batcher is closed and nothing waits."""
         with self._changed:
             while True:
                 now = time.monotonic()
-                due = {key: self._due(key[0], queue) for key, queue in self._queues.items()}
+                due = {key: self._due(key[0], queue) for key, queue in self._queues.items() if self._may_run(key[1])}
                 ripe = [key for key in due if due[key] <= now]
                 if ripe:
-                    key = min(ripe, key=lambda ripe: self._queues[ripe].parts[0].number)
-                    return key[0], self._next_batch(key)
-                if self._closed:
+                    return self._next_batch(max(ripe, key=lambda key: self._urgency(key, now)))
+                if self._closed and not self._queues:
                     return None
                 self._changed.wait(min(due.values()) - now if due else None)
 
-    def _due(self, signature: Signature, queue: _Queue) -> float:
+    def _may_run(self, number: int) -> bool:
+        """Whether a batch of this cost class may take another stream. The lock must be held."""
+        large = sum(is_large(batch.key[1]) for batch in self._running)
+        return not is_large(number) or large < self._num_streams - self._reserved
+
+    def _urgency(self, key: Key, now: float) -> float:
+        """How urgent the batch at the head of a queue is. The lock must be held."""
+        part = self._queues[key].parts[0]
+        return urgency(part.queued, part.cost / part.rows if key[0].mergeable else part.cost, now)
+
+    def _due(self, signature: Signature, queue: Queue) -> float:
         """The time at which the batch at the head of a queue is due."""
         full = queue.rows >= self._max_batch_size or queue.cost >= self._max_batch_cost
         if self._closed or not signature.mergeable or full:
             return 0.0
         return queue.parts[0].request.arrived + self._wait_seconds
 
-    def _next_batch(self, key: tuple[Signature, int]) -> list[_Part]:
+    def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests."""
         signature, parts = key[0], self._queues[key].parts
-        batch = [parts[0]]
-        rows, cost = batch[0].rows, batch[0].cost
+        batch = _Batch(key, [parts[0]])
+        rows, cost = parts[0].rows, parts[0].cost
         for part in itertools.islice(parts, 1, None):
             rows, cost = rows + part.rows, cost + part.cost
             if not signature.mergeable or rows > self._max_batch_size or cost > self._max_batch_cost:
                 break
-            batch.append(part)
-        for part in batch:
+            batch.parts.append(part)
+        self._running.add(batch)
+        for part in batch.parts:
             self._leave(part)
-        for part in batch:
+        for part in batch.parts:
             self._queue_next(part.request)
         return batch
 
-    def _run(self, signature: Signature, parts: list[_Part]) -> None:
+    def _run(self, batch: _Batch) -> None:
         """Runs a batch; if it fails, runs its requests one by one."""
-        self._on_batch(sum(part.rows for part in parts))
+        self._on_batch(sum(part.rows for part in batch.parts))
+        began = time.monotonic()
         try:
-            _answer(signature, parts)
+            _answer(batch)
         except Exception as error:
-            if len(parts) == 1:
-                _fail(parts[0], serving_error(error))
+            if len(batch.parts) == 1:
+                fail(batch.parts[0], serving_error(error))
                 return
-            for part in parts:
-                self._run_alone(signature, part)
+            for part in batch.parts:
+                self._run_alone(batch, part)
+        else:
+            with self._changed:
+                self.pace.measure(batch.key[1], sum(part.cost for part in batch.parts), time.monotonic() - began)
 
-    def _run_alone(self, signature: Signature, part: _Part) -> None:
-        """Runs a part of a failed batch, unless its request is already cancelled or answered."""
-        if part.request.future.done():
-            return
+    def _run_alone(self, batch: _Batch, part: Part) -> None:
+        """Runs a part of a failed batch in its place, unless its request is already cancelled or answered."""
+        with self._changed:
+            batch.parts, batch.cancellation = [part], Cancellation()
+            if batch.in_vain:
+                return
         try:
-            _answer(signature, [part])
+            _answer(batch)
         except Exception as error:
-            _fail(part, serving_error(error))
+            fail(part, serving_error(error))
 
 
-def _kind(cost: int) -> int:
-    """The cost class of a row; only rows of the same class are merged."""
-    return ((max(cost - 1, 0) // _SMALL_COST).bit_length() + 1) // 2
-
-
-def _answer(signature: Signature, parts: list[_Part]) -> None:
+def _answer(batch: _Batch) -> None:
     """Runs a batch and gives each part its rows of the outputs."""
-    outputs = signature.run(_concatenated([part.inputs for part in parts]))
+    parts = batch.parts
+    with batch.cancellation:
+        outputs = batch.key[0].run(concatenated([part.inputs for part in parts]))
     ends = list(itertools.accumulate(part.rows for part in parts))
     if len(parts) > 1 or len(parts[0].request.outputs) > 1:
-        _check_rows(outputs, ends[-1])
+        check_rows(outputs, ends[-1])
     for part, end in zip(parts, ends, strict=True):
-        _succeed(part, _rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
+        succeed(part, rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
+
+
+def _stopping() -> ServingError:
+    return Busy("the server is stopping")
 
 
 def _in_vain(future: Future) -> bool:
     """Whether a request was cancelled or one of its parts failed, so that the rest of it is useless."""
     return future.cancelled() or future.exception() is not None
-
-
-def _rows_of(arrays: Arrays, start: int, end: int) -> Arrays:
-    return {name: array[start:end] for name, array in arrays.items()}
-
-
-def _concatenated(parts: list[Arrays]) -> Arrays:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _check_rows(outputs: Arrays, rows: int) -> None:
-    """Raises a `ValueError` unless each output has one row per input row: rows must not reach the wrong request."""
-    for name, array in outputs.items():
-        if array.shape[:1] != (rows,):
-            raise ValueError(f"output {name!r} has the shape {list(array.shape)} for {rows} rows")
-
-
-def _succeed(part: _Part, outputs: Arrays) -> None:
-    request = part.request
-    request.outputs[part.index] = outputs
-    # Two parts that end at the same time may both see all outputs; the first to set the result wins.
-    if all(part_outputs is not None for part_outputs in request.outputs):
-        answer = _concatenated(request.outputs)
-        if request.order is not None:
-            back = np.argsort(request.order)
-            answer = {name: array[back] for name, array in answer.items()}
-        with contextlib.suppress(InvalidStateError):
-            request.future.set_result(answer)
-
-
-def _fail(part: _Part, error: ServingError) -> None:
-    with contextlib.suppress(InvalidStateError):
-        part.request.future.set_exception(error)

@@ -1,31 +1,39 @@
-"""Limits how long a slow client can hold a connection to the REST interface."""
+"""Limits how many connections the REST interface has, how many of them are of one client, and how slow they may be."""
 
 import asyncio
+import http
+import json
+import logging
+from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from t2t_keras.serving.answers import seconds_to_send
+
+_LOG = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 # From the connection, or from the last answer, to the end of a request's head. The body has a separate limit.
 _HEAD_SECONDS = 10.0
-# A client is cut off if in this time it reads neither this many bytes of its answer nor the rest of it.
-_WRITE_SECONDS = 20.0
-_WRITE_BYTES = 64 << 10
 
 
 class BoundedProtocol(H11Protocol):
     """uvicorn's protocol with further limits, because uvicorn closes idle connections only after an answer.
 
-    Closes a connection that sends no whole request or does not read its answer, and any connection beyond twice
-    `uvicorn.Config.limit_concurrency`; beyond the limit itself uvicorn answers 503.
+    It refuses connections beyond `uvicorn.Config.limit_concurrency`, which counts one more than there may be, and those
+    of an address that has half of them already. It closes a connection that sends no whole request or is too slow to
+    read its answer.
     """
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
-        self._waits_since = self.loop.time()
-        self._unsent, self._unsent_since = 0, self._waits_since
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._bytes = _CountedTransport(cast(asyncio.Transport, transport))
+        super().connection_made(cast(asyncio.Transport, self._bytes))
+        self._waits_since = self._reads_since = self.loop.time()
+        self._taken_before = 0
         self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
-        if self.limit_concurrency and len(self.connections) > 2 * self.limit_concurrency:
-            transport.abort()
+        if refusal := self._refusal():
+            # It is not waited for: a client that sends nothing would keep the place.
+            self._answer(503, refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._next_look.cancel()
@@ -35,19 +43,79 @@ class BoundedProtocol(H11Protocol):
         self._waits_since = self.loop.time()
         super().on_response_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        self._answer(400, msg)
+
+    def _refusal(self) -> str:
+        """Why the connection is one too many, or "" if it is not."""
+        if self.limit_concurrency is None:
+            return ""
+        limit = self.limit_concurrency - 1
+        if len(self.connections) > limit:
+            return f"too many connections: the limit is max_connections={limit}; try again later"
+        share = (limit + 1) // 2
+        address = self._address()
+        if address and sum(cast(BoundedProtocol, other)._address() == address for other in self.connections) > share:
+            return f"too many connections of {address}: the limit is {share}, half of max_connections={limit}"
+        return ""
+
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _answer(self, status: int, message: str) -> None:
+        """Answers, instead of the application, with an error, and closes the connection."""
+        self.connections.discard(self)
+        content = json.dumps({"error": message}).encode()
+        head = (
+            f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(content)}\r\nConnection: close\r\n" + ("Retry-After: 1\r\n" if status == 503 else "")
+        )
+        self.transport.write(head.encode() + b"\r\n" + content)
+        self.transport.close()
+
     def _look(self) -> None:
         """Closes the connection if its client is too slow, else looks again later."""
         now = self.loop.time()
+        unsent = self.transport.get_write_buffer_size()
         waits = self.cycle is None or self.cycle.response_complete
-        if self._is_stuck(now) or waits and not self._unsent and now - self._waits_since > _HEAD_SECONDS:
+        if self._is_stuck(now, unsent) or waits and not unsent and now - self._waits_since > _HEAD_SECONDS:
             self.transport.abort()
         else:
             self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
 
-    def _is_stuck(self, now: float) -> bool:
-        """Whether the client has read too little of its answer for too long."""
-        unsent = self.transport.get_write_buffer_size()
-        grown, taken = unsent > self._unsent, unsent <= self._unsent - _WRITE_BYTES
-        if not unsent or grown or taken:
-            self._unsent, self._unsent_since = unsent, now
-        return unsent > 0 and now - self._unsent_since > _WRITE_SECONDS
+    def _is_stuck(self, now: float, unsent: int) -> bool:
+        """Whether the client has read too little of what it has been sent without a break."""
+        taken = self._bytes.written - unsent
+        if not unsent:
+            self._reads_since, self._taken_before = now, taken
+        return now - self._reads_since > seconds_to_send(taken - self._taken_before)
+
+
+class _CountedTransport:
+    """A transport that counts the bytes written to it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class LoopErrors:
+    """Handles the errors of an event loop: that there are no descriptors left for connections is logged only once."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Called by the loop."""
+        if context.get("message") != "socket.accept() out of system resource":
+            loop.default_exception_handler(context)
+        elif not self._told:
+            self._told = True
+            _LOG.error("no new connections for now: %s; see ulimit -n and --max_connections", context.get("exception"))

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 from tensorflow_serving.apis import get_model_status_pb2
 
+from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
@@ -25,6 +26,7 @@ class Core:
 
     Attributes:
         metrics: counts requests and batches.
+        unsent: counts the answers that are being sent.
         versions: the versions of the model.
         is_loading: after `close`, whether a version is still being loaded; loading cannot be interrupted.
     """
@@ -36,6 +38,7 @@ class Core:
     ) -> None:
         self.options = options
         self.metrics = Metrics(options.model_name)
+        self.unsent = UnsentAnswers(options.max_unsent_bytes)
         self.is_loading = False
         self.versions = Versions(
             options.export_dir,
@@ -53,7 +56,10 @@ class Core:
             self.metrics.batch,
         )
         self.metrics.watch(
-            lambda: self._batcher.waiting, lambda: self._batcher.waiting_cost, lambda: self.versions.served
+            lambda: self._batcher.waiting,
+            lambda: self._batcher.waiting_cost,
+            lambda: self.unsent.num_bytes,
+            lambda: self.versions.served,
         )
 
     def start(self) -> None:
@@ -64,6 +70,10 @@ class Core:
         """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
         self.is_loading = not self.versions.stop()
         return self._batcher.close(timeout)
+
+    def abandon(self) -> None:
+        """Refuses new requests, and those that are not answered yet with an error."""
+        self._batcher.abandon()
 
     def lend(self, name: str, version: int | None) -> contextlib.AbstractContextManager[Model]:
         """Lends the model of a request, the latest version if `version` is None, for a block; see `Versions.lend`.
@@ -76,20 +86,31 @@ class Core:
             raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
         return self.versions.lend(version)
 
-    def submit(self, model: Model, signature: Signature, inputs: Arrays) -> Future:
-        """Queues a call, within the block of `lend`; cancelling the returned future drops what has not begun to run.
+    def submit(
+        self, model: Model, signature: Signature, inputs: Arrays, client_seconds: float | None = None
+    ) -> Future[Arrays]:
+        """Queues a call, within the block of `lend`; cancelling the returned future drops it, or stops it if it runs.
+
+        Args:
+            model: the lent model.
+            signature: one of its signatures.
+            inputs: arrays by name.
+            client_seconds: how long the client waits, if it says so.
 
         Raises:
-            ServingError: the call is invalid or above a limit, or the queue is full.
+            ServingError: the call is invalid or above a limit, or the queue is full or too slow.
         """
         rows = signature.check(inputs, self.options.limits)
-        future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows))
+        seconds = self.options.request_seconds
+        if client_seconds is not None:
+            seconds = min(seconds, client_seconds)
+        future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows), seconds)
         self.versions.keep(model)
         future.add_done_callback(lambda future: self.versions.release(model))
         return future
 
-    async def outputs(self, future: Future) -> Arrays:
-        """Waits for the outputs of a submitted call; cancelling the wait drops the parts that have not begun.
+    async def outputs(self, future: Future[Arrays]) -> Arrays:
+        """Waits for the outputs of a submitted call; cancelling the wait cancels the call.
 
         Raises:
             ServingError: the call failed or took too long, or its outputs are too large to be sent.

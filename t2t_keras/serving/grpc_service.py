@@ -3,24 +3,22 @@
 Reference: https://github.com/tensorflow/serving/tree/master/tensorflow_serving/apis
 """
 
+import asyncio
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_pb2,
-    model_service_pb2_grpc,
-    predict_pb2,
-    prediction_service_pb2_grpc,
-)
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_pb2, predict_pb2
 
 from t2t_keras.serving import off_loop
+from t2t_keras.serving.answers import LARGE_BYTES, memory_of, seconds_to_send
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
@@ -43,36 +41,69 @@ _FIELDS = {
 
 _TOGETHER = 1 << 14  # values that are written in one piece
 
+# grpc.aio.ServicerContext: grpc has no types.
+_Context: TypeAlias = Any
+_Method = Callable[[bytes, _Context], Awaitable[bytes]]
+
 
 def add_services(server: grpc.aio.Server, core: Core) -> None:
     """Adds TensorFlow Serving's services, answered by `core`, to a server that has not started."""
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(core), server)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(core), server)
+    service = _Services(core)
+    server.add_generic_rpc_handlers(
+        [
+            _handlers("tensorflow.serving.PredictionService", service.prediction_methods()),
+            _handlers("tensorflow.serving.ModelService", service.model_methods()),
+        ]
+    )
 
 
-class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata; the inherited methods answer UNIMPLEMENTED."""
+def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandler:
+    """The methods of a service, to which gRPC gives messages as they came: what it cannot parse it has no words for."""
+    return grpc.method_handlers_generic_handler(
+        service, {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+    )
+
+
+class _Services:
+    """The methods of both services; a method takes a serialized message and returns one."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def Predict(
-        self, request: predict_pb2.PredictRequest, context: grpc.aio.ServicerContext
-    ) -> predict_pb2.PredictResponse:
-        try:
-            with self._core.metrics.request("grpc", "predict") as call:
-                future, spec = await off_loop.run(request.ByteSize(), self._begin, call, request)
-                # A disconnect or the client's deadline cancels this wait and drops the parts that have not begun.
-                outputs = await self._core.outputs(future)
-                size = 4 * sum(array.size for array in outputs.values())
-                return await off_loop.run(size, _response, spec, outputs, request.output_filter)
-        except ServingError as error:
-            await _abort(context, error)
+    def prediction_methods(self) -> dict[str, _Method]:
+        """Those of PredictionService by name."""
+        missing = ("Classify", "Regress", "MultiInference")
+        return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._unserved(missing)}
 
-    async def GetModelMetadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest, context: grpc.aio.ServicerContext
-    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+    def model_methods(self) -> dict[str, _Method]:
+        """Those of ModelService by name."""
+        return {"GetModelStatus": self._status, **self._unserved(["HandleReloadConfigRequest"])}
+
+    async def _predict(self, message: bytes, context: _Context) -> bytes:
         try:
+            with self._core.metrics.request("grpc", "Predict") as call:
+                begun = await off_loop.run(len(message), self._begin, call, message, context.time_remaining())
+                # A disconnect or the client's deadline cancels this wait, and with it the call.
+                outputs = await self._core.outputs(begun.future)
+                size = memory_of(outputs)
+                if size > LARGE_BYTES:
+                    self._bound(context, size)
+                return await off_loop.run(size, _response, begun.spec, outputs, begun.wanted)
+        except ServingError as error:
+            return await _refused(context, error)
+
+    def _bound(self, context: _Context, size: int) -> None:
+        """Counts a large answer until it is sent, for which there is as much time as for one of REST."""
+        context.add_done_callback(_ended(self._core.unsent.add(size)))
+        task = asyncio.current_task()
+        if task:
+            # gRPC sends the answer in the task of the call.
+            ending = asyncio.get_running_loop().call_later(seconds_to_send(size), task.cancel)
+            context.add_done_callback(_ended(ending.cancel))
+
+    async def _metadata(self, message: bytes, context: _Context) -> bytes:
+        try:
+            request = self._parsed(get_model_metadata_pb2.GetModelMetadataRequest, message)
             name, version = _target(request)
             if not request.metadata_field:
                 raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
@@ -83,12 +114,43 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 response.model_spec.name = name
                 response.model_spec.version.value = model.version
                 response.metadata["signature_def"].Pack(model.signature_defs)
-                return response
+                return response.SerializeToString()
         except ServingError as error:
-            await _abort(context, error)
+            return await _refused(context, error)
 
-    def _begin(self, call: Call, request: predict_pb2.PredictRequest) -> tuple[Future, model_pb2.ModelSpec]:
-        """Reads a request and queues its call; returns the future of the outputs and the answer's `ModelSpec`."""
+    async def _status(self, message: bytes, context: _Context) -> bytes:
+        try:
+            request = self._parsed(get_model_status_pb2.GetModelStatusRequest, message)
+            return self._core.status(*_target(request)).SerializeToString()
+        except ServingError as error:
+            return await _refused(context, error)
+
+    def _unserved(self, names: Iterable[str]) -> dict[str, _Method]:
+        """Methods of TensorFlow Serving that are answered with UNIMPLEMENTED, whatever their messages hold."""
+
+        def method(name: str) -> _Method:
+            async def refuse(message: bytes, context: _Context) -> bytes:
+                try:
+                    with self._core.metrics.request("grpc", name):
+                        raise ServingError(Code.UNIMPLEMENTED, f"{name} is not served")
+                except ServingError as error:
+                    return await _refused(context, error)
+
+            return refuse
+
+        return {name: method(name) for name in names}
+
+    def _parsed(self, message_type: Any, message: bytes) -> Any:
+        """Parses a message that is no prediction, and counts it if that is not possible."""
+        try:
+            return _parsed(message_type, message)
+        except ServingError:
+            with self._core.metrics.request("grpc", message_type.DESCRIPTOR.name):
+                raise
+
+    def _begin(self, call: Call, message: bytes, client_seconds: float | None) -> "_Begun":
+        """Reads a request and queues its call."""
+        request = _parsed(predict_pb2.PredictRequest, message)
         name, version = _target(request)
         with self._core.lend(name, version) as model:
             signature = _signature(model, request.model_spec.signature_name)
@@ -96,10 +158,10 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             signature.check_names(request.inputs)
             inputs = {name: self._array(name, signature, proto) for name, proto in request.inputs.items()}
             signature.check_outputs(request.output_filter)
-            future = self._core.submit(model, signature, inputs)
+            future = self._core.submit(model, signature, inputs, client_seconds)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
             spec.version.value = model.version
-            return future, spec
+            return _Begun(future, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
@@ -116,22 +178,24 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             raise invalid(f"input {name!r} is not a valid tensor: {error}") from error
 
 
-class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """GetModelStatus; the inherited method that reloads the configuration answers UNIMPLEMENTED."""
+@dataclasses.dataclass(frozen=True)
+class _Begun:
+    """A call that waits: the future of its outputs, the answer's `ModelSpec`, and the names of the wanted outputs."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    async def GetModelStatus(
-        self, request: get_model_status_pb2.GetModelStatusRequest, context: grpc.aio.ServicerContext
-    ) -> get_model_status_pb2.GetModelStatusResponse:
-        try:
-            return self._core.status(*_target(request))
-        except ServingError as error:
-            await _abort(context, error)
+    future: Future[Arrays]
+    spec: model_pb2.ModelSpec
+    wanted: list[str]
 
 
-def _target(request: object) -> tuple[str, int | None]:
+def _parsed(message_type: Any, message: bytes) -> Any:
+    """Parses a message; a `ServingError` for what is none of this type."""
+    try:
+        return message_type.FromString(message)
+    except DecodeError as error:
+        raise invalid(f"the message is not a valid {message_type.DESCRIPTOR.name}") from error
+
+
+def _target(request: Any) -> tuple[str, int | None]:
     """The name and the version of the model that a request is for."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
@@ -151,9 +215,9 @@ def _signature(model: Model, name: str) -> Signature:
         raise ServingError(Code.FAILED_PRECONDITION, error.message) from error
 
 
-def _response(spec: model_pb2.ModelSpec, outputs: Arrays, wanted: Sequence[str]) -> predict_pb2.PredictResponse:
+def _response(spec: model_pb2.ModelSpec, outputs: Arrays, wanted: Sequence[str]) -> bytes:
     protos = {name: _tensor_proto(outputs[name]) for name in wanted or outputs}
-    return predict_pb2.PredictResponse(model_spec=spec, outputs=protos)
+    return predict_pb2.PredictResponse(model_spec=spec, outputs=protos).SerializeToString()
 
 
 def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
@@ -169,5 +233,11 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     return proto
 
 
-async def _abort(context: grpc.aio.ServicerContext, error: ServingError) -> None:
+def _ended(function: Callable[[], None]) -> Callable[[_Context], None]:
+    return lambda context: function()
+
+
+async def _refused(context: _Context, error: ServingError) -> NoReturn:
+    """Ends a call with an error, by raising an exception of gRPC."""
     await context.abort(getattr(grpc.StatusCode, error.code.name), error.message)
+    raise AssertionError("abort always raises")

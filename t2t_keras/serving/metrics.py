@@ -62,41 +62,56 @@ class Metrics:
 
     def __init__(self, model_name: str) -> None:
         self.registry = prometheus_client.CollectorRegistry()
-        new = {"registry": self.registry}
+        registry = self.registry
         self._requests = Counter(
-            "t2t_serving_requests", "Requests answered, by outcome.", ["interface", "signature", "outcome"], **new
+            "t2t_serving_requests",
+            "Requests answered, by outcome.",
+            ["interface", "signature", "outcome"],
+            registry=registry,
         )
         self._latency = Histogram(
             "t2t_serving_latency_seconds",
             "From a request that is read to its answer.",
             ["signature"],
             buckets=_SECONDS,
-            **new,
+            registry=registry,
         )
         self._their_latency = Histogram(
             _THEIR_LATENCY,
             "The same in microseconds.",
             ["model_name", "API", "entrypoint"],
             buckets=_THEIR_MICROSECONDS,
-            **new,
+            registry=registry,
         )
         self._model_name = model_name
         self._their_requests = _TheirRequests(model_name)
         self.registry.register(self._their_requests)
-        self._batches = Histogram("t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, **new)
-        self._sentences = Counter("t2t_serving_sentences", "Sentences run.", **new)
-        self._queue = Gauge("t2t_serving_queue_sentences", "Sentences that wait for a batch.", **new)
-        self._queue_bytes = Gauge(
-            "t2t_serving_queue_bytes", "Bytes of text that wait for a batch, with an overhead a sentence.", **new
+        self._batches = Histogram(
+            "t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, registry=registry
         )
-        self._version = Gauge("t2t_serving_version", "The version that is served; 0 means none.", **new)
+        self._sentences = Counter("t2t_serving_sentences", "Sentences run.", registry=registry)
+        self._queue = Gauge("t2t_serving_queue_sentences", "Sentences that wait for a batch.", registry=registry)
+        self._queue_bytes = Gauge(
+            "t2t_serving_queue_bytes",
+            "Bytes of text that wait for a batch, with an overhead a sentence.",
+            registry=registry,
+        )
+        self._unsent_bytes = Gauge(
+            "t2t_serving_unsent_bytes", "Bytes of large answers that clients have not read yet.", registry=registry
+        )
+        self._version = Gauge("t2t_serving_version", "The version that is served; 0 means none.", registry=registry)
 
     def watch(
-        self, waiting: Callable[[], int], waiting_bytes: Callable[[], int], version: Callable[[], int | None]
+        self,
+        waiting: Callable[[], int],
+        waiting_bytes: Callable[[], int],
+        unsent_bytes: Callable[[], int],
+        version: Callable[[], int | None],
     ) -> None:
-        """Has each scrape read the waiting sentences, their bytes and the served version from these functions."""
+        """Has each scrape read the waiting sentences and their bytes, unsent bytes and the version from functions."""
         self._queue.set_function(waiting)
         self._queue_bytes.set_function(waiting_bytes)
+        self._unsent_bytes.set_function(unsent_bytes)
         self._version.set_function(lambda: version() or 0)
 
     def batch(self, rows: int) -> None:
@@ -110,7 +125,7 @@ class Metrics:
 
         Args:
             interface: "rest" or "grpc".
-            method: "predict" or another method of TensorFlow Serving.
+            method: "Predict" or another method of TensorFlow Serving.
 
         Raises:
             ServingError: any error that leaves the block, converted for the client.

@@ -41,12 +41,14 @@ class ServingOptions:
         allowed_hosts: names besides `host`, "localhost" and addresses, accepted in REST requests; "*" accepts all.
         rest_port: port of the REST interface; 0 means any free port.
         grpc_port: port of the gRPC interface; 0 means any free port.
-        max_connections: most simultaneous connections to the REST interface, and most simultaneous gRPC calls.
+        max_connections: most simultaneous connections to each interface, half of them from one address for REST, and
+            most simultaneous gRPC calls.
         max_batch_size: most sentences of a batch; 1 disables merging.
         max_batch_bytes: most bytes of text in a batch; a single sentence may exceed it.
         batch_wait_ms: longest wait of a batch's first sentence for others, in milliseconds.
         num_streams: batches that run in parallel.
         max_queue_bytes: most bytes of waiting text, with an overhead per sentence; a single request may exceed it.
+        max_unsent_bytes: most bytes of answers in memory that clients have not read yet; a single one may exceed it.
         request_seconds: longest time until a request is answered; then it is cancelled.
         poll_seconds: time between two checks for new versions.
         max_num_load_retries: how often loading a version is retried after a failure.
@@ -70,6 +72,7 @@ class ServingOptions:
     batch_wait_ms: float = 2.0
     num_streams: int = 1
     max_queue_bytes: int = 1 << 18
+    max_unsent_bytes: int = 1 << 26
     request_seconds: float = 30.0
     poll_seconds: float = 2.0
     max_num_load_retries: int = 5
@@ -78,7 +81,14 @@ class ServingOptions:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("max_connections", "max_batch_size", "max_batch_bytes", "num_streams", "max_queue_bytes"):
+        for name in (
+            "max_connections",
+            "max_batch_size",
+            "max_batch_bytes",
+            "num_streams",
+            "max_queue_bytes",
+            "max_unsent_bytes",
+        ):
             _check_at_least(name, getattr(self, name), 1)
         for name in (
             "rest_port",

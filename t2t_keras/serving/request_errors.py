@@ -47,6 +47,19 @@ class TooLarge(ServingError):
         super().__init__(Code.RESOURCE_EXHAUSTED, message)
 
 
+class Busy(ServingError):
+    """A request that the server has no room for at the moment.
+
+    Args:
+        message: what there is no room for.
+        retry_seconds: after how many seconds there may be room.
+    """
+
+    def __init__(self, message: str, retry_seconds: int = 1) -> None:
+        super().__init__(Code.UNAVAILABLE, message)
+        self.retry_seconds = retry_seconds
+
+
 def invalid(message: str) -> ServingError:
     """Returns the error of a request that is itself wrong."""
     return ServingError(Code.INVALID_ARGUMENT, message)

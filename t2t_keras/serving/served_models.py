@@ -2,14 +2,17 @@
 
 import json
 import pathlib
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers its ops, which a SavedModel can hold)
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2
 
 from t2t_keras.machine import streams
+from t2t_keras.machine.files import sha256
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Signature
 
@@ -28,19 +31,22 @@ class Model:
         about: "source_language", "target_language" and "task" as far as the export records them.
 
     Raises:
-        Exception: of any kind, if TensorFlow cannot load the directory as a SavedModel.
+        ServingError: a file is missing or damaged, or TensorFlow cannot load the graph.
+        tf.errors.OpError: TensorFlow cannot read the weights.
     """
 
     def __init__(self, path: pathlib.Path, version: int) -> None:
         self.version = version
         self.signature_defs = _signature_defs(path)
-        self.about = _about(path)
+        config = _config(path)
+        self.about = _about(config)
+        _check_files(path, config)
         if (path / CONFIG_FILE).is_file():
             # Rewriting graphs is the longest step of loading and does not speed up an export of this project. Other
             # SavedModels may gain from it.
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         # Kept because the variables live only as long as this object.
-        self._loaded = tf.saved_model.load(str(path))
+        self._loaded = _load(path)
         self.signatures = {
             name: Signature(name, function.structured_input_signature[1], function.structured_outputs, function)
             for name, function in self._loaded.signatures.items()
@@ -64,7 +70,10 @@ class Model:
         file = path / WARM_UP_FILE
         if not file.exists():
             return 0
-        records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+        try:
+            records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+        except tf.errors.DataLossError as error:
+            raise ServingError(Code.DATA_LOSS, f"{WARM_UP_FILE} is damaged: {error.message}") from error
         return len(list(streams.side_by_side(self._run_record, records)))
 
     def _run_record(self, record: bytes) -> None:
@@ -78,18 +87,57 @@ class Model:
 
 
 def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMap:
-    proto = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    file = path / "saved_model.pb"
+    try:
+        proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    except FileNotFoundError as error:
+        raise ServingError(Code.NOT_FOUND, f"{file}: no such file") from error
+    except DecodeError as error:
+        raise ServingError(Code.DATA_LOSS, f"{file} is damaged, or no SavedModel") from error
     for graph in proto.meta_graphs:
         if "serve" in graph.meta_info_def.tags:
             return get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
-    raise ValueError(f"{path}: no graph with the tag 'serve'")
+    raise ServingError(Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or not for servers")
 
 
-def _about(path: pathlib.Path) -> dict[str, str]:
-    """Languages and task in the configuration of an export of this project; empty for any other SavedModel."""
+def _load(path: pathlib.Path) -> Any:
+    """Loads a SavedModel; says in words what TensorFlow says in names of its own."""
     try:
-        data = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))["data"]
-        found = {name: data.get(name) for name in ("source_language", "target_language", "task")}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return tf.saved_model.load(str(path))
+    except (tf.errors.OpError, OSError):
+        raise  # they name the file
+    except Exception as error:
+        raise ServingError(
+            Code.DATA_LOSS,
+            f"{path}/saved_model.pb cannot be loaded by TensorFlow {tf.__version__}: it is damaged, or needs a newer "
+            f"version or other operations ({type(error).__name__}: {str(error)[:200]})",
+        ) from error
+
+
+def _config(path: pathlib.Path) -> dict[str, Any]:
+    """The configuration of an export of this project; empty for any other SavedModel."""
+    try:
+        config = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+    return config if isinstance(config, dict) else {}
+
+
+def _about(config: dict[str, Any]) -> dict[str, str]:
+    """Languages and task, as far as a configuration has them."""
+    data = config.get("data")
+    values = data if isinstance(data, dict) else {}
+    about = {name: values.get(name) for name in ("source_language", "target_language", "task")}
+    return {name: value for name, value in about.items() if isinstance(value, str)}
+
+
+def _check_files(path: pathlib.Path, config: dict[str, Any]) -> None:
+    """Compares files with the checksums of an export: a damaged vocabulary would translate, but wrongly."""
+    export = config.get("export")
+    checksums = export.get("sha256") if isinstance(export, dict) else None
+    for name, checksum in checksums.items() if isinstance(checksums, dict) else ():
+        file = path / name
+        if not file.is_file():
+            raise ServingError(Code.NOT_FOUND, f"{file}: no such file")
+        if sha256(file) != checksum:
+            raise ServingError(Code.DATA_LOSS, f"{file} is damaged: its SHA-256 is not that of {CONFIG_FILE}")

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import grpc
 import uvicorn
 
-from t2t_keras.serving.connections import BoundedProtocol
+from t2t_keras.serving.connections import BoundedProtocol, LoopErrors
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.grpc_service import add_services
 from t2t_keras.serving.http.rest import rest_app
@@ -25,6 +25,12 @@ _GRPC_CONNECTIONS = {
     "grpc.keepalive_time_ms": 60_000,
     "grpc.keepalive_timeout_ms": 20_000,
 }
+
+# Connections that wait until they are accepted.
+_BACKLOG = 128
+
+# What the front ends have, after the grace period, to send errors.
+_CUT_OFF_SECONDS = 1
 
 
 class Server:
@@ -44,60 +50,79 @@ class Server:
         self._options = options
         self.core = Core(options, around_load)
         self.rest_address = self.grpc_address = ""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._told_to_stop = asyncio.Event()
+        self._told_to_serve, self._told_to_stop = asyncio.Event(), asyncio.Event()
+        self._bound: Future[asyncio.AbstractEventLoop] = Future()
+        self._serves: Future[None] = Future()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Loads the model and listens; returns once requests are answered. An `OSError` if an address fails."""
+        """Listens and loads the model; returns once requests are answered. An `OSError` if an address fails."""
         listener = listen(self._options.host, self._options.rest_port)
-        self.core.start()
-        started: Future = Future()
-        self._thread = threading.Thread(target=self._run, args=(listener, started), name="front-ends", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="front-ends", daemon=True)
         self._thread.start()
         try:
-            started.result()
+            # A port that is taken is told before the model is loaded.
+            loop = self._bound.result()
+            self.core.start()
+            loop.call_soon_threadsafe(self._told_to_serve.set)
+            self._serves.result()
         except Exception:
-            self._thread.join()
-            listener.close()
             self.core.close(timeout=0)
             raise
 
     def stop(self) -> bool:
-        """Stops the server; returns whether all requests were answered in `grace_seconds`. The others are cut off."""
+        """Stops the server; returns whether all requests were answered in `grace_seconds`. The others are refused."""
+        if not self._thread:
+            return self.core.close(0)
         deadline = time.monotonic() + self._options.grace_seconds
-        self._loop.call_soon_threadsafe(self._told_to_stop.set)
-        # The front ends themselves cut off the remaining requests, for which they get one more second.
-        self._thread.join(self._options.grace_seconds + 1)
+        self._bound.result().call_soon_threadsafe(self._told_to_stop.set)
+        self._thread.join(self._options.grace_seconds + _CUT_OFF_SECONDS + 1)
         return self.core.close(max(deadline - time.monotonic(), 0)) and not self._thread.is_alive()
 
-    def _run(self, listener: socket.socket, started: Future) -> None:
+    def _run(self, listener: socket.socket) -> None:
         try:
-            asyncio.run(self._serve(listener, started))
+            with listener:
+                asyncio.run(self._serve(listener))
         except Exception as error:
-            if started.done():
-                raise
-            started.set_exception(error)
+            for future in (self._bound, self._serves):
+                if not future.done():
+                    future.set_exception(error)
+                    return
+            raise
 
-    async def _serve(self, listener: socket.socket, started: Future) -> None:
+    async def _serve(self, listener: socket.socket) -> None:
         """Runs both front ends in this event loop until the server is stopped."""
-        self._loop = asyncio.get_running_loop()
-        grpc_server = await self._started_grpc()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(LoopErrors())
+        grpc_server = self._bound_grpc()
+        self.rest_address = _address(self._options.host, listener.getsockname()[1])
+        self._bound.set_result(loop)
+        await self._told_to_serve.wait()
+        await grpc_server.start()
         rest_server = uvicorn.Server(self._rest_config())
         serving = asyncio.create_task(rest_server.serve(sockets=[listener]))
         while not rest_server.started:
             await asyncio.sleep(0.01)
-        self.rest_address = _address(self._options.host, listener.getsockname()[1])
-        started.set_result(None)
+        # asyncio accepts as many connections in a row as it was told to let wait. Without descriptors for them it logs
+        # each, so it was told one; more may wait.
+        listener.listen(_BACKLOG)
+        self._serves.set_result(None)
         await self._told_to_stop.wait()
         rest_server.should_exit = True
-        await asyncio.gather(serving, grpc_server.stop(self._options.grace_seconds))
+        grace = self._options.grace_seconds
+        ending = asyncio.gather(serving, grpc_server.stop(grace + _CUT_OFF_SECONDS))
+        await asyncio.wait([ending], timeout=grace)
+        # What still waits or runs gets an error, which both front ends have time to send.
+        self.core.abandon()
+        await ending
 
-    async def _started_grpc(self) -> grpc.aio.Server:
+    def _bound_grpc(self) -> grpc.aio.Server:
+        """A gRPC server that listens and does not answer yet."""
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", self._options.limits.max_body_bytes),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.max_allowed_incoming_connections", self._options.max_connections),
                 *_GRPC_CONNECTIONS.items(),
                 # Otherwise a second server at this port would silently get some of the requests.
                 ("grpc.so_reuseport", 0),
@@ -110,7 +135,6 @@ class Server:
             port = server.add_insecure_port(wanted)
         except RuntimeError as error:
             raise OSError(f"cannot listen at {wanted}: {error}") from error
-        await server.start()
         self.grpc_address = _address(self._options.host, port)
         return server
 
@@ -118,7 +142,7 @@ class Server:
         return uvicorn.Config(
             rest_app(self.core),
             http=BoundedProtocol,
-            # uvicorn also counts the connection of the current request.
+            # uvicorn also counts the connection that asks.
             limit_concurrency=self._options.max_connections + 1,
             log_config=None,
             log_level="error",
@@ -126,7 +150,8 @@ class Server:
             lifespan="off",
             ws="none",
             server_header=False,
-            timeout_graceful_shutdown=math.ceil(self._options.grace_seconds),
+            backlog=1,
+            timeout_graceful_shutdown=math.ceil(self._options.grace_seconds) + _CUT_OFF_SECONDS,
         )
 
 
@@ -138,7 +163,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise OSError(f"cannot listen at {_address(host, port)}: {error.strerror or error}") from error
     # Inherited by connections. Without it an answer's body waits up to 40 ms until the client acknowledges its head.

@@ -176,9 +176,11 @@ class Versions:
     def _try(self, path: pathlib.Path, version: int) -> bool:
         """Loads a version and serves it; returns whether that worked."""
         look, before = _look(path), self._failed.get(version)
-        tries = before.tries + 1 if before and before.look == look else 1
-        if tries > 1 and not self._is_due(before):
-            return False
+        tries = 1
+        if before and before.look == look:
+            if not self._is_due(before):
+                return False
+            tries = before.tries + 1
         _LOG.info("loading version %d of %s from %s", version, self._name, path)
         start = time.monotonic()
         with self._lock:

@@ -2,10 +2,16 @@
 
 import dataclasses
 import hashlib
+import json
 import os
+import pathlib
 
-from t2t_keras.config import DataConfig, ModelConfig
+from t2t_keras.config import Config, DataConfig, ModelConfig
 from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import write_json
+
+_FILE = "data.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,3 +63,20 @@ class DataFacts:
         """Operations to train on a target token and its share of the source's tokens, in sentences of mean length."""
         per_pair = sum(model.training_flops(self.length).values())  # of one source token and one target token
         return per_pair * (self.source_tokens + self.target_tokens) / (2 * self.target_tokens)
+
+
+def write_facts(study_dir: pathlib.Path, facts: DataFacts) -> None:
+    """Keeps them in a study's folder, so that its records can be printed where the data are not."""
+    write_json(study_dir / _FILE, {**dataclasses.asdict(facts), "directory": ""})
+
+
+def read_facts(study_dir: pathlib.Path) -> DataFacts:
+    """Those of a study's folder, the defaults if it keeps none; raises an InputError if the file is damaged."""
+    path = study_dir / _FILE
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return DataFacts(**{**kept, "config": Config.from_dict({"data": kept["config"]}).data})
+    except FileNotFoundError:
+        return DataFacts()
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error!r}; delete it and give --data_dir") from error

@@ -42,10 +42,8 @@ class Job(abc.ABC):
 
     def conflicts(self, folder: pathlib.Path) -> list[str]:
         """The differences, in the form of `changes`, for which what is in the job's folder is of no use any more."""
-        del folder
         return []
 
     def progress(self, folder: pathlib.Path) -> str:
         """How far a job is that has no record."""
-        del folder
         return MISSING

@@ -17,8 +17,8 @@ import tensorflow as tf
 from t2t_keras.baselines.convolution import Convolution
 from t2t_keras.baselines.recurrent.recurrent import LSTM
 from t2t_keras.layers import MultiHeadAttention
-from t2t_keras.studies.layer_cost_job import LayerCostJob
 from t2t_keras.studies.matrix_rate import processor
+from t2t_keras.studies.table1 import LayerCostJob
 
 Layer = Callable[[tf.Tensor], tf.Tensor]
 
@@ -35,7 +35,6 @@ def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
         fitted to how much more each of them takes than the one before;
         "sequential_operations" and "path_length" at `job.path_tokens`; "machine".
     """
-    del study_dir
     keras.utils.set_random_seed(1)
     passes = _passes(make_layer(job, 0), job)
     passes(job.lengths[0])

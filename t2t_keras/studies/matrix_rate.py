@@ -1,7 +1,5 @@
 """The machine that a study runs on, and how many operations a second its products of matrices make."""
 
-import contextlib
-import json
 import math
 import os
 import pathlib
@@ -9,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 
-from t2t_keras.machine.files import write_json
+from t2t_keras.machine.files import read_note, write_json
 
 _LONG_ENOUGH = 0.01  # seconds of a product: long beside the time of a call, short beside what else may run
 _LARGEST = 16384
@@ -50,11 +48,8 @@ def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
 
 def noted_rate(study_dir: pathlib.Path, machine: str) -> float | None:
     """The operations a second of a machine that are noted in a study's folder; None if there are none."""
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # it can be measured again
-        rate = json.loads(_path(study_dir, machine).read_text(encoding="utf-8"))["flops_per_second"]
-        if math.isfinite(rate):
-            return rate
-    return None
+    rate = read_note(_path(study_dir, machine)).get("flops_per_second")
+    return rate if isinstance(rate, float) and math.isfinite(rate) else None
 
 
 def note_rate(study_dir: pathlib.Path, machine: str, multiply: Callable[[int], float]) -> float:

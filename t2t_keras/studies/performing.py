@@ -2,7 +2,6 @@
 
 import importlib
 import multiprocessing
-import os
 import pathlib
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import BusyError
-from t2t_keras.machine.notices import without_notices
+from t2t_keras.machine.notices import import_tensorflow
 from t2t_keras.machine.processes import ProcessDiedError, call_apart
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.states import state, write_record
@@ -133,7 +132,7 @@ class _HandedOnSignals(StopSignals):
 def answer_of_phase(phase: str, job: Job, study_dir: pathlib.Path) -> _Answer:
     """Runs one phase of a job, in the process that it has for itself."""
     module, _, name = phase.partition(":")
-    _import_tensorflow()
+    import_tensorflow()
     function = getattr(importlib.import_module(module), name)
     try:
         return _Answer("done", function(job, study_dir))
@@ -143,12 +142,3 @@ def answer_of_phase(phase: str, job: Job, study_dir: pathlib.Path) -> _Answer:
         return _Answer("busy", str(error))
     except (InputError, OSError) as error:
         return _Answer("failed", str(error))
-
-
-def _import_tensorflow() -> None:
-    """Imports TensorFlow without its libraries' notices."""
-    with without_notices():
-        import tensorflow as tf
-
-        if not os.environ.get("TPU_NAME"):  # a TPU must be connected before devices are listed
-            tf.config.list_physical_devices()

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import datetime
 import functools
-import json
 import pathlib
 import platform
 import statistics
@@ -22,7 +21,7 @@ from t2t_keras.config import Config, TrainConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import write_json
+from t2t_keras.machine.files import read_note, write_json
 from t2t_keras.machine.locking import locked
 from t2t_keras.machine.streams import num_cores, num_streams, share_out_cores, side_by_side
 from t2t_keras.runs import averaging, checkpoints
@@ -36,7 +35,7 @@ from t2t_keras.studies.states import RECORD, read_record
 from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.training.devices.strategy import make_strategy
-from t2t_keras.training.interval import Interval
+from t2t_keras.training.monitor import Interval
 from t2t_keras.training.trainer import Trainer
 
 # What a training costs. The costs of trainings that a model is made of add up to its own.
@@ -69,8 +68,8 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     outcome = Trainer(run, dataclasses.replace(job.config, train=spare), data, strategy, first).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
-    results = _noted(run.path / _TRAINING) if before and before[-1] == outcome.step else None
-    if results is None:
+    results = read_note(run.path / _TRAINING) if before and before[-1] == outcome.step else {}
+    if not results:
         results = _training_results(job, study_dir, run, data, strategy.num_replicas_in_sync)
         write_json(run.path / _TRAINING, results)
     origins = [job.begins_from] if job.begins_from else []
@@ -107,12 +106,6 @@ def _first(job: TrainingJob, study_dir: pathlib.Path) -> RunCheckpoint | None:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / ORIGIN, {origin.name: origin.settings()})
     return RunCheckpoint(study_dir / origin.name, origin.average)
-
-
-def _noted(path: pathlib.Path) -> dict[str, Any] | None:
-    with contextlib.suppress(FileNotFoundError, ValueError):  # it can be noted again
-        return json.loads(path.read_text(encoding="utf-8"))
-    return None
 
 
 def _check_weights(jobs: Sequence[TrainingJob], study_dir: pathlib.Path) -> None:

@@ -150,12 +150,7 @@ def _check(settings: Sequence[str]) -> None:
     """Refuses settings of a study that its data or its rows decide."""
     for setting in settings:
         name = setting.partition("=")[0].strip()
-        if name.startswith("data.") or name in (
-            "model.vocab_size",
-            "model.source_vocab_size",
-            "model.family",
-            "train.seed",
-        ):
+        if name.startswith("data.") or name in _DECIDED:
             raise InputError(f"--set {setting}: in a study, {name} is decided by its data and its rows")
 
 

@@ -18,7 +18,6 @@ _SMALLEST = np.finfo(np.float32).tiny
 
 def measure(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     """Measures the scores of fresh weights on validation sentences: "score_deviation"."""
-    del study_dir
     data = PreparedData.open(job.data_dir)
     sources, references = (lines[:_SENTENCES] for lines in data.text("valid"))
     return {"score_deviation": score_deviation(job.config, data, list(sources), list(references))}

@@ -7,7 +7,7 @@ from typing import Any
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import call_apart
-from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.data_facts import DataFacts, read_facts, write_facts
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.performing import Performed, Performer
@@ -23,7 +23,8 @@ class Study:
         settings: what it is made of.
 
     Attributes:
-        data: facts about its data; those of data that are not there yet, if the settings name none.
+        data: facts about its data; if the settings name none, those that the folder keeps, or those of data that are
+            not there yet.
         table: the table.
 
     Raises:
@@ -35,7 +36,8 @@ class Study:
             raise InputError(f"unknown table {settings.table!r}; valid: {', '.join(TABLES)}")
         self.study_dir = study_dir
         self.settings = settings
-        self.data = DataFacts.of(PreparedData.open(settings.data_dir)) if settings.data_dir else DataFacts()
+        data_dir = settings.data_dir
+        self.data = DataFacts.of(PreparedData.open(data_dir)) if data_dir else read_facts(study_dir)
         self.table = TABLES[settings.table](settings, self.data)
 
     def states(self) -> dict[str, State]:
@@ -87,6 +89,7 @@ class Study:
             raise InputError("--data_dir must be given to begin a study")
         self._check(names)
         write_settings(self.study_dir, self.settings)
+        write_facts(self.study_dir, self.data)
         performed = Performer(self.study_dir, self.table.jobs, report, self.write, call).perform(names)
         self.write()
         return performed

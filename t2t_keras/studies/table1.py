@@ -1,11 +1,13 @@
 """Table 1 of the paper: what types of layers cost by theory, and what they are measured to cost."""
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from t2t_keras.pictures.curves import draw_curves
 from t2t_keras.studies.data_facts import DataFacts
-from t2t_keras.studies.layer_cost_job import LayerCostJob
+from t2t_keras.studies.job import Job
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Results, Table
 
@@ -20,9 +22,39 @@ _HEADINGS = ("layer type", "complexity per layer", "sequential operations", "max
 _TIME = Column("time, exponent of n", "time_exponent", "{:.2f}".format)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerCostJob(Job):
+    """Measures one type of layers at several lengths.
+
+    Attributes:
+        layer_type: "self_attention", "recurrent", "convolutional" or "restricted".
+        d_model: width of inputs and outputs.
+        batch: sequences in a pass.
+        lengths: n, in ascending order.
+        fitted: how many of the longest lengths the exponents are fitted to.
+        kernel_size: k.
+        neighbours: r, how many positions restricted self-attention reaches, half of them on either side.
+        path_tokens: length at which sequential operations and paths are counted.
+    """
+
+    phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.layer_costs:measure",)
+
+    layer_type: str
+    d_model: int = 64
+    batch: int = 4
+    lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+    fitted: int = 3
+    kernel_size: int = 3
+    neighbours: int = 16
+    path_tokens: int = 64
+
+    def settings(self) -> dict[str, Any]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**fields, "lengths": list(self.lengths), "needs": list(self.needs)}
+
+
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
     """Table 1 for a study; it needs no data."""
-    del settings, data
     jobs = tuple(LayerCostJob(name=name, layer_type=name) for name, *_ in ROWS)
     first = jobs[0]
     longest = first.lengths[-1]

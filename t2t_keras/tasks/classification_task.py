@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, confusions, label_ids, macro_f1, of_symbol
 from t2t_keras.tasks.score import Score, check_lines
-from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 from t2t_keras.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class ClassificationTask(Task):
 
         return tf.strings.regex_replace(outputs, "^<=(.*)>$", r"\1")
 
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
         labels = f"{len(set(references)):,} labels"
         return [

@@ -23,10 +23,8 @@ class DenoisingTask(TranslationTask):
     takes_tags = False
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-        del path
         texts = (repair(line) for line in lines)
         return ((masked_text(text, MASK) if text else "", text) for text in texts)
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        del references
         return [MASK]

@@ -9,7 +9,7 @@ from typing import Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.score import Score, check_lines
-from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 from t2t_keras.text.repair import repair
 from t2t_keras.text.splitting import split_context
 
@@ -57,7 +57,6 @@ class QuestionAnsweringTask(Task):
         return lines
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        del references
         return [CONTEXT, NO_ANSWER]
 
     def check_source(self, source: str) -> None:
@@ -89,9 +88,7 @@ class QuestionAnsweringTask(Task):
 
         return tf.where(outputs == NO_ANSWER, "", outputs)
 
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         """F1 of words and exact matches, each the best of a question's right answers, as SQuAD's script has them."""
         check_lines(hypotheses, references)
         pairs = [(line, _right_answers(reference)) for line, reference in zip(hypotheses, references, strict=True)]

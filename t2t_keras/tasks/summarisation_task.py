@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from t2t_keras.tasks.score import Score, check_lines, scoring_package
-from t2t_keras.tasks.task import ScoringSettings, Task, two_columns
+from t2t_keras.tasks.task import Lines, ScoringSettings, Task, two_columns
 from t2t_keras.text.languages import words_and_characters
 
 _NAMES = {"rougeL": "ROUGE-L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2"}
@@ -27,9 +27,7 @@ class SummarisationTask(Task):
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
         _rouge()
 
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         """ROUGE-L, ROUGE-1 and ROUGE-2: means of the F measures of all summaries.
 
         For English, words are a-z and digits without their endings (Porter's stemmer), as they are published; for other

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, label_ids, of_symbol
 from t2t_keras.tasks.score import Score, check_lines, scoring_package
-from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
@@ -101,9 +101,7 @@ class TaggingTask(Task):
         kept = tf.sequence_mask(counts, tf.shape(labels)[1])  # --> [batch, words]
         return tf.strings.reduce_join(tf.ragged.boolean_mask(labels, kept), axis=-1, separator=" ")
 
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
         found, expected = (_segmented(lines) for lines in (hypotheses, references))
         for number, (labels, wanted) in enumerate(zip(found, expected, strict=True), start=1):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # searches import TensorFlow, which preparing data does witho
     from t2t_keras.search.restrictions.form import Form
 
 
+Lines = Sequence[str]  # of outputs or of references
+
+
 @dataclasses.dataclass(frozen=True)
 class ScoringSettings:
     """What scores of text depend on besides the text.
@@ -93,12 +96,10 @@ class Task(abc.ABC):
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:
         """The outputs or references of a file of them, to be scored without a model; raises as `examples`."""
-        del path
         return list(lines)
 
     def symbols(self, references: Iterable[str]) -> list[str]:
         """Words that the vocabulary must have as one token each, from what training has as references."""
-        del references
         return []
 
     def check_source(self, source: str) -> None:
@@ -107,7 +108,6 @@ class Task(abc.ABC):
 
     def form(self, tokenizer: Tokenizer) -> "Form | None":
         """What every output looks like; None for any text."""
-        del tokenizer
         return None
 
     def target(self, reference: str) -> str:
@@ -125,12 +125,10 @@ class Task(abc.ABC):
 
     def finish(self, source: str, output: str) -> str:
         """The output for a source, made of what a model wrote."""
-        del source
         return output
 
     def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
         """`finish` of tensors, string [batch] each."""
-        del sources
         return outputs
 
     def check(self, references: Sequence[str], settings: ScoringSettings) -> None:
@@ -138,14 +136,11 @@ class Task(abc.ABC):
         del references, settings
 
     @abc.abstractmethod
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         """The scores of outputs; raises an `InputError` if there are none, or not as many references."""
 
     def report(self, hypotheses: Sequence[str], references: Sequence[str]) -> str:
         """What is to be seen besides the scores, such as which labels are taken for which; may be empty."""
-        del hypotheses, references
         return ""
 
     def monitored(self, hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> float:

@@ -141,12 +141,7 @@ def split_compounds(line: str) -> str:
 
 
 def _score(
-    name: str,
-    metric: Any,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    before: str,
-    comparable_to: str,
+    name: str, metric: Any, hypotheses: Sequence[str], references: Sequence[str], before: str, comparable_to: str
 ) -> Score:
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
     return Score(name, float(value), before + str(metric.get_signature()), comparable_to)

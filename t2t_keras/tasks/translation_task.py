@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from t2t_keras.tasks.score import Score
-from t2t_keras.tasks.task import ScoringSettings, Task, two_columns
+from t2t_keras.tasks.task import Lines, ScoringSettings, Task, two_columns
 from t2t_keras.text.languages import written_in
 
 
@@ -23,9 +23,7 @@ class TranslationTask(Task):
 
         check_language(_language(references, settings), paper_bleu=settings.paper_bleu)
 
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         from t2t_keras.tasks.translation_scores import lowercased_scores, paper_bleu_score, sacrebleu_scores
 
         settings = settings or ScoringSettings()

@@ -205,20 +205,6 @@ def _write(path: str | Path, serialized: bytes) -> None:
         file.write(serialized)
 
 
-def train_tokenizer(
-    sentences: Iterable[str],
-    vocab_size: int,
-    output_path: str | Path,
-    lowercase: bool = False,
-    vocab_type: VocabType = "bpe",
-    symbols: Sequence[str] = (),
-) -> Tokenizer:
-    """Trains a vocabulary as `trained_tokenizer`, writes its model file `output_path` and returns the tokenizer."""
-    tokenizer = trained_tokenizer(sentences, vocab_size, lowercase, vocab_type, symbols)
-    tokenizer.save(output_path)
-    return tokenizer
-
-
 def trained_tokenizer(
     sentences: Iterable[str],
     vocab_size: int,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 # Elements of one chunk of logits on a CPU: small enough to stay near the cache, large enough that adding each chunk's
 # share to the matrix's gradient costs little.

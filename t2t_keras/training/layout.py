@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 # Numbers in a row. Each weight starts a new row, at a memory boundary that lets TensorFlow take it out of a matrix
 # without a copy; a TPU stores rows of this width without padding.

@@ -6,6 +6,7 @@
 import math
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from t2t_keras.machine.files import is_full, replacing
 from t2t_keras.runs.records import RecordFile
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS
+from t2t_keras.training.step import StepMetrics
 
 # TensorFlow's exceptions for no space or quota left, and for a file at its size limit.
 _FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
@@ -29,6 +31,52 @@ _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
     ("validation score", False, [("valid", kind.metric, kind.metric.upper()) for kind in TASKS.values()]),
     ("GLEU of samples", False, [("train", "sampled_gleu", "GLEU")]),
 ]
+
+
+class Interval:
+    """Metrics summed since the last log line; saved in checkpoints, so that no line covers fewer steps."""
+
+    def __init__(
+        self,
+        loss_sum: float = 0.0,
+        tokens: float = 0.0,
+        seconds: float = 0.0,
+        measure_sums: Mapping[str, float] | None = None,
+        processor_seconds: float = 0.0,
+    ) -> None:
+        self.loss_sum, self.tokens, self.seconds = loss_sum, tokens, seconds
+        self.measure_sums = dict(measure_sums or {})
+        self.processor_seconds = processor_seconds
+        self.learning_rate = self.gradient_norm = 0.0
+
+    def add(self, metrics: StepMetrics, seconds: float, processor_seconds: float = 0.0) -> None:
+        """Adds the steps of one call, which took `seconds`, and so many of all cores of the processor together."""
+        # One by one, because the sums must not depend on how many steps a call had.
+        for step, tokens in enumerate(metrics.tokens.tolist()):
+            self.loss_sum += float(metrics.loss[step]) * tokens
+            for name, values in metrics.measures.items():
+                self.measure_sums[name] = self.measure_sums.get(name, 0.0) + float(values[step]) * tokens
+            self.tokens += tokens
+        self.seconds += seconds  # of training alone, without validations
+        self.processor_seconds += processor_seconds
+        self.learning_rate = float(metrics.learning_rate[-1])
+        self.gradient_norm = float(metrics.gradient_norm[-1])
+
+    def sums(self) -> list[Any]:
+        """The constructor's arguments, for a checkpoint."""
+        return [self.loss_sum, self.tokens, self.seconds, self.measure_sums, self.processor_seconds]
+
+    def summary(self) -> dict[str, float]:
+        """The numbers of a log line."""
+        return {
+            "loss": self.loss_sum / self.tokens,
+            "tokens": int(self.tokens),
+            "learning_rate": self.learning_rate,
+            "gradient_norm": self.gradient_norm,
+            "seconds": self.seconds,
+            "processor_seconds": self.processor_seconds,
+            **{name: total / self.tokens for name, total in self.measure_sums.items()},
+        }
 
 
 class Monitor:
@@ -189,26 +237,10 @@ class Monitor:
 class SilentMonitor:
     """A monitor without effect, for the workers other than the chief."""
 
-    def progress(self, step: int) -> None:
+    def _nothing(self, *_: Any, **__: Any) -> None:
         """Does nothing."""
 
-    def log_training(self, step: int, **numbers: float) -> None:
-        """Does nothing."""
-
-    def log_validation(self, step: int, **numbers: float | None) -> None:
-        """Does nothing."""
-
-    def say(self, text: str) -> None:
-        """Does nothing."""
-
-    def draw_curves(self) -> None:
-        """Does nothing."""
-
-    def sync(self) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
+    progress = log_training = log_validation = say = draw_curves = sync = close = _nothing
 
 
 def _write_scalars(record: dict[str, Any]) -> None:

@@ -1,11 +1,10 @@
 """The paper's Adam (section 5.3), with dense gradients and one fused operation per matrix of weights."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class Adam(tf.Module):

@@ -19,6 +19,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import check_weights, frozen_names, weight_names
+from t2t_keras.tensor import Tensor
 from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.objectives import make_objective
@@ -27,7 +28,6 @@ from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.traced import TracedFunction
 
-Tensor = Any
 SUM = tf.distribute.ReduceOp.SUM
 
 # All replicas have the same shape, one of the epoch plan's. By default a TPU assumes that lengths unknown to the graph

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 _LEFT_OUT = (
     "arithmetic_optimization",

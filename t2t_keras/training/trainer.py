@@ -27,8 +27,7 @@ from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
-from t2t_keras.training.interval import Interval
-from t2t_keras.training.monitor import Monitor, SilentMonitor
+from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
 from t2t_keras.training.training_data import checksum, epoch_plans, training_pairs
@@ -291,12 +290,7 @@ class Trainer:
             "batch": self.position.batch,
             "seed": self.config.train.seed,
             "interval": self.interval.sums(),
-            "best": self.best,
-            "best_step": self.best_step,
-            "best_on_time": self.best_on_time,
-            "validations_without_gain": self.validations_without_gain,
-            "is_validation_due": self.is_validation_due,
-            "is_validation_on_time": self.is_validation_on_time,
+            **{name: getattr(self, name) for name in _PROGRESS},
             "config": self.config.to_dict(),
         }
 
@@ -315,16 +309,13 @@ class Trainer:
         self.step = saved.step
         self.position = Position(saved.state["epoch"], saved.state["batch"])
         self.interval = Interval(*saved.state.get("interval", []))
-        self.best = saved.state["best"]
-        self.validations_without_gain = saved.state["validations_without_gain"]
-        self.best_step = saved.state.get("best_step")
-        self.best_on_time = saved.state.get("best_on_time", self.best)
-        self.is_validation_on_time = saved.state.get("is_validation_on_time", True)
-        self.is_validation_due = saved.state.get("is_validation_due", False)
+        for name in _PROGRESS:  # checkpoints of former versions lack some
+            usual = saved.state["best"] if name == "best_on_time" else getattr(self, name)
+            setattr(self, name, saved.state.get(name, usual))
         if self.workers.is_chief and self.best_step in checkpoints.steps(self.run.checkpoints_path):
             # Repeated, because a kill may have prevented it, or the note may be damaged.
             metric = self.config.train.best_metric
-            checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(self.best))
+            checkpoints.set_best(self.run.checkpoints_path, self.best_step, metric, abs(cast(float, self.best)))
 
     def _newest(self) -> checkpoints.Checkpoint | None:
         """The newest intact checkpoint, once all workers see the same one; NFS may show folders a minute late."""
@@ -387,6 +378,11 @@ def _dtype_policy(name: str) -> Iterator[None]:
 
 
 _MOMENTS = ("first_moments", "second_moments")
+# Attributes of a trainer that its checkpoints keep.
+_PROGRESS = (
+    *("best", "best_step", "best_on_time", "validations_without_gain"),
+    *("is_validation_due", "is_validation_on_time"),
+)
 _LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache a folder's contents for up to a minute
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from t2t_keras import evaluation
 from t2t_keras.config import Config
-from t2t_keras.data.pipeline import EncodedPairs, validation_batches
+from t2t_keras.data.pipeline import EncodedPairs, dataset_of, validation_batches
 from t2t_keras.inference.translator import Translator
 from t2t_keras.text.languages import language_of
 from t2t_keras.training.devices.strategy import distributed
@@ -80,14 +79,8 @@ class Validator:
         return Validation(loss, perplexity, self._score() if self._sources else None)
 
     def _distributed(self) -> Iterator:
-        ids = tf.TensorSpec([None, None], tf.int32)
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        dataset = tf.data.Dataset.from_generator(
-            lambda: (share for batch in self._batches for share in batch),
-            output_signature={"source": ids, "target": ids},
-        )
-        return distributed(self._step.strategy, dataset.with_options(options))
+        shares = dataset_of(lambda: (share for batch in self._batches for share in batch))
+        return distributed(self._step.strategy, shares)
 
     def _score(self) -> float:
         self._step.fill_model()
@@ -110,11 +103,9 @@ class _CutCorpus:
         self.source_lengths, self.target_lengths = np.minimum(lengths, max_length)
 
     def source_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Source ids of some rows, cut, padded with 0 to `length`: int32 [rows, length]."""
         return self._fitted(self._corpus.source_ids(rows), length)
 
     def target_ids(self, rows: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Target ids of some rows, cut, padded with 0 to `length`: int32 [rows, length]."""
         return self._fitted(self._corpus.target_ids(rows), length)
 
     def _fitted(self, ids: np.ndarray, length: int | None) -> np.ndarray:

@@ -17,6 +17,7 @@ from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.writing import export_translator
+from t2t_keras.machine.files import sha256
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.runs.load import load_model
 
@@ -130,6 +131,8 @@ def test_files_beside_it(translator, version):
     document = json.loads((version / "assets.extra" / "config.json").read_text())
     assert document["decode"]["beam_size"] == 3
     checkpoints = ["step_00000001", "step_00000002"]
+    checksums = document["export"].pop("sha256")
+    assert checksums == {name: sha256(version / name) for name in ("saved_model.pb", "assets/vocab.model")}
     assert document["export"] == {"weights": "float32", "excluded": [], "run": "run", "checkpoints": checkpoints}
     assert "data_dir" not in document
 

@@ -276,7 +276,7 @@ def test_load(tmp_path):
 
 
 def test_load_with_another_vocabulary(tmp_path):
-    from t2t_keras.text.tokenizer import train_tokenizer
+    from vocabularies import train_tokenizer
 
     model_dir = tiny.make_run(tmp_path / "run")
     train_tokenizer(tiny.SENTENCES, 320, model_dir / "vocab.model")

@@ -173,6 +173,15 @@ def test_tensorflow_is_imported_quietly():
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("program", ["-m launch.convert", "launch/cluster/serving/client_grpc.py"])
+def test_help_comes_without_notices(program):
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, *program.split(), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert (done.returncode, done.stderr) == (0, "") and "--model" in done.stdout
+
+
+@pytest.mark.integration
 def test_other_lines_are_not_kept_from_standard_error():
     code = (
         "import os\nfrom launch.quiet_tensorflow import without_notices\n"

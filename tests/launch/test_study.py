@@ -286,6 +286,17 @@ def test_another_search_is_evaluated_without_training(study, performed, settings
     assert read_settings(tmp_path / "study", {}).settings[-1] == "decode.beam_size=1"
 
 
+def test_records_are_printed_where_the_data_are_not(study, performed, settings, tmp_path):
+    del performed
+    shutil.copytree(study.study_dir, tmp_path / "study", ignore=shutil.ignore_patterns("checkpoints"))
+    elsewhere = Study(tmp_path / "study", dataclasses.replace(settings, data_dir=""))
+    assert elsewhere.table.markdown(elsewhere.states()) == study.table.markdown(study.states())
+    assert dataclasses.replace(elsewhere.data, directory=study.data.directory) == study.data
+    (tmp_path / "study" / "data.json").write_text("{}")
+    with pytest.raises(InputError, match=r"data\.json is damaged: "):
+        Study(tmp_path / "study", dataclasses.replace(settings, data_dir=""))
+
+
 def test_shards_share_the_trainings_out_and_all_have_the_ensembles(study):
     shards = [study.selected(shard=(number, 3)) for number in (1, 2, 3)]
     assert all("base/ensemble" in shard for shard in shards)

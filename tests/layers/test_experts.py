@@ -10,7 +10,7 @@ from keras import ops
 from t2t_keras import kernels
 from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
-from t2t_keras.layers.stepping import MixtureStep
+from t2t_keras.layers.stepping.decoder_step import MixtureStep
 
 EXPERTS, WIDTH, INNER = 6, 5, 7
 MASK = np.arange(4) < np.array([[4], [2], [1]])

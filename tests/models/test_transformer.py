@@ -14,7 +14,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
-from t2t_keras.layers.stepping import CrossAttentionStep, OwnEntries
+from t2t_keras.layers.stepping.attention_step import CrossAttentionStep
+from t2t_keras.layers.stepping.decoder_step import OwnEntries
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.searches import Searches

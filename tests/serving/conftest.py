@@ -1,4 +1,4 @@
-"""Two versions of the toy model, written once, and a server of the first."""
+"""Two versions of the toy model, written once, and a server of the first; batchers."""
 
 import shutil
 
@@ -52,3 +52,19 @@ def client(server):
 
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         yield client
+
+
+@pytest.fixture
+def make():
+    from t2t_keras.serving.batcher import Batcher
+
+    batchers = []
+
+    def make(size=4, wait=0.0, streams=1, queue=10**9, cost=10**9, on_batch=lambda rows: None):
+        batchers.append(Batcher(size, cost, wait, streams, queue, on_batch))
+        return batchers[-1]
+
+    yield make
+    for batcher in batchers:
+        batcher.close(20)
+        assert not any(stream.is_alive() for stream in batcher._streams)

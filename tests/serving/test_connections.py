@@ -1,7 +1,9 @@
-"""Slow and idle clients over real sockets: what they hold on to is bounded, and the others are served."""
+"""Slow, idle and numerous clients over real sockets: what they hold on to is bounded, and the others are served."""
 
 import asyncio
 import contextlib
+import errno
+import json
 import socket
 import threading
 import time
@@ -9,12 +11,13 @@ import time
 import pytest
 import uvicorn
 
-from t2t_keras.serving import connections, server
+from t2t_keras.serving import answers, connections, server
 from t2t_keras.serving.options import ServingOptions
 
 pytestmark = pytest.mark.integration
 
 LARGE = 64 << 20
+LIMIT = 8
 PATIENCE = 300  # seconds that a busy machine may take for what takes a second
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -29,18 +32,19 @@ async def app(scope, receive, send):
 
 
 class Watched(connections.BoundedProtocol):
-    """Notes of each client's port whether it was refused at once, and that its connection is gone."""
+    """Notes of each client's address that its connection is accepted, and that it is gone."""
 
-    refused: dict[int, bool] = {}
-    gone: set[int] = set()
+    accepted: set[tuple[str, int]] = set()
+    gone: set[tuple[str, int]] = set()
 
     def connection_made(self, transport):
         super().connection_made(transport)
-        self.refused[self.client[1]] = transport.is_closing()
+        if not transport.is_closing():
+            self.accepted.add(self.client)
 
     def connection_lost(self, exc):
         super().connection_lost(exc)
-        self.gone.add(self.client[1])
+        self.gone.add(self.client)
 
 
 def wait_until(condition):
@@ -55,14 +59,15 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "_LOOK_SECONDS", 0.05)
         patch.setattr(connections, "_HEAD_SECONDS", 1.0)
-        patch.setattr(connections, "_WRITE_SECONDS", 1.5)
+        patch.setattr(answers, "_SECONDS", 1.5)
+        patch.setattr(answers, "_BYTES_A_SECOND", 4 << 20)  # some four megabytes are in the system's buffers
         yield
 
 
 @pytest.fixture(scope="module")
 def address(quick):
     listener = server.listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, http=Watched, limit_concurrency=4, log_config=None, lifespan="off", ws="none")
+    config = uvicorn.Config(app, http=Watched, limit_concurrency=LIMIT + 1, log_config=None, lifespan="off", ws="none")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listener])))
     thread.start()
@@ -73,8 +78,9 @@ def address(quick):
 
 
 @contextlib.contextmanager
-def connected(address):
+def connected(address, source="127.0.0.1"):
     with socket.socket() as connection:
+        connection.bind((source, 0))
         # A small buffer, so that a client that does not read soon stops the server's writing.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
         connection.settimeout(300)
@@ -86,7 +92,7 @@ def asked(connection, path=b""):
     """The answer to a small request."""
     connection.sendall(GET % path)
     found = b""
-    while not found.endswith((b"\r\n\r\nx", b"Service Unavailable")):
+    while not found.endswith((b"\r\n\r\nx", b"}")):
         assert (more := connection.recv(1000)), found
         found += more
     return found
@@ -147,7 +153,7 @@ def test_an_answer_that_takes_its_time_comes(address):
 def test_an_answer_that_is_not_read_is_cut_off(address):
     with connected(address) as connection:
         connection.sendall(GET % b"large")
-        wait_until(lambda: connection.getsockname()[1] in Watched.gone)
+        wait_until(lambda: connection.getsockname() in Watched.gone)
         assert 0 < read_to_end(connection) < LARGE
 
 
@@ -162,30 +168,138 @@ def test_a_slow_reader_gets_all_of_it(address):
         assert size > LARGE
 
 
-def test_too_many_connections_are_told_and_far_too_many_closed(address):
+def test_an_answer_that_is_read_by_drops_is_cut_off(address, monkeypatch):
+    """A reader of a byte at a time kept an answer of any size for ever."""
+    monkeypatch.setattr(answers, "_BYTES_A_SECOND", 1 << 40)
+    with connected(address) as connection:
+        connection.sendall(GET % b"large")
+        while connection.getsockname() not in Watched.gone:
+            with contextlib.suppress(ConnectionResetError):
+                connection.recv(1 << 16)
+            time.sleep(0.01)
+
+
+def idle_clients(stack, address, source, number):
+    """Connections that send nothing, once the server has taken them."""
+    made = [stack.enter_context(connected(address, source)) for _ in range(number)]
+    names = {connection.getsockname() for connection in made}
+    wait_until(lambda: names <= Watched.accepted)
+    return made
+
+
+def refusal(connection):
+    """What a connection is told that is not taken."""
+    head, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n") and b"Retry-After: 1" in head
+    return json.loads(body)["error"]
+
+
+def read_all(connection):
+    found = b""
+    while more := connection.recv(1000):
+        found += more
+    return found
+
+
+def test_a_client_with_many_idle_connections_shuts_nobody_out(address, monkeypatch):
+    """1,100 of them did."""
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 300.0)
     with contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(connected(address)) for _ in range(3)]
-        asking = stack.enter_context(connected(address))
-        assert b" 503 " in asked(asking)
-        more = [stack.enter_context(connected(address)) for _ in range(10)]
-        ports = [connection.getsockname()[1] for connection in (*idle, asking, *more)]
-        wait_until(lambda: set(ports) <= set(Watched.refused))
-        refused = [Watched.refused[port] for port in ports]
-        assert refused[-1] and not any(refused[:8])
-        for connection in (*idle, *more):
-            connection.close()
+        idle_clients(stack, address, "127.0.0.1", LIMIT // 2)
+        for _ in range(3 * LIMIT):
+            with connected(address) as connection:
+                assert (
+                    refusal(connection)
+                    == "too many connections of 127.0.0.1: the limit is 4, half of max_connections=8"
+                )
+        with connected(address, "127.0.0.2") as other:
+            assert b" 200 OK" in asked(other)
     with connected(address) as connection:
         assert b" 200 OK" in asked(connection)
 
 
-def test_a_grpc_connection_that_never_begins_is_closed(tmp_path, monkeypatch):
+def test_too_many_connections_of_all_clients_are_told(address, monkeypatch):
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 300.0)
+    with contextlib.ExitStack() as stack:
+        first = idle_clients(stack, address, "127.0.0.1", LIMIT // 2)
+        idle_clients(stack, address, "127.0.0.2", LIMIT // 2)
+        with connected(address, "127.0.0.3") as connection:
+            assert refusal(connection) == "too many connections: the limit is max_connections=8; try again later"
+        # Those that were there are answered.
+        assert b" 200 OK" in asked(first[0])
+
+
+def test_what_is_no_http_is_told_in_json(address):
+    with connected(address) as connection:
+        connection.sendall(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and b"application/json" in head
+        assert json.loads(body) == {"error": "Invalid HTTP request received."}
+
+
+class Exhausted(socket.socket):
+    """A listener that three times has no descriptor left for a connection."""
+
+    failures = 0
+
+    def accept(self):
+        if self.failures < 3:
+            self.failures += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+def test_that_there_are_no_descriptors_left_is_logged_once(caplog, monkeypatch):
+    """asyncio logged 2.5 million lines in 45 seconds."""
+    monkeypatch.setattr(asyncio.constants, "ACCEPT_RETRY_DELAY", 0.01)
+
+    async def accept():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(connections.LoopErrors())
+        accepted = asyncio.Event()
+        with Exhausted(fileno=server.listen("127.0.0.1", 0).detach()) as listener:
+            serving = await loop.create_server(lambda: accepted.set() or asyncio.Protocol(), sock=listener, backlog=1)
+            with socket.create_connection(listener.getsockname()):
+                await asyncio.wait_for(accepted.wait(), PATIENCE)
+            serving.close()
+            return listener.failures
+
+    assert asyncio.run(accept()) == 3
+    assert [record.name for record in caplog.records] == ["t2t_keras.serving.connections"]
+    assert "Too many open files; see ulimit -n and --max_connections" in caplog.text
+
+
+@pytest.fixture
+def empty_server(tmp_path):
+    """Starts a server without a model, of some settings."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**settings):
+            (tmp_path / "toy").mkdir()
+            running = server.Server(ServingOptions(str(tmp_path / "toy"), rest_port=0, grpc_port=0, **settings))
+            running.start()
+            stack.callback(running.stop)
+            return running
+
+        yield start
+
+
+def port_of(address):
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def test_connections_of_grpc_are_limited_too(empty_server):
+    running = empty_server(max_connections=2)
+    with contextlib.ExitStack() as stack:
+        first = [stack.enter_context(connected(port_of(running.grpc_address))) for _ in range(2)]
+        assert all(connection.recv(1) for connection in first)  # the server's first frame
+        for _ in range(5):
+            with connected(port_of(running.grpc_address)) as connection:
+                assert read_to_end(connection) == 0
+
+
+def test_a_grpc_connection_that_never_begins_is_closed(empty_server, monkeypatch):
     monkeypatch.setitem(server._GRPC_CONNECTIONS, "grpc.server_handshake_timeout_ms", 500)
-    (tmp_path / "toy").mkdir()
-    running = server.Server(ServingOptions(str(tmp_path / "toy"), rest_port=0, grpc_port=0))
-    running.start()
-    try:
-        host, _, port = running.grpc_address.rpartition(":")
-        with connected((host, int(port))) as connection:
-            assert seconds_open(connection) < 10
-    finally:
-        assert running.stop()
+    with connected(port_of(empty_server().grpc_address)) as connection:
+        assert read_to_end(connection) < 1000

@@ -210,15 +210,48 @@ def test_a_message_that_is_too_large(prediction):
     assert prediction.Predict(request(text=["a"]))
 
 
-def test_what_is_not_served(prediction, channel):
+def counted(server, outcome):
+    """How many gRPC requests had this outcome."""
+    text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics", timeout=300).text
+    start = f't2t_serving_requests_total{{interface="grpc",outcome="{outcome}",signature="unknown"}}'
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(start))
+
+
+def test_what_is_not_served(server, prediction, channel):
     models = model_service_pb2_grpc.ModelServiceStub(channel)
+    before = counted(server, "UNIMPLEMENTED")
     for call, message in [
         (prediction.Classify, classification_pb2.ClassificationRequest()),
         (prediction.Regress, regression_pb2.RegressionRequest()),
         (prediction.MultiInference, inference_pb2.MultiInferenceRequest()),
         (models.HandleReloadConfigRequest, model_management_pb2.ReloadConfigRequest()),
     ]:
-        assert refused(call, message)[0] == "UNIMPLEMENTED"
+        code, details = refused(call, message)
+        assert code == "UNIMPLEMENTED" and details.endswith(" is not served")
+    assert counted(server, "UNIMPLEMENTED") == before + 4
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "details"),
+    [
+        ("PredictionService/Predict", "INVALID_ARGUMENT", "the message is not a valid PredictRequest"),
+        (
+            "PredictionService/GetModelMetadata",
+            "INVALID_ARGUMENT",
+            "the message is not a valid GetModelMetadataRequest",
+        ),
+        ("ModelService/GetModelStatus", "INVALID_ARGUMENT", "the message is not a valid GetModelStatusRequest"),
+        ("PredictionService/Classify", "UNIMPLEMENTED", "Classify is not served"),
+        ("ModelService/HandleReloadConfigRequest", "UNIMPLEMENTED", "HandleReloadConfigRequest is not served"),
+    ],
+)
+def test_messages_that_are_none_are_told_and_counted(server, channel, caplog, method, code, details):
+    """Each wrote a traceback to the log, and was answered with the name of a class."""
+    before = counted(server, code)
+    for message in (b"\xff", b"\x0a\xff\xff", b"\x0a\x03\x0a\x01\xff"):
+        assert refused(channel.unary_unary(f"/tensorflow.serving.{method}"), message) == (code, details)
+    assert counted(server, code) == before + 3
+    assert not caplog.records
 
 
 def test_status(channel, rest):

@@ -49,6 +49,12 @@ class Toy(tf.Module):
         rounds = tf.while_loop(shut, lambda rounds: [rounds + 1], [tf.zeros([], tf.int32)], parallel_iterations=1)[0]
         return {"rounds": tf.fill(tf.shape(text), rounds)}
 
+    @tf.function(input_signature=[TEXT])
+    def endless(self, text):
+        """Ends only if it is stopped."""
+        rounds = tf.while_loop(lambda rounds: rounds >= 0, lambda rounds: [tf.maximum(rounds, 1)], [tf.size(text)])[0]
+        return {"rounds": tf.fill(tf.shape(text), rounds)}
+
     @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.int64, "seed")])
     def sample(self, text, seed):
         return {"translation": tf.strings.join([text, tf.strings.as_string(seed)], "#")}
@@ -90,7 +96,7 @@ def save(export_dir: pathlib.Path, version: int, warm_up: list[str] | None = Non
     """Writes a version, with a warm-up request for each of some texts."""
     path = pathlib.Path(export_dir) / str(version)
     toy = Toy(version)
-    names = ["single", "nbest", "picky", "gate", "sample", "tokens", "pieces", "square", "total", "kinds"]
+    names = ["single", "nbest", "picky", "gate", "endless", "sample", "tokens", "pieces", "square", "total", "kinds"]
     signatures = {"serving_default": toy.translate, **{name: getattr(toy, name) for name in names}}
     temporary = path.with_name(f".{version}.tmp")
     tf.saved_model.save(toy, str(temporary), signatures=signatures)

@@ -6,10 +6,10 @@ import pytest
 
 from t2t_keras.studies import layer_costs, table1
 from t2t_keras.studies.data_facts import DataFacts
-from t2t_keras.studies.layer_cost_job import LayerCostJob
 from t2t_keras.studies.states import State
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings
+from t2t_keras.studies.table1 import LayerCostJob
 
 TYPES = [row[0] for row in table1.ROWS]
 SMALL = {"d_model": 8, "batch": 1, "lengths": (8, 16, 32), "fitted": 3, "neighbours": 4, "path_tokens": 12}

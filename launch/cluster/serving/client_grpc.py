@@ -7,18 +7,30 @@ project.
 """
 
 import argparse
+import contextlib
 import io
 import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator
 
-# The protos import TensorFlow, whose start-up notices are of no use here.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import grpc
-from tensorflow.core.framework import types_pb2
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+@contextlib.contextmanager
+def _without_notices() -> Iterator[None]:
+    """Drops what libraries write to standard error."""
+    stderr = os.dup(2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+
+
+# The protos import TensorFlow, whose start-up notices are of no use here.
+with _without_notices():
+    import grpc
+    from tensorflow.core.framework import types_pb2
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 
 def translate(

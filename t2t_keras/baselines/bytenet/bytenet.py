@@ -6,18 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_keras import kernels
 from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
-from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
-from t2t_keras.baselines.bytenet.dilated_block_step import DilatedBlockStep
-from t2t_keras.baselines.convolution import Convolution
-from t2t_keras.baselines.convolution_step import ConvolutionStep
+from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock, DilatedBlockStep
+from t2t_keras.baselines.convolution import Convolution, ConvolutionStep
 from t2t_keras.layers import Dropout, LayerNormalization, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import BFLOAT16, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -31,8 +27,7 @@ class ByteNet(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016.
+    Reference: Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016.
     """
 
     offers = frozenset({BFLOAT16})
@@ -137,10 +132,9 @@ class ByteNet(EncoderDecoder):
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search; see `StepModel`. A step takes as long whatever was written before."""
-        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        dtype, logits_of = self.step_products(wanted)
         blocks = [DilatedBlockStep(block, dtype) for block in self.decoder_layers]
         readout = ConvolutionStep(self.decoder_readout, dtype)
-        output_matrix = self.output_head.output_matrix(dtype)  # --> [d_model, vocab]
         d_model, end = self.config.d_model, self.config.unfolded_length(ops.shape(source)[1])
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -153,8 +147,7 @@ class ByteNet(EncoderDecoder):
                 x, past = block(x, past)  # --> [batch, beam, 2 d_model]
                 pasts.append(past)
             hidden, _ = readout(ops.relu(self.decoder_norm(x)), None)
-            hidden = ops.reshape(hidden, (batch * beam_size, d_model))
-            logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
+            logits = logits_of(ops.reshape(hidden, (batch * beam_size, d_model)))
             return logits, cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts))
 
         batch = ops.shape(source)[0]

@@ -1,4 +1,4 @@
-"""A residual block around a dilated convolution."""
+"""A residual block around a dilated convolution, also in one step of a search."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,15 +7,15 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.baselines.convolution import Convolution
+from t2t_keras.baselines.convolution import Convolution, ConvolutionStep
 from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.normalization import LayerNormalization
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class DilatedBlock(keras.layers.Layer):
+class DilatedBlock(Layer):
     """x + W_3 f(W_2 * f(W_1 f(x))), where f(y) = max(0, LayerNorm(y)), and W_2 * is a dilated convolution.
 
     W_1 narrows each position to `d_inner`, and W_3 widens it again. All three have biases.
@@ -37,8 +37,7 @@ class DilatedBlock(keras.layers.Layer):
     Returns:
         float [batch, length, width].
 
-    Reference:
-        Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016, section 3.
+    Reference: Kalchbrenner et al., "Neural Machine Translation in Linear Time", 2016, section 3.
     """
 
     def __init__(
@@ -90,16 +89,30 @@ class DilatedBlock(keras.layers.Layer):
         x = dilated(ops.relu(self.inner_norm(x)))  # --> [..., d_inner]
         return widening(ops.relu(self.output_norm(x)))  # --> [..., width]
 
-    def compute_output_shape(self, inputs_shape: tuple, token_mask_shape: tuple | None = None) -> tuple:
-        return inputs_shape
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "d_inner": self.d_inner,
-            "kernel_size": self.kernel_size,
-            "dilation_rate": self.dilation_rate,
-            "causal": self.causal,
-            "dropout_rate": self.dropout_rate,
-            "epsilon": self.epsilon,
-        }
+class DilatedBlockStep:
+    """A built causal `DilatedBlock` without dropout at the newest position, its kernels cast once per search."""
+
+    def __init__(self, layer: DilatedBlock, dtype: str) -> None:
+        self._layer = layer
+        self._narrowing, self._dilated, self._widening = (
+            ConvolutionStep(part, dtype) for part in (layer.narrowing, layer.dilated, layer.widening)
+        )
+
+    def begin(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
+        """What precedes the first position: zeros [batch, beam, past_len, d_inner]."""
+        return self._dilated.begin(batch, beam_size, dtype)
+
+    def __call__(self, inputs: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        """The output at one position, float [batch, beam, width] as the inputs, and the past of the next one."""
+        pasts = []
+
+        def dilated(x: Tensor) -> Tensor:
+            outputs, later = self._dilated(x, past)
+            pasts.append(later)
+            return outputs
+
+        outputs = self._layer.connected(
+            inputs, lambda x: self._narrowing(x, None)[0], dilated, lambda x: self._widening(x, None)[0]
+        )
+        return inputs + outputs, pasts[0]

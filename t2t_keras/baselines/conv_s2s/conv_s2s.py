@@ -6,23 +6,21 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_keras import kernels
 from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
 from t2t_keras.baselines.conv_s2s.convolution_block import (
     ROOT_HALF,
     AttentiveConvolutionBlock,
+    AttentiveConvolutionStep,
     ConvolutionalMemory,
     ConvolutionBlock,
+    LinearStep,
     normalised_linear,
 )
-from t2t_keras.baselines.conv_s2s.convolution_block_step import AttentiveConvolutionStep, LinearStep
 from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
-from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 _EMBEDDING_STDDEV = 0.1
 
@@ -37,8 +35,7 @@ class ConvS2S(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017.
+    Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017.
     """
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
@@ -114,7 +111,7 @@ class ConvS2S(EncoderDecoder):
         z = _with_scaled_gradient(self.encoder_outputs(x), 1 / (2 * len(self.decoder_layers)))
         num_tokens = ops.cast(ops.count_nonzero(source, axis=1), z.dtype)[:, None, None]
         values = (z + embedded) * (ROOT_HALF * ops.sqrt(num_tokens))  # --> [batch, source_len, d_model]
-        return ConvolutionalMemory(z, values, mask_bias(is_token[:, None], self.compute_dtype))
+        return ConvolutionalMemory(z, values, self.source_bias(source))
 
     def _decoded(
         self, target: Tensor, memory: ConvolutionalMemory, seed: Tensor | None, training: bool | None
@@ -144,10 +141,9 @@ class ConvS2S(EncoderDecoder):
         self, source: Tensor, memory: ConvolutionalMemory, beam_size: int, *, wanted: frozenset[str] = frozenset()
     ) -> Search:
         """Prepares a search; see `StepModel`. `COVERAGE` sums the attention of all layers, averaged."""
-        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        dtype, logits_of = self.step_products(wanted)
         first, last = LinearStep(self.decoder_inputs, dtype), LinearStep(self.decoder_outputs, dtype)
         steps = [AttentiveConvolutionStep(layer, dtype) for layer in self.decoder_layers]
-        output_matrix = self.output_head.output_matrix(dtype)  # --> [output width, vocab]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             embedded = self.target_positions(self.target_embedding(token_ids[:, None]), start=cache.position)
@@ -158,11 +154,11 @@ class ConvS2S(EncoderDecoder):
                 pasts.append(past)
                 attention.append(weights)
             hidden = ops.reshape(last(x), (-1, self.config.output_width()))  # --> [batch * beam, output width]
-            logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.cast(sum(attention) / len(attention), "float32")  # --> [batch, beam, source_len]
-            return logits, Cache(cache.position + 1, tuple(pasts), cache.per_sentence, cache.source, coverage)
+            after = cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts), coverage=coverage)
+            return logits_of(hidden), after
 
         batch = ops.shape(source)[0]
         pasts = tuple(block.convolution.begin(batch, beam_size, self.compute_dtype) for block in steps)

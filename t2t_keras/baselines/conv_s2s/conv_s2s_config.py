@@ -112,10 +112,7 @@ class ConvS2SConfig(ModelConfig):
             + sum(block.kernel_size * block.d_in * 2 * block.width for block in blocks)
             + sum(block.d_in * block.width for block in blocks if block.d_in != block.width)
             + blocks[-1].width * d_out
-            for blocks, d_out in (
-                (self.encoder_blocks(), self.d_model),
-                (self.decoder_blocks(), self.output_width()),
-            )
+            for blocks, d_out in ((self.encoder_blocks(), self.d_model), (self.decoder_blocks(), self.output_width()))
         )
         return encoder, decoder + attention
 

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+from keras import ops
 
-from t2t_keras.baselines.convolution import Convolution, gated_linear_unit
+from t2t_keras import kernels
+from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, gated_linear_unit
 from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 from t2t_keras.layers.dropout import Dropout
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer
+from t2t_keras.tensor import Tensor
 
 ROOT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
 
@@ -39,26 +41,43 @@ def normalised_linear(width: int, *, dropout_rate: float = 0.0, **kwargs: Any) -
     return Convolution(width, 1, weight_normalization=True, kernel_initializer=initializer, **kwargs)
 
 
-def _convolution(width: int, kernel_size: int, causal: bool, dropout_rate: float, dtype: Any) -> Convolution:
-    """The convolution before a gate of `width` outputs."""
-    return Convolution(
-        2 * width,
-        kernel_size,
-        causal=causal,
-        weight_normalization=True,
-        kernel_initializer=_normal(4 * (1 - dropout_rate)),
-        name="convolution",
-        dtype=dtype,
-    )
-
-
 def _normal(scale: float) -> keras.initializers.Initializer:
     """N(0, scale / inputs of one output)."""
     return keras.initializers.VarianceScaling(scale, mode="fan_in", distribution="untruncated_normal")
 
 
+class _Block(Layer):
+    """What both kinds of blocks have: dropout, a convolution, and a projection where the width changes."""
+
+    def __init__(
+        self, width: int, kernel_size: int, causal: bool = False, dropout_rate: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.width = width
+        self.kernel_size = kernel_size
+        self.causal = causal
+        self.dropout_rate = dropout_rate
+        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
+        self.convolution = Convolution(
+            2 * width,  # of the gate's halves
+            kernel_size,
+            causal=causal,
+            weight_normalization=True,
+            kernel_initializer=_normal(4 * (1 - dropout_rate)),
+            name="convolution",
+            dtype=self.dtype_policy,
+        )
+        self.projection: Convolution | None = None
+
+    def build(self, inputs_shape: tuple) -> None:
+        self.convolution.build(inputs_shape)
+        if inputs_shape[-1] != self.width:
+            self.projection = normalised_linear(self.width, name="projection", dtype=self.dtype_policy)
+            self.projection.build(inputs_shape)
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class ConvolutionBlock(keras.layers.Layer):
+class ConvolutionBlock(_Block):
     """(GLU(convolution(dropout(x))) + x) * sqrt(0.5), with x projected in the sum where its width is another.
 
     Args:
@@ -75,25 +94,8 @@ class ConvolutionBlock(keras.layers.Layer):
     Returns:
         float [batch, length, width].
 
-    Reference:
-        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.2.
+    Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.2.
     """
-
-    def __init__(
-        self, width: int, kernel_size: int, causal: bool = False, dropout_rate: float = 0.0, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.width = width
-        self.kernel_size = kernel_size
-        self.causal = causal
-        self.dropout_rate = dropout_rate
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
-        self.convolution = _convolution(width, kernel_size, causal, dropout_rate, self.dtype_policy)
-        self.projection: Convolution | None = None
-
-    def build(self, inputs_shape: tuple) -> None:
-        self.convolution.build(inputs_shape)
-        self.projection = _built_projection(self.width, inputs_shape, self.dtype_policy)
 
     def call(self, inputs: Tensor, token_mask: Tensor | None = None, seed: Tensor | None = None) -> Tensor:
         convolved = self.convolution(self.dropout(inputs, seed=seed), token_mask)
@@ -101,15 +103,6 @@ class ConvolutionBlock(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
         return (*inputs_shape[:-1], self.width)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "width": self.width,
-            "kernel_size": self.kernel_size,
-            "causal": self.causal,
-            "dropout_rate": self.dropout_rate,
-        }
 
 
 class BlockLinears(NamedTuple):
@@ -127,7 +120,7 @@ class BlockLinears(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class AttentiveConvolutionBlock(keras.layers.Layer):
+class AttentiveConvolutionBlock(_Block):
     """A causal `ConvolutionBlock` with attention to a memory between the gate and the residual sum.
 
     Args:
@@ -145,25 +138,17 @@ class AttentiveConvolutionBlock(keras.layers.Layer):
     Returns:
         float [batch, length, width], and the attention's weights, float [batch, length, source_len].
 
-    Reference:
-        Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.3.
+    Reference: Gehring et al., "Convolutional Sequence to Sequence Learning", 2017, section 3.3.
     """
 
     def __init__(self, width: int, kernel_size: int, d_model: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.width = width
-        self.kernel_size = kernel_size
+        super().__init__(width, kernel_size, True, dropout_rate, **kwargs)
         self.d_model = d_model
-        self.dropout_rate = dropout_rate
-        self.dropout = Dropout(dropout_rate, name="dropout", dtype=self.dtype_policy)
-        self.convolution = _convolution(width, kernel_size, True, dropout_rate, self.dtype_policy)
-        self.projection: Convolution | None = None
         self.query = normalised_linear(d_model, name="query", dtype=self.dtype_policy)
         self.output_linear = normalised_linear(width, name="output", dtype=self.dtype_policy)
 
     def build(self, inputs_shape: tuple) -> None:
-        self.convolution.build(inputs_shape)
-        self.projection = _built_projection(self.width, inputs_shape, self.dtype_policy)
+        super().build(inputs_shape)
         self.query.build((*inputs_shape[:-1], self.width))
         self.output_linear.build((*inputs_shape[:-1], self.d_model))
 
@@ -192,25 +177,38 @@ class AttentiveConvolutionBlock(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape: tuple, embedded_shape: tuple, memory_shape: Any) -> tuple:
         return (*inputs_shape[:-1], self.width), (*inputs_shape[:-1], memory_shape[0][-2])
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "width": self.width,
-            "kernel_size": self.kernel_size,
-            "d_model": self.d_model,
-            "dropout_rate": self.dropout_rate,
-        }
-
-
-def _built_projection(width: int, inputs_shape: tuple, dtype: Any) -> Convolution | None:
-    """What brings a block's inputs to the width of its outputs; None if they have it."""
-    if inputs_shape[-1] == width:
-        return None
-    projection = normalised_linear(width, name="projection", dtype=dtype)
-    projection.build(inputs_shape)
-    return projection
-
 
 def _projected(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:
     """A block's inputs in the width of its outputs."""
     return inputs if projection is None else projection(inputs)
+
+
+class LinearStep:
+    """A built `Convolution` of one position, its kernel made and cast to `dtype` once per search."""
+
+    def __init__(self, layer: Convolution, dtype: str) -> None:
+        self._kernel, self._bias = ops.cast(layer.weight()[0], dtype), layer.bias
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The linear map of float [..., d_in]: float [..., filters]."""
+        return kernels.linear(inputs, self._kernel, self._bias)
+
+
+class AttentiveConvolutionStep:
+    """A built `AttentiveConvolutionBlock` without dropout at the newest position."""
+
+    def __init__(self, layer: AttentiveConvolutionBlock, dtype: str) -> None:
+        self.convolution = ConvolutionStep(layer.convolution, dtype)
+        projection = None if layer.projection is None else LinearStep(layer.projection, dtype)
+        self._linears = BlockLinears(projection, LinearStep(layer.query, dtype), LinearStep(layer.output_linear, dtype))
+
+    def __call__(
+        self, inputs: Tensor, embedded: Tensor, memory: ConvolutionalMemory, past: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The block's output, its attention's weights, and the past of the next position; see `ConvolutionStep`.
+
+        Inputs and embeddings are float [batch, beam, width], weights [batch, beam, source_len].
+        """
+        convolved, past = self.convolution(inputs, past)
+        outputs, weights = AttentiveConvolutionBlock.connected(inputs, convolved, embedded, memory, self._linears)
+        return outputs, weights, past

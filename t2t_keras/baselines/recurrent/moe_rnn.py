@@ -5,20 +5,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_keras import kernels
 from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
-from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState
-from t2t_keras.baselines.recurrent.recurrent_step import LSTMStep
+from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState, LSTMStep
 from t2t_keras.baselines.recurrent.rnn_attention import RecurrentMemory
 from t2t_keras.layers import Dropout, MixtureOfExperts, token_rows
-from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.dropout import fold_in
-from t2t_keras.layers.stepping import MixtureStep
+from t2t_keras.layers.stepping.decoder_step import MixtureStep
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -33,9 +29,8 @@ class MoERNN(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
-        appendix E.
+    Reference: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017,
+    appendix E.
     """
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
@@ -95,11 +90,7 @@ class MoERNN(EncoderDecoder):
         return States(hidden, ops.sum(tokens * (source_losses.total() + target_losses.total())))
 
     def encode(
-        self,
-        source: Tensor,
-        seed: Tensor | None = None,
-        training: bool | None = False,
-        skip_padding: bool = False,
+        self, source: Tensor, seed: Tensor | None = None, training: bool | None = False, skip_padding: bool = False
     ) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
         is_token = ops.not_equal(source, 0)
@@ -117,7 +108,7 @@ class MoERNN(EncoderDecoder):
     ) -> tuple[Tensor, Tensor]:
         """The first layer's outputs with its inputs, and without, float [batch, target_len, d_model] each."""
         x = self._dropped(self.embedded_targets(inputs["target"]), fold_in(seed, 0), training)
-        hidden, _ = self.bottom(x, memory, self._bias(inputs["source"]))
+        hidden, _ = self.bottom(x, memory, self.source_bias(inputs["source"]))
         return x + self._dropped(hidden, fold_in(seed, 1), training), hidden
 
     def _above(
@@ -154,19 +145,12 @@ class MoERNN(EncoderDecoder):
     def _dropped(self, x: Tensor, seed: Tensor | None, training: bool | None) -> Tensor:
         return self.dropout(x, seed=seed, training=training)
 
-    def _cross_attention(self, inputs: dict[str, Tensor], memory: Tensor, bottom: Tensor) -> Tensor:
-        """Attention of the state before each position: [batch, target_len, source_len]."""
-        queries = ops.pad(bottom, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-        attention = self.bottom.attention
-        _, weights = attention(queries, memory, attention.keys(memory), self._bias(inputs["source"]))
-        return ops.cast(weights, "float32")
-
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         memory = self.encode(inputs["source"])
         x, bottom = self._attended(inputs, memory, None, False)
         hidden = self._above(x, inputs["target"])
-        cross = self._cross_attention(inputs, memory, bottom)
+        cross = self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
         cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
         return self.logits(hidden), Attentions.cross_only(cross)
 
@@ -174,14 +158,13 @@ class MoERNN(EncoderDecoder):
         """The attention of `logits_and_attention`, float32 [batch, target_len, source_len]."""
         memory = self.encode(inputs["source"])
         _, bottom = self._attended(inputs, memory, None, False)
-        return self._cross_attention(inputs, memory, bottom)
+        return self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search; see `StepModel`."""
-        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        dtype, logits_of = self.step_products(wanted)
         bottom, *above = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
         experts = None if self.decoder_experts is None else MixtureStep(self.decoder_experts, dtype)
-        output_matrix = self.output_head.output_matrix(dtype)  # --> [d_model, vocab]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             (first, *others), recalled = cache.per_hypothesis, cache.source
@@ -197,22 +180,17 @@ class MoERNN(EncoderDecoder):
                 after.append(lstm(lstm.gates(x), state))
                 x = x + after[-1].hidden
             hidden = ops.reshape(x, (batch * beam_size, d_model))
-            logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
-            return logits, Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
+            return logits_of(hidden), Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
 
         rows = (ops.shape(source)[0], beam_size)
         nothing = LSTMState(
             ops.zeros((*rows, self.config.d_model), self.compute_dtype),
             ops.zeros((*rows, self.config.num_units), "float32"),
         )
-        recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self._bias(source))
+        recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
         states = (nothing,) * (1 + len(above))
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
-
-    def _bias(self, source: Tensor) -> Tensor:
-        """What hides padding: [batch, 1, source_len]."""
-        return mask_bias(ops.not_equal(source, 0)[:, None], self.compute_dtype)

@@ -1,4 +1,4 @@
-"""Recurrent layers: long short-term memories, alone and with attention to a memory."""
+"""Recurrent layers: long short-term memories, alone, with attention to a memory, and in one step of a search."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -6,11 +6,10 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.baselines.recurrent.additive import AdditiveAttention
-from t2t_keras.baselines.recurrent.multiplicative import MultiplicativeAttention
+from t2t_keras.baselines.recurrent.hidden_attention import AdditiveAttention, MultiplicativeAttention
 from t2t_keras.kernels.plain import lstm_step
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.tensor import Tensor
 
 _ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}
 
@@ -23,7 +22,7 @@ class LSTMState(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class LSTM(keras.layers.Layer):
+class LSTM(Layer):
     """A long short-term memory, of which the inputs of all positions are one product.
 
     Args:
@@ -41,16 +40,13 @@ class LSTM(keras.layers.Layer):
         The hidden state at each position, float [batch, length, width], width being that of the projection, if any,
         else units.
 
-    Reference:
-        Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000; the
-        projection: Sak et al., "Long Short-Term Memory Based Recurrent Neural Network Architectures", 2014.
+    Reference: Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997; Gers et al., "Learning to Forget", 2000; the
+    projection: Sak et al., "Long Short-Term Memory Based Recurrent Neural Network Architectures", 2014.
     """
 
     def __init__(self, units: int, reverse: bool = False, projection: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        for name, value in (("units", units), ("projection", projection)):
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        check_at_least_one(units=units, projection=projection)
         self.units = units
         self.reverse = reverse
         self.projection = projection
@@ -91,20 +87,12 @@ class LSTM(keras.layers.Layer):
         """What is handed on and out of hidden states: float [..., units] --> [..., width]."""
         return hidden if self.projection_kernel is None else kernels.linear(hidden, self.projection_kernel, None)
 
-    def compute_output_shape(self, inputs_shape: tuple, token_mask_shape: tuple | None = None) -> tuple:
+    def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
         return (*inputs_shape[:-1], self.width)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "reverse": self.reverse,
-            "projection": self.projection,
-        }
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class AttentiveLSTM(keras.layers.Layer):
+class AttentiveLSTM(Layer):
     """A long short-term memory whose input is joined by what its last hidden state attends to.
 
     At each position the hidden state of the one before asks the memory (the first one is zero), and the context
@@ -124,8 +112,7 @@ class AttentiveLSTM(keras.layers.Layer):
     Returns:
         Hidden states, float [batch, length, width], and contexts, float [batch, length, d_memory].
 
-    Reference:
-        Wu et al., "Google's Neural Machine Translation System", 2016, section 3.
+    Reference: Wu et al., "Google's Neural Machine Translation System", 2016, section 3.
     """
 
     def __init__(
@@ -168,14 +155,30 @@ class AttentiveLSTM(keras.layers.Layer):
         states = kernels.scan(step, start, gates)  # --> [batch, length, width + units + d_memory]
         return ops.cast(states[..., :width], gates.dtype), ops.cast(states[..., width + self.units :], gates.dtype)
 
+    def attended(self, hidden: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
+        """The attention at each position, float32 [batch, length, source_len], from the call's hidden states."""
+        queries = ops.pad(hidden, ((0, 0), (1, 0), (0, 0)))[:, :-1]  # the state before each position
+        return ops.cast(self.attention.attention_weights(queries, self.attention.keys(memory), bias), "float32")
+
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
         return (*inputs_shape[:-1], self.lstm.width), (*inputs_shape[:-1], memory_shape[-1])
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "d_attention": self.d_attention,
-            "projection": self.projection,
-            "score": self.score,
-        }
+
+class LSTMStep:
+    """A built `LSTM` without dropout, its kernels cast to `dtype` once per search."""
+
+    def __init__(self, layer: LSTM, dtype: str) -> None:
+        self._bias = layer.bias
+        projection = layer.projection_kernel
+        self._projection = None if projection is None else ops.cast(projection, dtype)  # [units, width]
+        self._kernel = ops.cast(layer.kernel, dtype)  # [d_in, 4 units]
+        self._recurrent_kernel = ops.cast(layer.recurrent_kernel, dtype)  # [width, 4 units]
+
+    def gates(self, inputs: Tensor) -> Tensor:
+        """`LSTM.gates` of one position: float [..., d_in] --> [..., 4 units]."""
+        return kernels.linear(inputs, self._kernel, self._bias)
+
+    def __call__(self, gates: Tensor, state: LSTMState) -> LSTMState:
+        """The state after one position, from `gates` and the state before it."""
+        hidden, cell = lstm_step(gates + kernels.linear(state.hidden, self._recurrent_kernel, None), state.cell)
+        return LSTMState(hidden if self._projection is None else kernels.linear(hidden, self._projection, None), cell)

@@ -5,17 +5,13 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from t2t_keras import kernels
-from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState
-from t2t_keras.baselines.recurrent.recurrent_step import LSTMStep
+from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM, LSTMState, LSTMStep
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.layers import Dropout
-from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class RecurrentMemory(NamedTuple):
@@ -55,9 +51,8 @@ class RNNAttention(EncoderDecoder):
     Args:
         config: sizes and choices.
 
-    Reference:
-        Wu et al., "Google's Neural Machine Translation System", 2016; Zhou et al., "Deep Recurrent Models with
-        Fast-Forward Connections for Neural Machine Translation", 2016.
+    Reference: Wu et al., "Google's Neural Machine Translation System", 2016; Zhou et al., "Deep Recurrent Models with
+    Fast-Forward Connections for Neural Machine Translation", 2016.
     """
 
     offers = frozenset({ATTENTION, COVERAGE, BFLOAT16})
@@ -138,7 +133,7 @@ class RNNAttention(EncoderDecoder):
         """The bottom layer's outputs over whole targets, and contexts, float [batch, target_len, memory_width]."""
         embedded = LayerOutputs(self.embedded_targets(inputs["target"]))
         x = self._inputs(embedded, fold_in(seed, 1), training)
-        hidden, context = self.bottom(x, memory, self._bias(inputs["source"]))
+        hidden, context = self.bottom(x, memory, self.source_bias(inputs["source"]))
         gates = None
         if self.config.connections == "fast_forward":
             gates = self.bottom.lstm.gates(self._with_context(1, x, context))
@@ -156,18 +151,11 @@ class RNNAttention(EncoderDecoder):
             x = self._outputs(number, x, layer.recur(gates), gates)
         return self._read(x, context, fold_in(seed, 0), training), bottom
 
-    def _cross_attention(self, inputs: dict[str, Tensor], memory: Tensor, bottom: Tensor) -> Tensor:
-        """Attention of the state before each position: [batch, target_len, source_len]."""
-        queries = ops.pad(bottom, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-        attention = self.bottom.attention
-        weights = attention.attention_weights(queries, attention.keys(memory), self._bias(inputs["source"]))
-        return ops.cast(weights, "float32")
-
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
         memory = self.encode(inputs["source"])
         hidden, bottom = self._decoded(inputs, memory)
-        cross = self._cross_attention(inputs, memory, bottom)
+        cross = self.bottom.attended(bottom, memory, self.source_bias(inputs["source"]))
         cross = cross[:, None, None]  # --> [batch, 1 layer, 1 head, target_len, source_len]
         return self.logits(hidden), Attentions.cross_only(cross)
 
@@ -175,13 +163,12 @@ class RNNAttention(EncoderDecoder):
         """The attention of `logits_and_attention`, float32 [batch, target_len, source_len]."""
         memory = self.encode(inputs["source"])
         bottom, _ = self._attended(inputs, memory, None, False)
-        return self._cross_attention(inputs, memory, bottom.hidden)
+        return self.bottom.attended(bottom.hidden, memory, self.source_bias(inputs["source"]))
 
     def begin(self, source: Tensor, memory: Tensor, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search; see `StepModel`."""
-        dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
+        dtype, logits_of = self.step_products(wanted)
         steps = [LSTMStep(layer, dtype) for layer in (self.bottom.lstm, *self.decoder_layers)]
-        output_matrix = self.output_head.output_matrix(dtype)  # --> [d_model, vocab]
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             states, recalled = cache.per_hypothesis, cache.source
@@ -194,16 +181,15 @@ class RNNAttention(EncoderDecoder):
                 after.append(lstm(gates, state))
                 x = self._outputs(number, x, after[-1].hidden, gates)  # --> [batch, beam, units]
             hidden = ops.reshape(self._read(x, context), (batch * beam_size, self.config.d_model))
-            logits = ops.cast(kernels.linear(hidden, output_matrix, self.output_head.bias), "float32")
             coverage = cache.coverage
             if COVERAGE in wanted:
                 coverage += ops.cast(attention, "float32")  # --> [batch, beam, source_len]
-            return logits, Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
+            return logits_of(hidden), Cache(cache.position + 1, tuple(after), cache.per_sentence, recalled, coverage)
 
         shape = (ops.shape(source)[0], beam_size, self.config.num_units)
         nothing = LSTMState(ops.zeros(shape, self.compute_dtype), ops.zeros(shape, "float32"))
         states = (nothing,) * len(steps)
-        recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self._bias(source))
+        recalled = RecurrentMemory(memory, self.bottom.attention.keys(memory), self.source_bias(source))
         coverage = first_coverage(source if COVERAGE in wanted else source[:, :0], beam_size)
         return Search(step, Cache(ops.zeros((), "int32"), states, (), recalled, coverage))
 
@@ -231,10 +217,6 @@ class RNNAttention(EncoderDecoder):
         if self.config.readout == "state_context":
             passed = ops.concatenate([passed, context], axis=-1)
         return passed if self.readout is None else self.readout(passed)
-
-    def _bias(self, source: Tensor) -> Tensor:
-        """What hides padding: [batch, 1, source_len]."""
-        return mask_bias(ops.not_equal(source, 0)[:, None], self.compute_dtype)
 
     def _projection(self, name: str, width: int) -> keras.layers.Dense:
         return keras.layers.Dense(width, use_bias=False, name=name, dtype=self.dtype_policy)

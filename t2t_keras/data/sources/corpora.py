@@ -12,14 +12,7 @@ from typing import Any
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.data.sources import (
-    corpora_files,
-    docstrings,
-    downloads,
-    gettext_catalogues,
-    packages,
-    tatoeba,
-)
+from t2t_keras.data.sources import corpora_files, docstrings, downloads, gettext_catalogues, packages, tatoeba
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import Task
@@ -247,10 +240,7 @@ def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = pr
 
 
 def _of_packages(
-    pins: tuple[packages.Pin, ...],
-    folder: Path,
-    read: Callable[[Path], Iterable[Pair]],
-    report: Callable[[str], None],
+    pins: tuple[packages.Pin, ...], folder: Path, read: Callable[[Path], Iterable[Pair]], report: Callable[[str], None]
 ) -> Corpus:
     """What `read` finds in the wheels of packages, of which the first one is the test set."""
     record: dict[str, Any] = {}

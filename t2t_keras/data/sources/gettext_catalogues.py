@@ -132,10 +132,7 @@ def _without_accelerators(source: str, target: str) -> Pair:
     source_word, target_word = _marked_word(source), _marked_word(target)
     # Within a word it is a mark only if the other side has one in another word; otherwise the word is an identifier.
     is_marked = source_word is not None and target_word is not None and source_word != target_word
-    return (
-        _unmarked(source, source_word, is_marked),
-        _unmarked(target, target_word, is_marked),
-    )
+    return (_unmarked(source, source_word, is_marked), _unmarked(target, target_word, is_marked))
 
 
 def _marked_word(text: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 
 _SCHEME = "hf://"
 
@@ -18,10 +18,8 @@ def local_folder(name: str) -> Path:
         if not folder.is_dir():
             raise InputError(f"{name} is no folder")
         return folder
-    try:
-        import huggingface_hub
-    except ModuleNotFoundError as error:
-        raise InputError(f"{name}: the package huggingface_hub is missing: pip install huggingface_hub") from error
+    missing = f"{name}: the package huggingface_hub is missing: pip install huggingface_hub"
+    huggingface_hub = optional_module("huggingface_hub", missing)
     try:
         return Path(huggingface_hub.snapshot_download(name.removeprefix(_SCHEME), ignore_patterns=["*.h5", "*.ot"]))
     except Exception as error:  # its errors have no common class, and those of its network library come too

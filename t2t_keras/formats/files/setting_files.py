@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.errors import InputError
-from t2t_keras.machine.files import replacing
+from t2t_keras.errors import InputError, optional_module
 
 
 def read_bytes(path: Path) -> bytes:
@@ -29,18 +28,9 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes a JSON object."""
-    with replacing(path) as file:
-        file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-
-
 def parsed_yaml(text: bytes, where: str) -> dict[str, Any]:
     """Parses settings in YAML; an InputError names `where` they are."""
-    try:
-        import yaml
-    except ModuleNotFoundError as error:
-        raise InputError("the package pyyaml is missing: pip install '.[convert]'") from error
+    yaml = optional_module("yaml", "the package pyyaml is missing: pip install '.[convert]'")
     try:
         values = yaml.safe_load(text.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

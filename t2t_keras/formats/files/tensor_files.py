@@ -1,6 +1,5 @@
 """Files of named tensors: safetensors, .npz and those of torch."""
 
-import contextlib
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,10 +9,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.machine.files import replacing
 
+_MISSING = "the package safetensors is missing: pip install '.[convert]'"
 # The package's own function for NumPy knows no bfloat16.
 _TYPES = {"BF16": ml_dtypes.bfloat16, "BOOL": np.bool_}
 _TYPES |= {f"{kind.upper()}{8 * size}": f"<{kind}{size}" for size in (1, 2, 4, 8) for kind in "iu"}
@@ -80,8 +80,5 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def _safetensors() -> Any:
-    with contextlib.suppress(ModuleNotFoundError):
-        import safetensors.numpy
-
-        return safetensors
-    raise InputError("the package safetensors is missing: pip install '.[convert]'")
+    optional_module("safetensors.numpy", _MISSING)
+    return optional_module("safetensors", _MISSING)

@@ -14,26 +14,22 @@ from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.machine.notices import without_notices
 
-NUMBERS = ("float32", "float16", "int8")
+QUANTIZATIONS = ("float32", "float16", "int8")
 
 
-def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer for LiteRT, its vocabularies and a program that translates with them; returns notes.
-
-    Raises:
-        InputError: the model has settings that the graphs have no place for, or `numbers` is none of `NUMBERS`.
-    """
-    if numbers not in NUMBERS:
-        raise InputError(f"--quantization={numbers}: LiteRT takes {', '.join(NUMBERS)}")
+def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
+    """Writes a Transformer for LiteRT, and a program that translates with it; see `known_formats.Writer`."""
+    if quantization not in QUANTIZATIONS:
+        raise InputError(f"--quantization={quantization}: LiteRT takes {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "LiteRT")
     signatures = {name: getattr(graphs, name).get_concrete_function() for name in ("encode", "step")}
     with tempfile.TemporaryDirectory() as saved, without_notices():
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(tf.Module(), saved, signatures=signatures, options=options)
         converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(signatures))
-        if numbers != "float32":
+        if quantization != "float32":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        if numbers == "float16":
+        if quantization == "float16":
             converter.target_spec.supported_types = [tf.float16]
         content = converter.convert()
     (folder / "model.tflite").write_bytes(content)

@@ -3,7 +3,6 @@
 Reference: https://onnx.ai
 """
 
-import importlib
 import logging
 import tempfile
 from pathlib import Path
@@ -11,33 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.graphs.standalone_folder import write_beside
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.machine.notices import without_notices
 
-NUMBERS = ("float32", "int8")
+QUANTIZATIONS = ("float32", "int8")
 _OPSET = 18
 
 
-def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple[str, ...]:
-    """Writes a Transformer in ONNX, its vocabularies and a program that translates with them; returns notes.
-
-    Raises:
-        InputError: the model has settings that the graphs have no place for, `numbers` is none of `NUMBERS`, or a
-            package is missing: tf2onnx, or onnxruntime, which rounds to 8 bits.
-    """
-    if numbers not in NUMBERS:
-        raise InputError(f"--quantization={numbers}: ONNX takes {', '.join(NUMBERS)}")
+def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
+    """Writes a Transformer in ONNX, and a program that translates with it; see `known_formats.Writer`."""
+    if quantization not in QUANTIZATIONS:
+        raise InputError(f"--quantization={quantization}: ONNX takes {', '.join(QUANTIZATIONS)}")
     tf2onnx, onnx = (_package(name) for name in ("tf2onnx", "onnx"))
-    quantization = _package("onnxruntime.quantization") if numbers == "int8" else None
+    rounding = _package("onnxruntime.quantization") if quantization == "int8" else None
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
     graphs = TokenGraphs(model, "ONNX")
     for name, function in (("encoder", graphs.encode), ("step", graphs.step)):
         path = folder / f"{name}.onnx"
         with tempfile.TemporaryDirectory() as temporary, without_notices():
-            plain = path if quantization is None else Path(temporary) / path.name
+            plain = path if rounding is None else Path(temporary) / path.name
             tf2onnx.convert.from_function(
                 function,
                 function.input_signature,
@@ -45,18 +39,15 @@ def write(model: PortableModel, folder: Path, numbers: str = "float32") -> tuple
                 custom_op_handlers={"Erfc": (_erfc, [])},
                 output_path=str(plain),
             )
-            if quantization is not None:
-                _round(quantization, plain, path)
+            if rounding is not None:
+                _round(rounding, plain, path)
         onnx.checker.check_model(str(path))
     return write_beside(model, folder)
 
 
 def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        raise InputError(f"the package {package} is missing: pip install {package}") from error
+    package = name.partition(".")[0]
+    return optional_module(name, f"the package {package} is missing: pip install {package}")
 
 
 def _erfc(graph: Any, node: Any, *_: Any) -> None:
@@ -68,14 +59,14 @@ def _erfc(graph: Any, node: Any, *_: Any) -> None:
     graph.remove_node(node.name)
 
 
-def _round(quantization: Any, plain: Path, path: Path) -> None:
+def _round(rounding: Any, plain: Path, path: Path) -> None:
     """Rounds the matrices that are multiplied with to 8 bits, and what they multiply at run time."""
     logger = logging.getLogger()
     level = logger.level
     logger.setLevel(logging.ERROR)  # it advises to optimise the graph first, which changes nothing here
     try:
-        quantization.quantize_dynamic(
-            plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=quantization.QuantType.QInt8
+        rounding.quantize_dynamic(
+            plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=rounding.QuantType.QInt8
         )
     finally:
         logger.setLevel(level)

@@ -1,26 +1,32 @@
-"""A Transformer as two functions of token ids: the encoder, and one step of the decoder beside a cache.
+"""A Transformer as two functions of token ids: the encoder, and one step of the decoder beside a cache kept outside.
 
 The embeddings and the masks are in the graphs. `formats/graphs/standalone.py` searches with them.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras import kernels
 from t2t_keras.errors import InputError
-from t2t_keras.formats.graphs.encoder_graph import encoder_graph
-from t2t_keras.formats.graphs.names import KEYS, MEMORY_KEYS, MEMORY_VALUES
-from t2t_keras.formats.graphs.step_graph import cache_signature, decoder_step
 from t2t_keras.formats.portable_model import PortableModel
+from t2t_keras.kernels import plain
 from t2t_keras.layers.attention.scores import mask_bias
+from t2t_keras.layers.stepping.attention_step import KeysAndValues, SelfAttentionStep
+from t2t_keras.layers.stepping.decoder_step import DecoderStep
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.symbols import PAD_ID
+from t2t_keras.tensor import Tensor
 
 Function: TypeAlias = tf.types.experimental.PolymorphicFunction
-Tensor = Any
+# Names of the graphs' inputs and outputs; those of layers end with the layer's index.
+KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = "keys_", "values_", "memory_keys_", "memory_values_"
+
 _Values = list[tuple[Any, np.ndarray]]
 _MOST_BYTES = 2**31 - 2**24  # of a protocol buffer, with some room for all but the weights
 
@@ -78,12 +84,10 @@ def _with_constants(function: Function, values: _Values) -> Function:
 
 
 def _encoder(model: Any) -> Function:
-    encode_embedded = encoder_graph(model).python_function
-
     def encode(source_ids: Tensor) -> dict[str, Tensor]:
         inputs = model.source_positions(model.source_embedding(source_ids))  # --> [batch, source_len, d_model]
         bias = mask_bias(tf.not_equal(source_ids, PAD_ID), "float32")  # --> [batch, source_len]
-        memory = encode_embedded(inputs, tf.expand_dims(bias, 1))
+        memory = encoded(model, inputs, tf.expand_dims(bias, 1))
         outputs = {"memory_bias": tf.expand_dims(tf.expand_dims(bias, 1), 1)}  # --> [batch, 1, 1, source_len]
         for index, layer in enumerate(model.decoder.layers):
             for name in (f"{MEMORY_KEYS}{index}", f"{MEMORY_VALUES}{index}"):
@@ -109,3 +113,103 @@ def _step(model: Any) -> Function:
         return {"log_probs": outputs.pop("log_probs"), **{f"new_{name}": outputs[name] for name in outputs}}
 
     return tf.function(step, input_signature=[*newest, *cache.values()], autograph=False)
+
+
+def encoded(model: Any, inputs: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    """The encoder (left half of Figure 1), and the keys and values of every decoder layer's attention to its output.
+
+    The number of sentences and their length are both open, but a reshape of LiteRT can infer only one size. So
+    nothing is reshaped: heads are slices of the last axis, computed one after the other. The model computes in float32.
+
+    Args:
+        model: a `Transformer` without experts, windows or additive scores.
+        inputs: float32 [batch, source_len, d_model], embedded tokens with positions.
+        bias: float32 [batch, 1, source_len], which masks padding.
+
+    Returns:
+        For every decoder layer I "memory_keys_I" and "memory_values_I", float32 [batch, source_len, heads * d_head].
+    """
+    x = inputs
+    for layer in model.encoder.layers:
+        x = _residual(layer.self_attention_residual, x, functools.partial(_attended, layer.self_attention, bias))
+        x = _residual(layer.feed_forward_residual, x, functools.partial(_transformed, layer.feed_forward))
+    if model.encoder.final_norm is not None:
+        x = _normalised(model.encoder.final_norm, x)
+    outputs = {}
+    for index, layer in enumerate(model.decoder.layers):
+        attention = layer.cross_attention
+        outputs[f"{MEMORY_KEYS}{index}"] = plain.linear(x, attention.key_kernel, attention.key_bias)
+        outputs[f"{MEMORY_VALUES}{index}"] = plain.linear(x, attention.value_kernel, attention.value_bias)
+    return outputs
+
+
+def _residual(residual: Any, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    """`Residual` without dropout."""
+    if residual.norm_position == "post":
+        return _normalised(residual.norm, x + sublayer(x))
+    return x + sublayer(_normalised(residual.norm, x))
+
+
+def _normalised(norm: Any, x: Tensor) -> Tensor:
+    return plain.layer_normalization(x, norm.scale, norm.offset, norm.epsilon)
+
+
+def _attended(attention: Any, bias: Tensor, x: Tensor) -> Tensor:
+    """Self-attention, one head at a time, [batch, source_len, d_model]."""
+    step, heads = SelfAttentionStep(attention, "float32", beam_size=1), attention.num_heads
+    projected = plain.linear(x, step.kernel, step.bias)
+    widths = [attention.d_key] * 2 * heads + [attention.d_value] * heads
+    parts = tf.split(projected, widths, axis=2)  # --> [batch, source_len, d_head] each
+    results = []
+    for queries, keys, values in zip(parts[:heads], parts[heads : 2 * heads], parts[2 * heads :], strict=True):
+        scores = tf.matmul(queries, keys, transpose_b=True) + bias  # --> [batch, source_len, source_len]
+        results.append(tf.matmul(tf.nn.softmax(scores), values))  # --> [batch, source_len, d_value]
+    return plain.linear(tf.concat(results, axis=2), step.output_kernel, attention.output_bias)
+
+
+def _transformed(feed_forward: Any, x: Tensor) -> Tensor:
+    """The feed-forward network."""
+    inner = feed_forward.activate(plain.linear(x, feed_forward.inner_kernel, feed_forward.inner_bias))
+    return plain.linear(inner, feed_forward.outer_kernel, feed_forward.outer_bias)
+
+
+def cache_signature(model: Any) -> dict[str, tf.TensorSpec]:
+    """What a step reads beside its position, by name, all float32.
+
+    "memory_bias" is [batch, 1, 1, source_len]; of every layer I "keys_I" and "values_I" are [batch, heads, room,
+    d_head], "memory_keys_I" and "memory_values_I" [batch, heads, source_len, d_head].
+    """
+    shapes: dict[str, list[int | None]] = {"memory_bias": [None, 1, 1, None]}
+    for index, layer in enumerate(model.decoder.layers):
+        attention = layer.self_attention
+        for names, d_head in (((KEYS, MEMORY_KEYS), attention.d_key), ((VALUES, MEMORY_VALUES), attention.d_value)):
+            shapes.update({f"{name}{index}": [None, attention.num_heads, None, d_head] for name in names})
+    return {name: tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()}
+
+
+def decoder_step(model: Any, inputs: Tensor, bias: Tensor, cache: dict[str, Tensor]) -> dict[str, Tensor]:
+    """One position of every hypothesis of a float32 model.
+
+    Args:
+        model: a `Transformer` without experts, windows or additive scores.
+        inputs: float32 [batch, d_model], embedded tokens with positions.
+        bias: float32 [1, 1, 1, room], which masks empty entries of the cache.
+        cache: the tensors of `cache_signature`.
+
+    Returns:
+        "log_probs", float32 [batch, vocab], and of every layer the new "keys_I" and "values_I", [batch, heads, 1,
+        d_head].
+    """
+    head = model.output_head
+    step, x = DecoderStep(model.decoder, "float32", beam_size=1), inputs
+    outputs: dict[str, Tensor] = {}
+    for index, layer in enumerate(step.layers):
+        past = KeysAndValues(cache[f"{KEYS}{index}"], cache[f"{VALUES}{index}"])
+        memory = KeysAndValues(cache[f"{MEMORY_KEYS}{index}"], cache[f"{MEMORY_VALUES}{index}"])
+        x, written, _ = layer(x, past, bias, memory, cache["memory_bias"], beside=True)
+        outputs |= {f"{KEYS}{index}": written.keys, f"{VALUES}{index}": written.values}
+    x = model.decoder.normalised(x)
+    logits = kernels.linear(x, head.output_matrix("float32"), head.bias)  # --> [batch, vocab]
+    largest = tf.reduce_max(logits, axis=1, keepdims=True)  # --> [batch, 1]
+    total = tf.reduce_sum(tf.exp(logits - largest), axis=1, keepdims=True)
+    return {"log_probs": logits - (largest + tf.math.log(total)), **outputs}

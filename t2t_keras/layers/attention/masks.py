@@ -1,10 +1,8 @@
 """Attention masks: bool, True where a query may attend to a key."""
 
-from typing import Any
-
 from keras import ops
 
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from t2t_keras.layers.attention.scores import (
 from t2t_keras.layers.attention.window import window_attention
 from t2t_keras.layers.collectors import AttentionWeights
 from t2t_keras.layers.dropout import Dropout
-
-Tensor = Any
+from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.tensor import Tensor
 
 # Most elements of kernels to concatenate for one wider product: larger copies cost more than the product saves.
 _MOST_JOINED = 2**18
@@ -34,7 +34,7 @@ def _heads_first(x: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """Attention in several representation subspaces at once (section 3.2.2, Figure 2).
 
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). Keys and
@@ -77,9 +77,7 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("num_heads", num_heads), ("d_key", d_key), ("d_value", d_value)):
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}")
+        check_at_least_one(num_heads=num_heads, d_key=d_key, d_value=d_value)
         if score not in get_args(Score):
             raise ValueError(f"`score` must be one of {get_args(Score)}, got {score!r}")
         if window is not None and (len(window) != 2 or min(window) < 0):
@@ -107,11 +105,7 @@ class MultiHeadAttention(keras.layers.Layer):
             self.score_vector = self.add_weight(shape=(self.num_heads, self.d_key), name="score_vector")
 
     def call(
-        self,
-        query: Tensor,
-        memory: Tensor,
-        attention_mask: Tensor | None = None,
-        seed: Tensor | None = None,
+        self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None, seed: Tensor | None = None
     ) -> Tensor:
         collector = AttentionWeights.innermost()
         if self.window is None or collector is not None:
@@ -131,11 +125,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return self._output(heads, query)
 
     def attend(
-        self,
-        query: Tensor,
-        memory: Tensor,
-        attention_mask: Tensor | None = None,
-        seed: Tensor | None = None,
+        self, query: Tensor, memory: Tensor, attention_mask: Tensor | None = None, seed: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The call's result and the attention weights before dropout, float [heads, batch, query_len, key_len].
 
@@ -220,22 +210,6 @@ class MultiHeadAttention(keras.layers.Layer):
         projected = ops.transpose(projected, (1, 0, 2))  # --> [count * heads, batch * length, d_head]
         projected = ops.reshape(projected, (count * self.num_heads, batch, length, widths[0]))
         return ops.split(projected, count, axis=0) if count > 1 else [projected]
-
-    def compute_output_shape(self, query_shape: tuple, memory_shape: tuple | None = None) -> tuple:
-        return query_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "d_key": self.d_key,
-            "d_value": self.d_value,
-            "dropout_rate": self.dropout_rate,
-            "use_bias": self.use_bias,
-            "score": self.score,
-            "window": self.window,
-            "query_key_initializer": self.query_key_initializer,
-        }
 
     def _projection(self, name: str, d_in: int, d_out: int, initializer: str = "glorot_uniform") -> tuple[Any, Any]:
         kernel = self.add_weight(shape=(d_in, d_out), initializer=initializer, name=f"{name}_kernel")

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels.blocks import ceiling, in_blocks, joined, larger
+from t2t_keras.tensor import Tensor
 
-Tensor = Any
 Score = Literal["scaled_dot", "dot", "additive"]
 
 # Most elements of the additive score's hidden layer to hold at once.

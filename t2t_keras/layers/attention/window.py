@@ -5,15 +5,13 @@ either side as a window reaches; a mask hides what is outside of each query's ow
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.kernels.blocks import Length, ceiling, in_blocks, joined, larger, smaller
 from t2t_keras.layers.attention.scores import mask_bias, scaled_dot_product_attention
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 # Positions in a block, unless a window needs more; a short sentence is a single block. Where there are several, they
 # are of one size, more than half of this: smaller products would waste more time than they save.

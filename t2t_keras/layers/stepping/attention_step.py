@@ -4,14 +4,13 @@ The hypotheses of a sentence take the place of the query length: all attend to o
 bias hides the entries of the others.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
 from t2t_keras import kernels
 from t2t_keras.layers.attention.multi_head import MultiHeadAttention
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 
 class KeysAndValues(NamedTuple):

@@ -11,8 +11,7 @@ the longest beginning of another phrase that its text ends with. It is computed 
   limit. So an output has all its phrases if the limit has room for their tokens. If rules and prefixes, which take
   precedence, leave only such tokens, they are kept.
 
-Reference:
-    Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation".
+Reference: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation".
 """
 
 from typing import NamedTuple

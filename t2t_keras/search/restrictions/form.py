@@ -20,7 +20,6 @@ class OnlyTokens:
     token_ids: tuple[int, ...]
 
     def __call__(self, texts: tf.Tensor, vocab_size: int) -> tf.Tensor:
-        del texts
         bias = np.full((1, 1, vocab_size), DEAD, np.float32)
         bias[..., [EOS_ID, *self.token_ids]] = 0
         return tf.constant(bias)  # --> [1, 1, vocab]

@@ -16,10 +16,7 @@ def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:
     """The tracked tensors before the first step."""
     texts = (tf.zeros([batch, goal.settings.beam_size, 0], tf.int32),) if goal.needs_texts else ()
     wanted = {name: getattr(goal, name) for name in _RANKS}
-    return Tracked(
-        texts,
-        **{name: (_token_ids(value, name),) for name, value in wanted.items() if value is not None},
-    )
+    return Tracked(texts, **{name: (_token_ids(value, name),) for name, value in wanted.items() if value is not None})
 
 
 def tracked_step(step_fn: StepFunction, state: SearchState, token_ids: tf.Tensor) -> tuple[tf.Tensor, Cache, Tracked]:

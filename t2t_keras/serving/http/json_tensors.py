@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from t2t_keras.serving.served_signatures import Arrays, Signature
 _BYTES_SUFFIX = "_bytes"
 
 _TOGETHER = 4096  # values that are written in one piece
+
+_PIECE_CHARACTERS = 1 << 16  # of an answer that are sent in one piece
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
@@ -53,8 +55,8 @@ def read_inputs(call: dict[str, Any], signature: Signature) -> Arrays:
     return {name: _array(name, value, signature.inputs[name]) for name, value in columns.items()}
 
 
-def write_outputs(outputs: Arrays, by_row: bool) -> bytes:
-    """Returns the body of an answer in UTF-8; a single output is written without its name.
+def write_outputs(outputs: Arrays, by_row: bool) -> Iterator[bytes]:
+    """Returns the body of an answer in UTF-8, in pieces made one by one; a single output is written without its name.
 
     Args:
         outputs: arrays by name.
@@ -73,7 +75,20 @@ def write_outputs(outputs: Arrays, by_row: bool) -> bytes:
         text = next(iter(values.values())).text()
     else:
         text = _text_of_rows(values) if by_row else _text_of_object(values)
-    return b"".join(piece.encode("utf-8") for piece in itertools.chain([f'{{"{form}":'], text, ["}"]))
+    return _pieces(itertools.chain([f'{{"{form}":'], text, ["}"]))
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """Joins texts to pieces that are worth sending."""
+    waiting: list[str] = []
+    size = 0
+    for text in texts:
+        waiting.append(text)
+        size += len(text)
+        if size >= _PIECE_CHARACTERS:
+            yield "".join(waiting).encode("utf-8")
+            waiting, size = [], 0
+    yield "".join(waiting).encode("utf-8")
 
 
 def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
@@ -143,9 +158,12 @@ def _converter(dtype: tf.DType) -> Callable[[Any], Any]:
     if dtype == tf.bool:
         return _bool
     if dtype.is_integer:
-        return lambda leaf: _integer(leaf, dtype)
+        # Read once: TensorFlow computes the limits of a type anew each time, which takes longer than all else here.
+        least, most = dtype.min, dtype.max
+        return lambda leaf: _integer(leaf, dtype.name, least, most)
     if dtype.is_floating:
-        return lambda leaf: _float(leaf, dtype)
+        largest = float(dtype.max)
+        return lambda leaf: _float(leaf, dtype.name, largest)
     raise ServingError(Code.UNIMPLEMENTED, f"no JSON form for the type {dtype.name}")
 
 
@@ -169,21 +187,21 @@ def _bool(leaf: Any) -> bool:
     return leaf
 
 
-def _integer(leaf: Any, dtype: tf.DType) -> int:
+def _integer(leaf: Any, type_name: str, least: int, most: int) -> int:
     if not isinstance(leaf, int) or isinstance(leaf, bool):
         raise invalid(f"must be an integer, got {_shown(leaf)}")
-    if not dtype.min <= leaf <= dtype.max:
-        raise invalid(f"must fit into {dtype.name}, got {_shown(leaf)}")
+    if not least <= leaf <= most:
+        raise invalid(f"must fit into {type_name}, got {_shown(leaf)}")
     return leaf
 
 
-def _float(leaf: Any, dtype: tf.DType) -> float:
+def _float(leaf: Any, type_name: str, largest: float) -> float:
     if not isinstance(leaf, int | float) or isinstance(leaf, bool):
         raise invalid(f"must be a number, got {_shown(leaf)}")
     # `math.isfinite` fails for a JSON integer that no float can hold.
     infinite = isinstance(leaf, float) and not math.isfinite(leaf)
-    if not infinite and abs(leaf) > float(dtype.max):
-        raise invalid(f"must fit into {dtype.name}, got {_shown(leaf)}")
+    if not infinite and abs(leaf) > largest:
+        raise invalid(f"must fit into {type_name}, got {_shown(leaf)}")
     return leaf
 
 
@@ -204,6 +222,7 @@ class _Values:
 
     def listed(self) -> Any:
         """The array as nested lists of JSON values."""
+        leaves: list[Any]
         if self.array.dtype == object:
             leaves = [_text(leaf, self._as_bytes) for leaf in self.array.reshape(-1)]
         elif self.array.dtype == np.float32:

@@ -11,26 +11,27 @@ import pathlib
 import re
 import urllib.parse
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from t2t_keras.serving import off_loop
+from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.metrics import Call
-from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid, serving_error
+from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
 from t2t_keras.serving.served_signatures import Arrays
 
 _LOG = logging.getLogger(__name__)
@@ -61,8 +62,6 @@ _STATUS = {
     Code.UNAUTHENTICATED: 401,
 }
 
-_RETRY = {Code.RESOURCE_EXHAUSTED: {"Retry-After": "1"}, Code.UNAVAILABLE: {"Retry-After": "1"}}
-
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
 _GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.ASCII)
@@ -76,7 +75,7 @@ _READ_SECONDS = 60.0
 def rest_app(core: Core) -> Starlette:
     """Returns the REST interface as an ASGI application that answers requests with `core`."""
     service = _Rest(core)
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
         Route("/server.json", service.description, methods=["GET"]),
@@ -87,7 +86,7 @@ def rest_app(core: Core) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts)],
-        exception_handlers={HTTPException: _http_error},
+        exception_handlers={HTTPException: cast(Any, _http_error)},
     )
 
 
@@ -107,13 +106,17 @@ class _Rest:
             if request.method == "GET" and (match := _GET.fullmatch(path)):
                 return self._state(_Target(match))
             raise invalid(f"Malformed request: {request.method} {path}")
+        except asyncio.CancelledError:
+            # The time after which the server ends is over.
+            return _error(503, "the server is stopping", {"Connection": "close"})
         except TooLarge as error:
             return _error(413, str(error), {"Connection": "close"})
         except Exception as error:
             cause = serving_error(error)
             if cause.code is Code.INTERNAL:
                 _LOG.error("%s %s: %s", request.method, request.url.path, cause.message)
-            return _error(_STATUS.get(cause.code, 500), cause.message, _RETRY.get(cause.code))
+            headers = {"Retry-After": str(cause.retry_seconds)} if isinstance(cause, Busy) else None
+            return _error(_STATUS.get(cause.code, 500), cause.message, headers)
 
     async def metrics(self, request: Request) -> Response:
         return Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -121,7 +124,7 @@ class _Rest:
     async def description(self, request: Request) -> Response:
         """Describes the server to the page at "/"."""
         limits = self._core.options.limits
-        about = {
+        about: dict[str, Any] = {
             "model": self._core.options.model_name,
             "version": self._core.versions.served,
             "max_sentences": limits.max_sentences,
@@ -149,15 +152,18 @@ class _Rest:
 
     async def _call(self, request: Request, target: "_Target") -> Response:
         """Runs a signature."""
-        with self._core.metrics.request("rest", target.method) as call:
+        with self._core.metrics.request("rest", target.method.capitalize()) as call:
             if target.method != "predict":
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
             body = await _body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
             future, by_row = await off_loop.run(len(body), self._begin, call, target, body)
             outputs = await _unless_gone(request, self._core.outputs(future))
-            size = 8 * sum(array.size for array in outputs.values())
-            return _json(await off_loop.run(size, json_tensors.write_outputs, outputs, by_row))
+            pieces = json_tensors.write_outputs(outputs, by_row)
+            size = memory_of(outputs)
+            if size <= LARGE_BYTES:
+                return _json(b"".join(pieces))
+            return _LargeAnswer(pieces, self._core.unsent.add(size))
 
     def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[Future, bool]:
         """Parses a body and queues its call; returns the future of the outputs and whether the inputs came by row."""
@@ -183,6 +189,20 @@ class _Target:
             raise invalid(f"Failed to convert version: {groups['version'][:40]} to numeric.")
         if groups["label"]:
             raise invalid(f"Unrecognized servable version label: {urllib.parse.unquote(groups['label'])}")
+
+
+class _LargeAnswer(StreamingResponse):
+    """An answer that is written while it is sent, piece by piece; `sent` is called once that is over or given up."""
+
+    def __init__(self, pieces: Iterator[bytes], sent: Callable[[], None]) -> None:
+        super().__init__(pieces, media_type="application/json")
+        self._sent = sent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._sent()
 
 
 class _Page(StaticFiles):
@@ -270,7 +290,7 @@ def _json_message(content: dict, status: int = 200) -> Response:
     return _json(json.dumps(content, indent=1).encode("utf-8") + b"\n", status)
 
 
-def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     content = json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
     return Response(content, status, headers, "application/json")
 

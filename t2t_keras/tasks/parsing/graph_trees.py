@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from t2t_keras.tasks.parsing.linear_trees import OPENING, WORD
-from t2t_keras.tasks.parsing.trees import TOP
+from t2t_keras.tasks.parsing.linear_trees import OPENING, UNKNOWN
+from t2t_keras.tasks.parsing.trees import NAME, TOP, TRACE
 
 
 def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
@@ -15,24 +15,28 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     words = tf.ragged.boolean_mask(words, words != "")
     tokens = tf.strings.split(outputs, " ").to_tensor("")  # --> [batch, places]
     num_words = tf.cast(words.row_lengths(), tf.int32)[:, tf.newaxis]
-    count = tf.cumsum(tf.cast(tokens == WORD, tf.int32), axis=1)
-    is_word = (tokens == WORD) & (count <= num_words)
+    is_word = tf.strings.regex_full_match(tokens, NAME)
+    count = tf.cumsum(tf.cast(is_word, tf.int32), axis=1)
+    is_word &= count <= num_words
     opens = tf.strings.regex_full_match(tokens, OPENING)
     closes = tf.strings.regex_full_match(tokens, r"(?s)\).*")
     opens, closes, depth_before, depth = _balanced(opens, closes)
     opens &= _holds_a_word(depth, is_word, depth, reverse=True)
     closes &= _holds_a_word(depth, is_word, depth_before, reverse=False)
 
-    leaves = tf.ragged.map_flat_values(_leaf, words)
+    escaped = tf.ragged.map_flat_values(_escaped, words).to_tensor("", shape=[None, None])
+    escaped = tf.pad(escaped, [[0, 0], [0, 1]], constant_values="")  # a batch may have no word at all
     at = tf.clip_by_value(count - 1, 0, tf.maximum(num_words - 1, 0))
-    padded = leaves.to_tensor("", shape=[None, None])
-    padded = tf.pad(padded, [[0, 0], [0, 1]], constant_values="")  # a batch may have no word at all
-    own_leaves = tf.gather(padded, at, batch_dims=1)
+    tags = tf.where(tokens == TRACE, UNKNOWN, tokens)
+    own_leaves = tf.strings.join([" (", tags, " ", tf.gather(escaped, at, batch_dims=1), ")"])
     written = tf.where(opens, tf.strings.join([" ", tokens]), "")
     written = tf.where(is_word, own_leaves, tf.where(closes, ")", written))  # --> [batch, places]
 
     used = tf.reduce_sum(tf.cast(is_word, tf.int32), axis=1)  # --> [batch]
-    missing = tf.strings.reduce_join(tf.where(tf.range(tf.shape(padded)[1]) >= used[:, tf.newaxis], padded, ""), axis=1)
+    place = tf.range(tf.shape(escaped)[1])
+    is_missing = (place >= used[:, tf.newaxis]) & (place < num_words)
+    missing = tf.where(is_missing, tf.strings.join([f" ({UNKNOWN} ", escaped, ")"]), "")
+    missing = tf.strings.reduce_join(missing, axis=1)
     kept = opens | closes | is_word
     still_open = tf.reduce_sum(tf.cast(opens, tf.int32) - tf.cast(closes, tf.int32), axis=1)
     place = tf.range(tf.shape(tokens)[1])
@@ -48,7 +52,7 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
 
 def linearised_in_graph(trees: tf.Tensor) -> tf.Tensor:
     """`linear_trees.linearised` of trees in brackets, string [batch] each."""
-    texts = tf.strings.regex_replace(trees, r"\([^ ()]+ [^ ()]+\)", f" {WORD} ")
+    texts = tf.strings.regex_replace(trees, r"\(([^ ()]+) [^ ()]+\)", r" \1 ")
     texts = tf.strings.regex_replace(texts, rf"^ *\((?:{TOP})?(?: (.*))?\) *$", r"\1")
     texts = tf.strings.regex_replace(tf.strings.regex_replace(texts, r"\(", " ("), r"\)", " ) ")
     tokens = tf.strings.split(texts).to_tensor("")  # --> [batch, places]
@@ -64,9 +68,8 @@ def linearised_in_graph(trees: tf.Tensor) -> tf.Tensor:
     return tf.strings.strip(tf.strings.reduce_join(named, axis=1, separator=" "))
 
 
-def _leaf(words: tf.Tensor) -> tf.Tensor:
-    escaped = tf.strings.regex_replace(tf.strings.regex_replace(words, r"\(", "-LRB-"), r"\)", "-RRB-")
-    return tf.strings.join([f" ({WORD} ", escaped, ")"])
+def _escaped(words: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(tf.strings.regex_replace(words, r"\(", "-LRB-"), r"\)", "-RRB-")
 
 
 def _balanced(opens: tf.Tensor, closes: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -5,10 +5,10 @@ from typing import Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.parsing.bracket_scores import bracket_counts, compared, with_tags
-from t2t_keras.tasks.parsing.linear_trees import WORD, finished, linearised
+from t2t_keras.tasks.parsing.linear_trees import finished, linearised
 from t2t_keras.tasks.parsing.trees import Tree, read_trees, simplified, tree_of_line
 from t2t_keras.tasks.score import Score, check_lines
-from t2t_keras.tasks.task import ScoringSettings, Task
+from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 
 _EVALB = "EVALB, COLLINS.prm; sentences whose words differ count as wrong"
 _COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
@@ -17,8 +17,8 @@ _COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
 class ParsingTask(Task):
     """Words separated by blanks become a constituency tree in brackets, scored as EVALB does.
 
-    Files hold trees in brackets, of one or several lines each. The model writes trees without words; see
-    `linear_trees`.
+    Files hold trees in brackets, of one or several lines each. The model writes trees with parts of speech in place of
+    words; see `linear_trees`.
     """
 
     name = "parsing"
@@ -44,9 +44,8 @@ class ParsingTask(Task):
         return [str(simplified(tree)) for _, tree in read_trees(lines, path)]
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        """The brackets with their labels, so that each is one token."""
-        tokens = {token for reference in references for token in self.target(reference).split(" ")}
-        return sorted(tokens - {WORD})
+        """The brackets with their labels and the parts of speech, so that each is one token."""
+        return sorted({token for reference in references for token in self.target(reference).split(" ")})
 
     def target(self, reference: str) -> str:
         return linearised(tree_of_line(reference))
@@ -65,9 +64,7 @@ class ParsingTask(Task):
 
         return finished_in_graph(sources, outputs)
 
-    def scores(
-        self, hypotheses: Sequence[str], references: Sequence[str], settings: ScoringSettings | None = None
-    ) -> list[Score]:
+    def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
         trees, expected = zip(*_trees(hypotheses, references), strict=True)
         precision, recall, f1, exact = bracket_counts(trees, expected).scores()

@@ -1,13 +1,13 @@
 """Tries a training's largest batch before the first update, so that memory does not run out after an hour."""
 
+import functools
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.batching import EpochPlans
-from t2t_keras.data.pipeline import share_shape
+from t2t_keras.data.pipeline import dataset_of, share_shape
 from t2t_keras.errors import InputError
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.step import TrainingStep
@@ -27,12 +27,9 @@ def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> 
     config, strategy = training.config, training.strategy
     for shape in plans.largest_shapes(epoch):
         rows, source_len, target_len = share_shape(shape, strategy.num_replicas_in_sync, config.accumulation_steps)
-        element = {
-            "source": np.ones((rows, source_len), np.int32),
-            "target": np.ones((rows, target_len), np.int32),
-        }
+        element = {"source": np.ones((rows, source_len), np.int32), "target": np.ones((rows, target_len), np.int32)}
         try:
-            training.run(_without_end(strategy, element), 1)
+            training.run(distributed(strategy, dataset_of(functools.partial(itertools.repeat, element))), 1)
         except tf.errors.ResourceExhaustedError as error:
             raise OutOfMemoryError(
                 f"out of memory on the largest batch ({rows} rows of {source_len} source and {target_len} target "
@@ -40,14 +37,3 @@ def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> 
                 f"raise train.accumulation_steps={config.accumulation_steps} ({str(error).splitlines()[0][:120]})"
             ) from None
     training.write(state, step)
-
-
-def _without_end(strategy: tf.distribute.Strategy, element: dict[str, np.ndarray]) -> Iterator:
-    """Repeats one share for every replica without end, in the form of the training batches."""
-    ids = tf.TensorSpec([None, None], tf.int32)
-    dataset = tf.data.Dataset.from_generator(
-        lambda: itertools.repeat(element), output_signature={"source": ids, "target": ids}
-    )
-    options = tf.data.Options()
-    options.autotune.enabled = False  # an iterator that autotunes can stall for a minute when it is destroyed
-    return distributed(strategy, dataset.with_options(options))

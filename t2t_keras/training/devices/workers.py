@@ -14,12 +14,7 @@ from t2t_keras.training.devices.cluster import WorkerLostError
 
 # Errors of operations when another worker is gone: these kinds, or any kind with these words. All others, such as a
 # GPU's InternalError or the UnknownError of a data pipeline, are faults of this worker.
-_LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
 _LOST_WORDS = ("Collective ops is aborted", "remote process exited")  # the second is NCCL's
 
 

@@ -1,12 +1,9 @@
 """The reward of a candidate: sentence GLEU of token ids, in the graph."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from t2t_keras.symbols import EOS_ID, PAD_ID
-
-Tensor = Any
+from t2t_keras.tensor import Tensor
 
 _LONGEST = 4
 
@@ -21,8 +18,7 @@ def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
         candidates: int32 [batch, candidate_len], with or without an end symbol, padded with 0.
         references: int32 [batch, reference_len], likewise.
 
-    Reference:
-        Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
+    Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
     ours, lengths = _words(candidates, filler=-1)
     theirs, reference_lengths = _words(references, filler=-2)

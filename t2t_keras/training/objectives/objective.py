@@ -1,12 +1,11 @@
 """What training asks of an objective, and the usual one: maximum likelihood of the references."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
+from t2t_keras.tensor import Tensor
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
-
-Tensor = Any
 
 
 class Rows(NamedTuple):
@@ -36,7 +35,6 @@ class Objective(Protocol):
 
     def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
         """The scaled sums of the loss and of the measures, float32 [1 + measures], and the gradients of the loss."""
-        ...
 
 
 class Likelihood:

@@ -1,16 +1,13 @@
 """Expected cost of what the model itself would say, mixed with the likelihood of the references."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from t2t_keras.search.random_numbers import sentence_keys
 from t2t_keras.symbols import PAD_ID
+from t2t_keras.tensor import Tensor
 from t2t_keras.training.objectives.gleu import sentence_gleu
 from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
-
-Tensor = Any
 
 
 class Risk:
@@ -27,8 +24,7 @@ class Risk:
         label_smoothing: of the cross-entropy.
         seed: of the candidates.
 
-    Reference:
-        Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
+    Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
 
     measures: tuple[str, ...] = ("sampled_gleu",)

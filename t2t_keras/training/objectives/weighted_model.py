@@ -12,10 +12,9 @@ from t2t_keras.models.weights import weight_names
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
+from t2t_keras.tensor import Tensor
 from t2t_keras.training.fused_loss import FusedLoss, Head, fused_loss
 from t2t_keras.training.layout import Layout
-
-Tensor = Any
 
 # Added to the logit of padding, whose probability is exactly 0 then. Finite, because it is multiplied by 0.
 _BARRED = -1e9
@@ -55,13 +54,7 @@ class WeightedModel:
     """
 
     def __init__(
-        self,
-        model: SequenceModel,
-        layout: Layout,
-        *,
-        skip_padding: bool,
-        for_cpu: bool,
-        frozen: Collection[str] = (),
+        self, model: SequenceModel, layout: Layout, *, skip_padding: bool, for_cpu: bool, frozen: Collection[str] = ()
     ) -> None:
         self.layout = layout
         self._model, self._skip_padding, self._for_cpu = model, skip_padding, for_cpu
@@ -131,13 +124,7 @@ class WeightedModel:
         self, hidden: Tensor, head: Head, target: Tensor, label_smoothing: float, scale: Tensor | float
     ) -> FusedLoss:
         return fused_loss(
-            hidden,
-            head,
-            target,
-            label_smoothing,
-            scale=scale,
-            skip_padding=self._skip_padding,
-            for_cpu=self._for_cpu,
+            hidden, head, target, label_smoothing, scale=scale, skip_padding=self._skip_padding, for_cpu=self._for_cpu
         )
 
     def _gradients(

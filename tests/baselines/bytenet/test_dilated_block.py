@@ -5,8 +5,7 @@ import pytest
 from keras import ops
 from numpy_oracle import layer_norm, numbers, randomise
 
-from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock
-from t2t_keras.baselines.bytenet.dilated_block_step import DilatedBlockStep
+from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock, DilatedBlockStep
 
 
 @pytest.fixture

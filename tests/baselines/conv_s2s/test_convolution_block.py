@@ -8,10 +8,10 @@ from numpy_oracle import randomise
 
 from t2t_keras.baselines.conv_s2s.convolution_block import (
     AttentiveConvolutionBlock,
+    AttentiveConvolutionStep,
     ConvolutionalMemory,
     ConvolutionBlock,
 )
-from t2t_keras.baselines.conv_s2s.convolution_block_step import AttentiveConvolutionStep
 
 ENCODER = {"width": 5, "kernel_size": 3, "dropout_rate": 0.1}
 DECODER = {"width": 5, "kernel_size": 2, "d_model": 6, "dropout_rate": 0.1}

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -19,8 +20,8 @@ def executable(path: pathlib.Path, text: str) -> pathlib.Path:
 
 def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
     """The stand-ins of a folder before all other programs."""
-    settings_of_scripts = ("SLURM_", "DRY_RUN", "TENSORFLOW")  # make sets the last one
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(settings_of_scripts)}
+    of_scripts = re.compile(r"SLURM_.*|DRY_RUN|TENSORFLOW|PYTHON")  # make sets the last two
+    plain = {name: value for name, value in os.environ.items() if not of_scripts.fullmatch(name)}
     return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
 
 

@@ -13,9 +13,8 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[2]
-PROGRAMS = {
-    path.stem for path in (ROOT / "launch").glob("*.py") if "def run() -> None:" in path.read_text(encoding="utf-8")
-}
+HAS_COMMAND = re.compile(r"^(def run\(|run = )", re.MULTILINE)
+PROGRAMS = {path.stem for path in (ROOT / "launch").glob("*.py") if HAS_COMMAND.search(path.read_text("utf-8"))}
 RECIPES = ("slurm", "slurm_study", "kubernetes", "tpu_vm", "ssh")
 # `python -m launch.train --flags`, `t2t-train --flags`, and recipes, which take the flags of launch.train or, if their
 # name ends in "_study", those of launch.study.

@@ -7,7 +7,7 @@ from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention
 from t2t_keras.layers.attention.scores import mask_bias
-from t2t_keras.layers.stepping import CrossAttentionStep
+from t2t_keras.layers.stepping.attention_step import CrossAttentionStep
 
 
 def attention_to_memory(layer, query, memory, mask):

@@ -8,7 +8,7 @@ from keras import ops
 
 from t2t_keras.layers import Decoder, causal_mask
 from t2t_keras.layers.attention.scores import mask_bias
-from t2t_keras.layers.stepping import DecoderStep
+from t2t_keras.layers.stepping.decoder_step import DecoderStep
 
 SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 

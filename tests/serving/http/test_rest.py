@@ -265,7 +265,7 @@ def test_what_is_refused_before_it_is_read_is_counted_too(client):
 
 def test_metrics_have_the_names_of_tensorflow_serving_too(client):
     count = ':tensorflow:serving:request_count{model_name="toy",status="OK"}'
-    labels = '{API="predict",entrypoint="REST",model_name="toy"}'
+    labels = '{API="Predict",entrypoint="REST",model_name="toy"}'
     before = metric(client, ":tensorflow:serving:request_count").get(count, 0)
     predict(client, {"instances": ["a"]})
     assert metric(client, ":tensorflow:serving:request_count")[count] == before + 1
@@ -274,7 +274,7 @@ def test_metrics_have_the_names_of_tensorflow_serving_too(client):
     microseconds = latency[f":tensorflow:serving:request_latency_sum{labels}"]
     assert requests >= 1 and 100 * requests < microseconds < 20e6 * requests
     assert (
-        ':tensorflow:serving:request_latency_bucket{API="predict",entrypoint="REST",le="10.0",model_name="toy"}'
+        ':tensorflow:serving:request_latency_bucket{API="Predict",entrypoint="REST",le="10.0",model_name="toy"}'
         in latency
     )
 

@@ -9,16 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.tasks.parsing.graph_trees import finished_in_graph, linearised_in_graph
-from t2t_keras.tasks.parsing.linear_trees import WORD
+from t2t_keras.tasks.parsing.linear_trees import UNKNOWN
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
 from t2t_keras.tasks.parsing.trees import simplified, tree_of_line
 from t2t_keras.text.repair import repair
 
-TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *[WORD] * 4]
+TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *[UNKNOWN, "NN", "-NONE-"] * 2]
 # Any text, and text that is likely to be taken for brackets; a source has been repaired.
 tokens = st.one_of(st.sampled_from(TOKENS), st.text("()XN\t\n\v\x85\xa0", max_size=4))
 outputs = st.one_of(st.text(), st.lists(tokens).map(" ".join))
-sources = st.one_of(st.text(), st.lists(st.sampled_from(["a", "(", ":)", "-LRB-", WORD])).map(" ".join)).map(repair)
+sources = st.one_of(st.text(), st.lists(st.sampled_from(["a", "(", ":)", "-LRB-", UNKNOWN])).map(" ".join)).map(repair)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from t2t_keras.data.duplicates import repeated_rows
+from t2t_keras.data.training_split import repeated_rows
 
 
 def found_in(shards, sorted_keys):

@@ -1,0 +1,42 @@
+"""What the encoder and the decoder share."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from t2t_keras.layers.layer import Layer, check_at_least_one
+from t2t_keras.layers.normalization import LayerNormalization
+from t2t_keras.layers.settings import LayerSettings
+from t2t_keras.tensor import Tensor
+
+
+class Stack(Layer):
+    """N identical layers (section 3.1), followed by one more normalisation if pre-norm.
+
+    Args:
+        num_layers: N.
+        layer: the settings of every layer, or their fields by name.
+    """
+
+    layer_class: ClassVar[type[Layer]]
+
+    def __init__(self, num_layers: int, layer: LayerSettings | Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_at_least_one(num_layers=num_layers)
+        self.num_layers = num_layers
+        self.layer = layer = LayerSettings.of(layer)
+        dtype = self.dtype_policy
+        self.layers = [self.layer_class(layer, name=f"layer_{i}", dtype=dtype) for i in range(num_layers)]
+        self.final_norm = None
+        if layer.norm_position == "pre":
+            self.final_norm = LayerNormalization(layer.layer_norm_epsilon, name="final_norm", dtype=dtype)
+
+    def build_all(self, inputs_shape: tuple, *others: tuple) -> None:
+        """Builds the layers for inputs of these shapes, and the final normalisation."""
+        for layer in self.layers:
+            layer.build(inputs_shape, *others)
+        if self.final_norm is not None:
+            self.final_norm.build(inputs_shape)
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """Applies the final normalisation, if there is one, to the last layer's output, float [..., d_model]."""
+        return x if self.final_norm is None else self.final_norm(x)

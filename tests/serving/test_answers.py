@@ -1,0 +1,164 @@
+"""Answers that clients do not read: what they take in memory is bounded for all of them together, and in time."""
+
+import contextlib
+import json
+import socket
+import struct
+import time
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from rest_calls import MODEL, metric
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from t2t_keras.serving import grpc_service
+from t2t_keras.serving.answers import UnsentAnswers, memory_of, seconds_to_send
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.request_errors import Busy
+from t2t_keras.serving.server import Server
+
+LETTERS = 1400  # of a `square`, an answer of 7.8 MB: more than a connection's buffers hold
+BYTES = 4 * LETTERS**2
+UNSENT = "t2t_serving_unsent_bytes"
+
+
+def test_answers_have_room_until_they_are_sent():
+    unsent = UnsentAnswers(100)
+    first = unsent.add(60)
+    with pytest.raises(Busy, match="60 bytes .* and 50 more .* max_unsent_bytes=100"):
+        unsent.add(50)
+    second = unsent.add(40)
+    first()
+    first()
+    assert unsent.num_bytes == 40
+    second()
+    unsent.add(1000)()  # alone it may be of any size
+    assert unsent.num_bytes == 0
+
+
+def test_what_outputs_take():
+    texts = np.array([b"x" * 1000, b""], object)
+    assert memory_of({"a": np.zeros([3, 5], np.float32)}) == 60
+    assert 1000 < memory_of({"a": texts}) < 1200
+
+
+def test_the_time_for_an_answer_grows_with_its_size():
+    assert 10 < seconds_to_send(1000) < 30
+    assert 60 < seconds_to_send(16 << 20) < 600
+
+
+@pytest.fixture(scope="module")
+def server(versions_1_and_2):
+    options = ServingOptions(
+        str(versions_1_and_2), name="toy", rest_port=0, grpc_port=0, num_streams=2, max_unsent_bytes=int(2.5 * BYTES)
+    )
+    server = Server(options)
+    server.start()
+    yield server
+    assert server.stop()
+
+
+def wait_until(true):
+    end = time.monotonic() + 300
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def unsent(client):
+    return metric(client, UNSENT)[UNSENT]
+
+
+@contextlib.contextmanager
+def slow_reader(server):
+    """A client that asks for a large answer and does not read it yet."""
+    body = json.dumps({"signature_name": "square", "inputs": ["a" * LETTERS]}).encode()
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+        connection.settimeout(300)
+        connection.connect(("127.0.0.1", int(server.rest_address.rpartition(":")[2])))
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        yield connection
+
+
+def status(connection):
+    """The status of an answer, of which not more is read."""
+    return int(connection.recv(12).split()[1])
+
+
+def square(letters):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "toy", "square"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a" * letters]))
+    return request
+
+
+def channel_of_any_size(server):
+    return grpc.insecure_channel(server.grpc_address, [("grpc.max_receive_message_length", -1)])
+
+
+@pytest.mark.integration
+def test_slow_readers_of_large_answers_have_a_budget_together(server, client):
+    """Six readers of 16 MB, for whom 1.5 kB were asked each, held 316 MB."""
+    with contextlib.ExitStack() as stack, channel_of_any_size(server) as channel:
+        readers = [stack.enter_context(slow_reader(server)) for _ in range(2)]
+        assert [status(reader) for reader in readers] == [200, 200]
+        assert unsent(client) == 2 * BYTES
+        for _ in range(4):
+            with slow_reader(server) as refused:
+                assert status(refused) == 503
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        with pytest.raises(grpc.RpcError, match="max_unsent_bytes") as caught:
+            stub.Predict(square(LETTERS), timeout=300)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        # Small answers need no room.
+        assert stub.Predict(square(5), timeout=300).outputs
+        # One reads on and gets all of it; the other goes away.
+        assert unsent(client) == 2 * BYTES
+        text = b""
+        while more := readers[0].recv(1 << 20):
+            text += more
+        assert text.count(b"0.1") >= LETTERS**2
+        wait_until(lambda: unsent(client) == BYTES)
+        readers[1].close()
+        wait_until(lambda: unsent(client) == 0)
+        assert len(stub.Predict(square(LETTERS), timeout=300).outputs["table"].float_val) == LETTERS**2
+        wait_until(lambda: unsent(client) == 0)
+
+
+def frame(kind, flags, stream, content):
+    """A frame of HTTP/2."""
+    return struct.pack(">I", len(content))[1:] + struct.pack(">BBI", kind, flags, stream) + content
+
+
+def field(name, value):
+    """A header, not compressed."""
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+@pytest.mark.integration
+def test_a_grpc_client_that_takes_nothing_of_its_answer_is_given_up(server, client, monkeypatch):
+    """HTTP/2 lets a client say that it takes no bytes for now."""
+    monkeypatch.setattr(grpc_service, "seconds_to_send", lambda size: 0.2)
+    with socket.create_connection(("127.0.0.1", int(server.grpc_address.rpartition(":")[2])), 300) as connection:
+        message = square(LETTERS).SerializeToString()
+        headers = {
+            b":method": b"POST",
+            b":scheme": b"http",
+            b":path": b"/tensorflow.serving.PredictionService/Predict",
+            b":authority": b"localhost",
+            b"content-type": b"application/grpc",
+            b"te": b"trailers",
+        }
+        no_window = struct.pack(">HI", 4, 0)
+        connection.sendall(
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+            + frame(4, 0, 0, no_window)
+            + frame(1, 4, 1, b"".join(field(name, value) for name, value in headers.items()))
+            + frame(0, 1, 1, b"\0" + struct.pack(">I", len(message)) + message)
+        )
+        wait_until(lambda: unsent(client) == BYTES)
+        wait_until(lambda: unsent(client) == 0)
