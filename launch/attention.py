@@ -50,7 +50,7 @@ _STYLE = flags.DEFINE_multi_enum("style", [], _STYLES, "Heat maps, or lines from
 _FORMAT = flags.DEFINE_multi_enum("format", ["png"], _FORMATS, "Of the files in a folder.")
 flags.adopt_module_key_flags(decoding_flags)
 flags.mark_flag_as_required("model_dir")
-program.TEXTS.add("source")
+program.TEXTS.update(("source", "target"))
 
 
 class Picture(NamedTuple):

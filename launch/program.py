@@ -25,8 +25,8 @@ from . import helping
 PATHS = (
     *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir", "study_dir"),
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
-    *("source", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble", "init_from"),
-    *("hypotheses", "references", "vocab_from"),
+    *("source", "target", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
+    *("init_from", "hypotheses", "references", "vocab_from"),
 )
 
 # Those of them that are texts in the program that runs.

@@ -51,6 +51,11 @@ BELOW_THE_LINE = {
         *("planning", "runs", "tasks", "training"),
     },
     "export": GROUND | {"config", "inference", "machine", "models", "search", "tasks", "text"},
+    "fitting": GROUND
+    | {
+        *("config", "data", "evaluation", "export", "inference", "machine", "models", "planning", "runs", "tasks"),
+        "training",
+    },
     "serving": GROUND | {"machine"},
 }
 MAY_IMPORT = ABOVE_THE_LINE | BELOW_THE_LINE

@@ -62,6 +62,16 @@ def sacrebleu_scores(
     return [_score(name, metric, hypotheses, references, "", everyone) for name, metric in metrics]
 
 
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF of each hypothesis alone, 0 to 100, to find good and bad ones; raises as `sacrebleu_scores`."""
+    check_lines(hypotheses, references)
+    metric = sacrebleu.metrics.CHRF()
+    return [
+        float(metric.sentence_score(hypothesis, [reference]).score)
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
+
+
 def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
     """BLEU on lowercased text: sacreBLEU's, and multi-bleu.perl's on Moses-tokenised text.
 

@@ -64,3 +64,11 @@ def written_in(lines: Iterable[str]) -> str | None:
     if hangul > kana + han:
         return "ko"
     return "ja" if kana > _SMALLEST_SHARE_OF_KANA * (kana + han) else "zh"
+
+
+def language_of_name(name: str) -> str | None:
+    """The language code that a file's name ends in, as "train.en", "a.pt_BR.txt" and "a.de.gz" do; None without one."""
+    parts = name.split(".")[1:]
+    while parts and parts[-1].lower() in ("gz", "bz2", "xz", "txt"):
+        parts.pop()
+    return parts[-1] if parts and re.fullmatch(r"[a-z]{2}([-_][A-Za-z]{2,4})?", parts[-1]) else None

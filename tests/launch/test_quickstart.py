@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 # Four runs in one process of its own: absl allows no second program with the same flags in this one.
 SESSION = """
-import dataclasses, itertools, sys
+import sys
 from absl import flags
 from launch import quickstart
 from t2t_keras.data.sources import corpora
@@ -33,8 +33,8 @@ def gettext(source_language, target_language, download_dir, report):
     return corpora.Corpus({name: lambda ends=ends: pairs(*ends) for name, ends in splits.items()})
 
 corpora.gettext = gettext
-quickstart.DATA = dataclasses.replace(quickstart.DATA, vocab_size=300)
-quickstart.SETTINGS += ("model.num_encoder_layers=1", "model.num_decoder_layers=1")
+given = {"data.vocab_size": 300, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1}
+quickstart.GIVEN = tuple(quickstart.Choice(name, value, "small") for name, value in given.items())
 flags.FLAGS(["quickstart", "--data_dir=data", "--model_dir=run", "--minutes=0.02"])
 for minutes in (0.02, 0.02, 0.06):
     flags.FLAGS.minutes = minutes
@@ -68,7 +68,7 @@ def test_scores_with_signatures_and_translates_five_sentences(runs: tuple[Path, 
         (line,) = [line for line in lines if line.startswith(f"{name} ")]
         assert 0 <= float(line.split()[1]) <= 100
         assert "nrefs:1|" in line and "|version:" in line
-    assert "20 sentences, beam 4" in lines
+    assert "20 sentences that training has not seen, beam 4" in lines
     own = lines[
         lines.index("4. Translations of sentences of our own") + 2 : lines.index("5. The same through a server") - 1
     ]
@@ -80,7 +80,7 @@ def test_scores_with_signatures_and_translates_five_sentences(runs: tuple[Path, 
 
 def test_leaves_hypotheses_of_what_it_scored(runs: tuple[Path, list[str]]) -> None:
     folder, _ = runs
-    hypotheses = (folder / "run/evaluation/quickstart/hypotheses.txt").read_text(encoding="utf-8")
+    hypotheses = (folder / "run/evaluation/test/hypotheses.txt").read_text(encoding="utf-8")
     assert len(hypotheses.splitlines()) == 20
 
 

@@ -10,6 +10,7 @@ from t2t_keras.tasks.translation_scores import (
     lowercased_scores,
     paper_bleu_score,
     sacrebleu_scores,
+    sentence_chrf,
     split_compounds,
 )
 
@@ -109,3 +110,11 @@ def test_lines_must_match(lines):
     ):
         with pytest.raises(InputError, match="lines"):
             call(*lines)
+
+
+def test_chrf_of_each_sentence_tells_good_from_bad():
+    references = ["ein Hund läuft", "ein Haus", "die Katze schläft"]
+    scores = sentence_chrf(["ein Hund läuft", "qqq", "die Katze rennt"], references)
+    assert scores[0] == pytest.approx(100) and scores[1] == 0 and 0 < scores[2] < 100
+    with pytest.raises(InputError, match="nothing to evaluate"):
+        sentence_chrf([], [])

@@ -1,6 +1,6 @@
 import pytest
 
-from t2t_keras.text.languages import east_asian, language_of, written_in
+from t2t_keras.text.languages import east_asian, language_of, language_of_name, written_in
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,20 @@ def test_what_is_configured_counts_unless_references_are_east_asian():
     chinese = ["他在图书馆看书。"]
     assert [language_of(chinese, code) for code in ("de", "ja", "")] == ["zh", "ja", "zh"]
     assert language_of(["Ein Mann steht auf einer Leiter."], "de") == "de"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *(
+            ("train.en", "en"),
+            ("a.de.gz", "de"),
+            ("a.pt_BR.txt", "pt_BR"),
+            ("a.zh-CN.txt.xz", "zh-CN"),
+            ("en-de.fr", "fr"),
+        ),
+        *(("train.src", None), ("en", None), ("a.txt", None), ("a.gz", None), ("a.tsv", None), ("", None)),
+    ],
+)
+def test_the_language_that_a_name_ends_in(name, expected):
+    assert language_of_name(name) == expected

@@ -1,0 +1,223 @@
+"""Makes a served model of two text files: chooses settings, prepares, trains, scores, exports and describes it.
+
+Line n of one file is the translation of line n of the other. What has both sides in one file is a .tsv. The same
+command goes on after an interruption; with more --minutes it trains on.
+
+Examples:
+    python -m launch.fit --source=a.en --target=a.de --minutes=60 --output=mine
+    python -m launch.fit --source=pairs.tsv --source_language=en --target_language=fr --minutes=60 --output=mine
+    python -m launch.fit --corpus=multi30k --minutes=60 --output=mine --set=model.dropout_rate=0.3
+"""
+
+import os
+import pathlib
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+
+import tensorflow as tf
+from absl import flags
+
+from t2t_keras import config as configuration
+from t2t_keras.config import DataConfig
+from t2t_keras.data.held_out import TextSurvey
+from t2t_keras.data.sources import corpora
+from t2t_keras.errors import InputError
+from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied
+from t2t_keras.fitting.model_card import commands, write_card
+from t2t_keras.machine.locking import locked
+from t2t_keras.models import presets
+from t2t_keras.planning import fit_rules
+from t2t_keras.planning.fit_rules import Choice
+from t2t_keras.text.languages import language_of_name
+
+_SOURCE = flags.DEFINE_string(
+    "source", None, "UTF-8 text; .gz .bz2 .xz too. A .tsv has both sides, separated by a tab."
+)
+_TARGET = flags.DEFINE_string("target", None, "Its translation, line by line.")
+_CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.join(corpora.NAMES[1:])}.")
+_SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Its code; default: how the file's name ends.")
+_TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Its code; default: how the file's name ends.")
+_OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
+_MINUTES = flags.DEFINE_float(
+    "minutes",
+    60.0,
+    "For preparing and training, of all starts together; scoring and exporting follow.",
+    lower_bound=0.01,
+)
+_PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: chosen.", lower_bound=1)
+_HELD_OUT_PAIRS = flags.DEFINE_integer(
+    "held_out_pairs", None, "Pairs of the validation set and of the test set, each; default: chosen.", lower_bound=1
+)
+_SET = flags.DEFINE_multi_string(
+    "set", [], "section.field=value, instead of what is chosen; sections: model, train, decode."
+)
+_LICENCE = flags.DEFINE_string("licence", "", "What the text is under, for the model card.")
+_DOWNLOAD_DIR = flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is kept.")
+
+_GIVEN = "given"
+
+
+def main(argv: list[str]) -> None:
+    """Runs all steps that are not done."""
+    config, paths = _text()
+    given = _given()
+    output = pathlib.Path(_OUTPUT.value)
+    places = Places(output / "data", output / "run", output / "serving" / pathlib.Path(os.path.abspath(output)).name)
+    steps = FitSteps(places, _say)
+    _check_free(output, steps)
+    with locked(output, verb="fit a model", participle="fitted", flag="--output"):
+        steps = FitSteps(places, _say)  # as the process left it that held the lock
+        corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, _say)
+        survey = TextSurvey(corpus)
+        if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
+            steps.record.update(choices=_chosen(steps, survey, given), asked=None, text=None)
+        steps.record.check_same("asked", _asked(config), output)
+        held_out = steps.choice("held_out_pairs")
+        corpus = survey.holding_out({"valid": held_out, "test": held_out})
+        steps.check_text(corpus)
+        _run_steps(steps, corpus, config)
+
+
+def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> None:
+    if steps.record["finished"] and steps.record["trained_for"] >= _MINUTES.value:
+        _say(f"{_OUTPUT.value} is finished: its {steps.record['trained_for']:g} minutes are over")
+        _say(_advice(steps))
+        return
+    _title("1. Text and choices")
+    _say(_table(steps.choices))
+    steps.prepare(corpus, config, len(os.sched_getaffinity(0)))
+    _say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
+    _title("2. Training")
+    outcome = steps.train(_MINUTES.value, counts_preparing=True)
+    if outcome and outcome.signal == signal.SIGTERM:
+        sys.exit(128 + outcome.signal)
+    steps.keep_better()
+    _title("3. Scores")
+    steps.score()
+    for kind, rows in steps.record["examples"].items():
+        for source, reference, hypothesis, score in rows:
+            _say(f"  {kind}, chrF {score:.0f}: {source}\n    {hypothesis}\n    reference: {reference}")
+    _title("4. Export")
+    if missing := missing_for_serving():
+        _say(f"Exporting needs {missing}: pip install '.[serve]', then the same command goes on from here.")
+        return
+    version = steps.export()
+    card = write_card(steps, version, _LICENCE.value, f"python -m launch.fit {shlex.join(sys.argv[1:])}")
+    steps.record.update(finished=True)
+    _say(f"model card: {card}")
+    _title("What next")
+    _say(_advice(steps))
+
+
+def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
+    """The corpus and its languages, and its files."""
+    source, target = _SOURCE.value, _TARGET.value
+    languages = [_SOURCE_LANGUAGE.value, _TARGET_LANGUAGE.value]
+    if _CORPUS.value != "files":
+        if source or target:
+            raise InputError(f"--corpus={_CORPUS.value} brings its own text: leave --source and --target out")
+        usual = DataConfig()
+        codes = [languages[0] or usual.source_language, languages[1] or usual.target_language]
+        return DataConfig(corpus=_CORPUS.value, source_language=codes[0], target_language=codes[1]), []
+    if not source:
+        raise InputError("give --source and --target, two files of text, or --corpus")
+    is_tsv = ".tsv" in pathlib.Path(source).suffixes
+    if is_tsv == bool(target):
+        needed = "leave --target out" if is_tsv else "give --target, its translation; a file with both sides is a .tsv"
+        raise InputError(f"--source={source}: {needed}")
+    names = [None, None] if is_tsv else [language_of_name(pathlib.Path(path).name) for path in (source, target)]
+    codes = [given or named for given, named in zip(languages, names, strict=True)]
+    if None in codes or codes[0] == codes[1]:
+        files = source if is_tsv else f"{source} and {target}"
+        raise InputError(
+            f"{files}: no two languages at the ends of the names; give --source_language and --target_language (en, de)"
+        )
+    config = DataConfig(source_language=str(codes[0]), target_language=str(codes[1]))
+    return config, [{"train": (source, target)}]
+
+
+def _given() -> list[Choice]:
+    """What flags choose; wrong settings are refused before anything is done."""
+    base = presets.preset(_PRESET.value or "tiny")
+    configuration.override(base, _SET.value)
+    chosen = [
+        Choice(name, value, _GIVEN)
+        for name, value in (
+            ("preset", _PRESET.value),
+            ("data.vocab_size", _VOCAB_SIZE.value),
+            ("held_out_pairs", _HELD_OUT_PAIRS.value),
+        )
+        if value is not None
+    ]
+    for setting in _SET.value:
+        name, _, value = setting.partition("=")
+        if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
+            raise InputError(f"--set {setting}: --vocab_size is the only setting of the data here")
+        if name == "train.max_minutes":
+            raise InputError(f"--set {setting}: --minutes says how long to train")
+        chosen.append(Choice(name.strip(), value.strip(), _GIVEN))
+    return chosen
+
+
+def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
+    """Refuses a folder that holds something else."""
+    if steps.record["asked"] is None and output.exists():
+        if not output.is_dir():
+            raise InputError(f"--output={output} is a file; give a new folder")
+        if others := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
+            raise InputError(f"--output={output} holds {others[0]} and nothing of launch.fit; give a new folder")
+
+
+def _asked(config: DataConfig) -> dict[str, Any]:
+    """What must stay the same in a folder, while --minutes may grow."""
+    paths = {flag.name: os.path.abspath(flag.value) if flag.value else None for flag in (_SOURCE, _TARGET)}
+    languages = {"source_language": config.source_language, "target_language": config.target_language}
+    others = {flag.name: flag.value for flag in (_CORPUS, _PRESET, _VOCAB_SIZE, _HELD_OUT_PAIRS, _SET)}
+    return {**paths, **languages, **others}
+
+
+def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> list[dict[str, Any]]:
+    """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
+    with steps.preparing():
+        _say("reading the text, to choose by its size")
+        pairs = survey.pairs
+    has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
+    chosen = fit_rules.choose(pairs, _MINUTES.value, has_accelerator=has_accelerator, preset=_PRESET.value)
+    choices = {each.name: each for each in (*chosen, *given)}
+    settings_applied(choices.values())
+    return [vars(each) for each in choices.values()]
+
+
+def _table(choices: Sequence[Choice]) -> str:
+    rows = [(each.name, str(each.value), each.reason) for each in choices]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {reason}" for name, value, reason in rows)
+
+
+def _advice(steps: FitSteps) -> str:
+    longer = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
+    lines = [
+        *commands(steps),
+        *([] if steps.record["has_converged"] else [(longer, "trains on from here")]),
+        (str(steps.run.curves_path), "how training went: if the validation loss still falls, train on"),
+        ("more text of the same kind, or a higher model.dropout_rate where there is none", "improves it most"),
+        ("docs/getting_started.md", "the steps behind this one"),
+    ]
+    return "\n".join(f"  {line}: {meaning}" for line, meaning in lines)
+
+
+def _title(text: str) -> None:
+    _say(f"\n{text}\n{'-' * len(text)}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+run = program.command(main)

@@ -1,0 +1,1 @@
+"""From parallel text to an exported model, in steps that are each done once."""

@@ -1,0 +1,280 @@
+"""The steps from parallel text to an exported model; a step that is done is not done again."""
+
+import contextlib
+import dataclasses
+import importlib
+import itertools
+import json
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from t2t_keras import config as configuration
+from t2t_keras import evaluation
+from t2t_keras.config import Config, DataConfig
+from t2t_keras.data.checksums import checksums
+from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.sources.corpora import Corpus
+from t2t_keras.errors import InputError
+from t2t_keras.fitting.fit_record import FitRecord
+from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.notices import without_notices
+from t2t_keras.models import presets
+from t2t_keras.models.contract import SequenceModel
+from t2t_keras.models.weights import assign_weights
+from t2t_keras.planning.fit_rules import Choice
+from t2t_keras.runs import averaging, checkpoints
+from t2t_keras.runs.records import read_metrics
+from t2t_keras.runs.run import Run
+from t2t_keras.tasks.task import ScoringSettings
+from t2t_keras.tasks.translation_scores import sentence_chrf
+from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.trainer import Outcome, Trainer
+
+CHOSEN = "chosen"  # the name of the weights that are translated with
+
+_LEAST_SHARE = 0.5  # of the minutes is for training, however long preparing took
+_LEAST_MINUTES = 0.01  # train.max_minutes=0 would be no limit
+_EXAMPLES = 5
+_FEWEST_WORDS = 4  # of an example, because short sentences say little
+
+
+class Places(NamedTuple):
+    """Where the steps write: prepared data, the run with the record of the steps, and the exported model."""
+
+    data_dir: Path
+    model_dir: Path
+    export_dir: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class _Weights:
+    """Weights to translate with, and how good they are on the validation set."""
+
+    name: str
+    steps: list[int]
+    arrays: dict[str, Any]
+    value: float
+
+
+class FitSteps:
+    """The steps, in the order in which they are called.
+
+    Args:
+        places: where they write.
+        say: called with lines of text.
+
+    Attributes:
+        record: what is known and done, in the run's directory.
+        run: the run.
+        data: the prepared data; there once `prepare` was called.
+        translator: with the weights that were chosen; there once `keep_better` was called.
+
+    Raises:
+        InputError: the record is damaged.
+    """
+
+    data: PreparedData
+    translator: Translator
+
+    def __init__(self, places: Places, say: Callable[[str], None]) -> None:
+        self.places, self._say = places, say
+        self.record = FitRecord(places.model_dir / "fit.json")
+        self.run = Run(places.model_dir)
+
+    @property
+    def choices(self) -> list[Choice]:
+        """What was chosen when this was begun."""
+        return [Choice(**values) for values in self.record["choices"] or []]
+
+    def choice(self, name: str) -> Any:
+        """The value of a choice."""
+        return next(choice.value for choice in self.choices if choice.name == name)
+
+    def check_text(self, corpus: Corpus) -> None:
+        """Records which text it is; an `InputError` if it was another one when this was begun."""
+        files = checksums(corpus.files, self.places.data_dir / ".checksums.json")
+        self.record.check_same("text", {**corpus.identity, **files}, self.places.model_dir)
+
+    def prepare(self, corpus: Corpus, config: DataConfig, processes: int = 1) -> None:
+        """Prepares the text with the chosen size of vocabulary; raises as `t2t_keras.data.prepare.prepare`."""
+        config = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
+        with self.preparing():
+            self.data = prepare(corpus, config, self.places.data_dir, self._say, processes)
+        self.record.update(prepared=True)
+
+    @contextlib.contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Counts the time inside as that of preparing, until the text is prepared: later it is only opened."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            if not self.record["prepared"]:
+                spent = self.record["preparing_minutes"] or 0.0
+                self.record.update(preparing_minutes=spent + (time.monotonic() - begun) / 60)
+
+    def train(self, minutes: float, *, counts_preparing: bool) -> Outcome | None:
+        """Trains until the minutes of all starts together are over; None if they were over before.
+
+        Args:
+            minutes: at most.
+            counts_preparing: whether these are minutes of preparing too; at least half of them are for training.
+
+        Raises:
+            InputError: as `Trainer`.
+        """
+        if (before := self.record["trained_for"] or 0.0) >= minutes:
+            self._say(f"{self.run.path} was trained for {before:g} minutes before; a larger --minutes trains on")
+            return None
+        preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
+        limit = max(minutes - preparing, _LEAST_SHARE * minutes)
+        left = max(limit - self.minutes_trained, _LEAST_MINUTES)
+        self._say(f"{left:.1f} minutes of training from here; Ctrl-C ends it early and goes on with what follows")
+        trainer = Trainer(self.run, self._config(left), self.data, make_strategy("auto"))
+        outcome = trainer.train()
+        self._say(f"step {outcome.step:,}: {outcome.reason}")
+        if outcome.signal in (0, signal.SIGINT):
+            has_converged = outcome.reason.startswith("no better validation")
+            self.record.update(trained_for=minutes, has_converged=has_converged)
+            self.record.update(chosen=None, scores=None, examples=None, finished=None)
+        return outcome
+
+    @property
+    def minutes_trained(self) -> float:
+        """The minutes that are in the run's metrics, also those of a training that was killed."""
+        records = read_metrics(self.run.metrics_path)
+        return sum(record.get("seconds", 0.0) for record in records if record["kind"] == "train") / 60
+
+    def _config(self, minutes: float) -> Config:
+        """The settings of the preset with the choices, fitted to the data."""
+        config = settings_applied(self.choices, self.data.output_limit)
+        config = configuration.override(config, [f"train.max_minutes={minutes}"])
+        model = dataclasses.replace(config.model, **self.data.tokenizer.sizes)
+        return dataclasses.replace(config, model=model, data=self.data.config)
+
+    def keep_better(self) -> None:
+        """Keeps the average of the last checkpoints, or the best one, whichever validates better.
+
+        The weights become the run's checkpoint `chosen`, which programs then translate with.
+        """
+        path = self.run.checkpoints_path
+        if not self.record["chosen"]:
+            self._choose_weights(path)
+        chosen = self.record["chosen"]
+        self.translator = Translator.load(self.run.path, CHOSEN)
+        self._say(f"kept: {chosen['name']}, by {chosen['compared']}")
+
+    def _choose_weights(self, path: Path) -> None:
+        config = self.run.config
+        steps = checkpoints.steps(path)
+        near = [step for step in steps[-config.train.keep_checkpoints :] if 2 * step >= steps[-1]]
+        best = checkpoints.best(path)
+        translator = Translator.load(self.run.path, "latest")
+        candidates = [self._validated(translator, config, [best.step if best else steps[-1]])]
+        if len(near) > 1:
+            candidates.append(self._validated(translator, config, near))
+        metric = config.train.best_metric
+        order = min if metric == "loss" else max
+        kept = order(candidates, key=lambda each: each.value)
+        names = [checkpoints.step_name(step) for step in kept.steps]
+        state = {"averaged": [str(path / name) for name in names], "config": config.to_dict()}
+        checkpoints.save_weights(path, CHOSEN, steps[-1], kept.arrays, state)
+        values = ", ".join(f"{each.name} {each.value:.3f}" for each in candidates)
+        self.record.update(
+            chosen={"name": kept.name, "checkpoints": names, "step": steps[-1], "compared": f"{metric}: {values}"}
+        )
+
+    def _validated(self, translator: Translator, config: Config, steps: Sequence[int]) -> _Weights:
+        """The mean of checkpoints, or the weights of one, and what `train.best_metric` says of them."""
+        path = self.run.checkpoints_path
+        loaded = [checkpoints.load(path / checkpoints.step_name(step), weights_only=True) for step in steps]
+        arrays = averaging.average(loaded) if len(loaded) > 1 else loaded[0].ema or loaded[0].weights
+        assign_weights(cast(SequenceModel, translator.model), dict(arrays))
+        sources, references = self.data.text("valid")
+        if config.train.best_metric == "loss":
+            total, count = evaluation.corpus_cross_entropy(
+                translator.model, translator.tokenizer, sources, references, config.decode.tokens_per_batch
+            )
+            value = total / count
+        else:
+            hypotheses = [each.text for each in translator.translate(sources, scored=False)]
+            value = translator.task.monitored(hypotheses, references, config.data.target_language)
+        name = f"the average of {len(steps)} checkpoints" if len(steps) > 1 else f"the checkpoint of step {steps[0]:,}"
+        return _Weights(name, list(steps), dict(arrays), value)
+
+    def score(self) -> None:
+        """Scores the test set, and shows what was translated well and badly."""
+        if not self.record["scores"]:
+            sources, references = self.data.text("test")
+            settings = ScoringSettings(self.data.config.target_language)
+            result = evaluation.evaluate(self.translator, sources, references, settings)
+            described = {"split": "test", "checkpoint": CHOSEN, **dataclasses.asdict(self.translator.config)}
+            evaluation.write_evaluation(self.run.path / "evaluation" / "test", result, described)
+            scores = [dataclasses.asdict(score) for score in result.scores if score.name in ("BLEU", "chrF")]
+            examples = _examples(sources, references, result.hypotheses)
+            self.record.update(scores=scores, examples=examples)
+        beam = self.translator.config.beam_size
+        self._say(f"{self.data.counts['test']['kept']:,} sentences that training has not seen, beam {beam}")
+        for score in self.record["scores"]:
+            self._say(f"{score['name']} {score['value']:.1f}  ({score['signature']})")
+        self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
+
+    def export(self) -> Path:
+        """Exports the chosen weights as the next version, unless the newest one has them; returns its directory."""
+        from t2t_keras.export.writing import export_translator  # asks for packages that only an export needs
+
+        chosen = self.record["chosen"]
+        origin = {"run": self.run.path.resolve().name, **{name: chosen[name] for name in ("checkpoints", "step")}}
+        version = Run(self.places.export_dir).exported
+        if version and origin.items() <= _origin(version).items():
+            self._say(f"{version} was exported before")
+        else:
+            with without_notices():
+                version = export_translator(self.translator, self.run.config, self.places.export_dir, origin=origin)
+            self._say(f"exported: {version}")
+        return version
+
+
+def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] | None = None) -> Config:
+    """The chosen preset with the chosen settings, but those of the data; they may replace the limit of outputs.
+
+    Raises:
+        InputError: a setting is unknown, or settings do not go together.
+    """
+    values = {choice.name: choice.value for choice in choices}
+    config = presets.preset(values["preset"])
+    config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(output_limit or {})))
+    others = ("preset", "held_out_pairs", "data.vocab_size")
+    return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in others])
+
+
+def missing_for_serving() -> str | None:
+    """The name of a missing package of the extra `serve`, or None."""
+    try:
+        importlib.import_module("tensorflow_serving.apis")
+        importlib.import_module("t2t_keras.serving.server")
+    except ModuleNotFoundError as error:
+        return str(error.name).partition(".")[0]
+    return None
+
+
+def _origin(version: Path) -> Mapping[str, Any]:
+    """Where the weights of an exported version come from."""
+    path = version / "assets.extra" / "config.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["export"]
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path} cannot be read: {error!r}; delete {version} to export anew") from error
+
+
+def _examples(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list]:
+    """The sentences of some words whose outputs are most and least like their references, by chrF."""
+    rows = list(zip(sources, references, hypotheses, sentence_chrf(hypotheses, references), strict=True))
+    rows = [row for row in rows if len(row[0].split()) >= _FEWEST_WORDS] or rows
+    rows.sort(key=lambda row: (-row[3], -len(row[0])))
+    good = list(itertools.islice(rows, min(_EXAMPLES, (len(rows) + 1) // 2)))
+    bad = rows[len(good) :][-_EXAMPLES:][::-1]
+    return {"good": good, "bad": bad}

@@ -1,0 +1,116 @@
+"""The model card, a README.md beside an exported model: what it was made of, how good it is, and where it ends."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from t2t_keras.fitting.fit_steps import FitSteps
+from t2t_keras.machine.files import replacing
+from t2t_keras.models.contract import SequenceModel
+
+# What is known of the licence of the text of a corpus.
+_LICENCES = {
+    "files": "not known to the program that trained it; ask whoever gave you the text",
+    "multi30k": "published for research (Elliott et al., 2016); its sentences describe pictures of Flickr",
+    "tatoeba": "CC BY 2.0 FR, the sentences of tatoeba.org",
+    "gettext": "each package is under its own licence, from BSD to AGPL",
+    "wmt14": "published for research; each of its parts has its own terms",
+}
+
+
+def write_card(steps: FitSteps, version: Path, licence: str, command: str) -> Path:
+    """Writes README.md into the directory of the exported model, for its newest version; returns its path.
+
+    Args:
+        steps: all of which are done.
+        version: the directory of that version.
+        licence: what the user says of the text's licence; "" for what is known.
+        command: that made the model.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = steps.places.export_dir / "README.md"
+    sections = [_title(steps, version), _data(steps, licence), _sizes(steps), _choices(steps), _scores(steps)]
+    text = "\n\n".join([*sections, _examples(steps), _limits(steps), _commands(steps, command)])
+    with replacing(path) as file:
+        file.write(text + "\n")
+    return path
+
+
+def _title(steps: FitSteps, version: Path) -> str:
+    data = steps.data.config
+    return (
+        f"# {steps.places.export_dir.name}\n\n"
+        f"Translates text from {data.source_language} to {data.target_language}. Version {version.name} is a "
+        "SavedModel that takes strings and returns their translations; it was made by t2t_keras (launch.fit)."
+    )
+
+
+def _data(steps: FitSteps, licence: str) -> str:
+    corpus = steps.data.config.corpus
+    counts = steps.data.counts
+    known = licence or _LICENCES.get(corpus, "see the catalogue of TensorFlow Datasets")
+    files = {name: value for name, value in (steps.record["asked"] or {}).items() if name in ("source", "target")}
+    origin = ", ".join(f"`{Path(value).name}`" for value in files.values() if value) or f"the corpus `{corpus}`"
+    rows = [(split, f"{counts[split]['kept']:,}") for split in steps.data.splits]
+    return f"## Data\n\n{origin}. Licence of the text: {known}.\n\n{_table(('part', 'pairs'), rows)}"
+
+
+def _sizes(steps: FitSteps) -> str:
+    model: SequenceModel = steps.translator.model  # type: ignore[assignment]
+    rows = [
+        ("parameters", f"{sum(model.config.parameter_counts().values()):,}"),
+        ("entries of the vocabulary", f"{steps.data.tokenizer.vocab_size:,}"),
+        ("updates", f"{steps.record['chosen']['step']:,}"),
+        ("minutes of training", f"{steps.minutes_trained:.1f}"),
+        ("weights", f"{steps.record['chosen']['name']}, by {steps.record['chosen']['compared']}"),
+    ]
+    return f"## Sizes\n\n{_table(('what', 'value'), rows)}"
+
+
+def _choices(steps: FitSteps) -> str:
+    rows = [(f"`{each.name}`", f"`{each.value}`", each.reason) for each in steps.choices]
+    return f"## Choices\n\n{_table(('setting', 'value', 'reason'), rows)}"
+
+
+def _scores(steps: FitSteps) -> str:
+    rows = [(each["name"], f"{each['value']:.1f}", f"`{each['signature']}`") for each in steps.record["scores"]]
+    tested = f"Of {steps.data.counts['test']['kept']:,} sentences that training has not seen."
+    return f"## Scores\n\n{tested} Nothing was chosen by them.\n\n{_table(('score', 'value', 'signature'), rows)}"
+
+
+def _examples(steps: FitSteps) -> str:
+    parts = []
+    for kind, title in (("good", "Most like their references"), ("bad", "Least like their references")):
+        rows = [(*row[:3], f"{row[3]:.0f}") for row in steps.record["examples"][kind]]
+        parts.append(f"{title}:\n\n{_table(('source', 'reference', 'translation', 'chrF'), rows)}")
+    return "## Examples\n\n" + "\n\n".join(parts)
+
+
+def _limits(steps: FitSteps) -> str:
+    return (
+        "## Limits\n\n"
+        f"It has read {steps.data.counts['train']['kept']:,} pairs and nothing else: text of another kind, unknown "
+        "words and names are translated badly, and fluent output may be wrong. Sentences far longer than those of the "
+        "text are cut into parts. What is biased or wrong in the text may be so in the translations. The scores "
+        "are those of text like the training text."
+    )
+
+
+def _commands(steps: FitSteps, command: str) -> str:
+    lines = [command, *(line for line, _ in commands(steps))]
+    return "## Commands\n\n```\n" + "\n".join(lines) + "\n```"
+
+
+def commands(steps: FitSteps) -> list[tuple[str, str]]:
+    """What to type with the exported model, each with what it does."""
+    export_dir = steps.places.export_dir
+    return [
+        (f"python -m launch.translate --model_dir={export_dir}", "asks for lines and translates them"),
+        (f"python -m launch.serve --export_dir={export_dir}", "a server, with a page at http://127.0.0.1:8501/"),
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,34 @@
+"""The record of a fit keeps values between starts and refuses others."""
+
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.fitting.fit_record import FitRecord
+
+
+def test_values_are_there_at_the_next_start(tmp_path):
+    path = tmp_path / "run" / "fit.json"
+    record = FitRecord(path)
+    assert record["finished"] is None and not path.parent.exists()
+    record.update(finished=True, minutes=1.5)
+    record.update(finished=None)
+    again = FitRecord(path)
+    assert again["finished"] is None and again["minutes"] == 1.5
+    assert [file.name for file in path.parent.iterdir()] == ["fit.json"]
+
+
+def test_what_differs_is_named_and_stays_as_it_was(tmp_path):
+    path = tmp_path / "fit.json"
+    FitRecord(path).check_same("asked", {"source": "a.en", "text": "0" * 64}, tmp_path)
+    FitRecord(path).check_same("asked", {"source": "a.en", "text": "0" * 64}, tmp_path)
+    with pytest.raises(InputError) as refused:
+        FitRecord(path).check_same("asked", {"source": "b.en", "text": "1" * 64, "set": ["x"]}, tmp_path)
+    changes = "set: None -> ['x'], source: 'a.en' -> 'b.en', text: 000000000000... -> 111111111111..."
+    assert str(refused.value) == f"{tmp_path} was begun with other data or choices ({changes}); use another folder"
+    assert FitRecord(path)["asked"]["source"] == "a.en"
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    (tmp_path / "fit.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match=r"fit\.json is damaged"):
+        FitRecord(tmp_path / "fit.json")

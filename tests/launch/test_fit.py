@@ -1,0 +1,259 @@
+"""Two text files become a served model in one command, whatever interrupts it."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import programs
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now"
+GERMAN = "der ein grosse kleine rote alte neue Hund Katze Haus Baum sieht findet hoert hier jetzt"
+
+# Ends by its updates, so that no clock decides anything; --minutes only has to be enough.
+SETTINGS = {
+    **{"model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "model.d_model": 16, "model.d_ff": 32},
+    **{"model.num_heads": 2, "train.max_steps": 12, "train.checkpoint_minutes": 0, "train.checkpoint_steps": 3},
+    **{"train.log_steps": 3, "train.validation_sentences": 5, "train.tokens_per_batch": 400},
+    **{"decode.beam_size": 2, "decode.max_length_offset": 4, "decode.max_length_factor": 0},
+}
+FLAGS = ["--vocab_size=300", "--held_out_pairs=20", *(f"--set={name}={value}" for name, value in SETTINGS.items())]
+FILES = ["--source=a.en", "--target=a.de", "--output=mine"]
+
+# Programs that die, as if killed, when a function is called; the last one presses Ctrl-C instead.
+DYING = """
+import os, runpy, signal, sys
+from unittest import mock
+import {module}
+
+def die(*_, **__):
+    {deed}
+
+with mock.patch("{module}.{function}", die):
+    runpy.run_module("launch.fit", run_name="__main__")
+"""
+KILL, CTRL_C = "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGINT)"
+PREPARING = ("t2t_keras.data.prepare", "output_limit")
+TRAINING = ("t2t_keras.training.monitor", "Monitor.log_validation")
+CHOOSING = ("t2t_keras.runs.averaging", "average")
+SCORING = ("t2t_keras.evaluation", "write_evaluation")
+EXPORTING = ("t2t_keras.export.writing", "_published")
+DESCRIBING = ("t2t_keras.fitting.model_card", "_title")
+
+
+def write_text(folder: Path, pairs: int = 600) -> None:
+    numbers = [[(index // 16**place) % 16 for place in range(4)] for index in range(pairs)]
+    for name, words in (("a.en", ENGLISH), ("a.de", GERMAN)):
+        lines = [" ".join(words.split()[number] for number in row) for row in numbers]
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def fit(folder: Path, *flags: str, code: str | None = None) -> tuple[int, str, str]:
+    """Exit status and what was printed on both outputs."""
+    command = ["-c", code, *flags] if code else ["-m", "launch.fit", *flags]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = programs.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def dying(place: tuple[str, str], deed: str = KILL) -> str:
+    module, function = place
+    return DYING.format(module=module, function=function, deed=deed)
+
+
+def error(folder: Path, *flags: str) -> str:
+    """The one line of a refusal."""
+    status, output, errors = fit(folder, *flags)
+    assert (status, output) == (1, ""), errors
+    assert errors.startswith("error: ") and errors.count("\n") == 1
+    return errors.removeprefix("error: ").strip()
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder in which each step was killed once before the command ended, and what was printed each time."""
+    folder = tmp_path_factory.mktemp("fit")
+    write_text(folder)
+    flags = [*FILES, "--minutes=100", "--licence=made for a test", *FLAGS]
+    outputs = []
+    for place in (PREPARING, TRAINING, CHOOSING, SCORING, EXPORTING, DESCRIBING):
+        status, output, errors = fit(folder, *flags, code=dying(place))
+        assert status == -signal.SIGKILL, errors
+        outputs.append(output)
+    for _ in range(2):
+        status, output, errors = fit(folder, *flags)
+        assert status == 0, errors
+        outputs.append(output)
+    return folder, outputs
+
+
+@pytest.mark.integration
+def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, list[str]]) -> None:
+    folder, (preparing, training, choosing, scoring, exporting, describing, last, again) = fitted
+    assert "2. Training" not in preparing
+    assert "going on after an interruption" in training and "2. Training" in training
+    assert "already prepared" in choosing and "kept:" not in choosing
+    assert "step 12: reached train.max_steps" in choosing
+    assert "was trained for 100 minutes before" in scoring and "kept:" in scoring and "BLEU" not in scoring
+    assert "BLEU" in exporting and "exported" not in exporting
+    assert "exported: mine/serving/mine/1" in describing and "model card" not in describing
+    assert "mine/serving/mine/1 was exported before" in last and "model card: mine/serving/mine/README.md" in last
+    assert again.startswith("mine is finished: its 100 minutes are over") and "1. Text" not in again
+    served = folder / "mine/serving/mine"
+    assert [path.name for path in sorted(served.iterdir()) if path.name[0] != "."] == ["1", "README.md"]
+
+
+@pytest.mark.integration
+def test_choices_are_printed_and_those_of_flags_count(fitted: tuple[Path, list[str]]) -> None:
+    folder, (output, *_) = fitted
+    choices = {each["name"]: each for each in json.loads((folder / "mine/run/fit.json").read_text())["choices"]}
+    for choice in choices.values():
+        assert any(line.split()[:2] == [choice["name"], str(choice["value"])] for line in output.splitlines())
+    assert choices["data.vocab_size"] == {"name": "data.vocab_size", "value": 300, "reason": "given"}
+    assert choices["model.dropout_rate"]["reason"] != "given"
+    config = json.loads((folder / "mine/run/config.json").read_text())
+    assert config["model"]["d_model"] == 16 and config["decode"]["max_length_offset"] == 4
+    assert config["model"]["dropout_rate"] == choices["model.dropout_rate"]["value"]
+
+
+@pytest.mark.integration
+def test_programs_translate_with_what_validated_better(fitted: tuple[Path, list[str]]) -> None:
+    folder, _ = fitted
+    chosen = json.loads((folder / "mine/run/fit.json").read_text())["chosen"]
+    assert "the average of 3 checkpoints" in chosen["compared"] and "the checkpoint of step" in chosen["compared"]
+    assert chosen["name"] in chosen["compared"]
+    scores = json.loads((folder / "mine/run/evaluation/test/scores.json").read_text())
+    assert scores["num_lines"] == 20 and scores["settings"]["checkpoint"] == "chosen"
+    translated = [
+        programs.run(
+            ["-m", "launch.translate", f"--model_dir={model_dir}"],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            input="the dog sees here\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for model_dir in ("mine/run", "mine/serving/mine")
+    ]
+    assert translated[0] == translated[1]
+
+
+@pytest.mark.integration
+def test_the_card_says_what_the_model_is(fitted: tuple[Path, list[str]]) -> None:
+    folder, outputs = fitted
+    card = (folder / "mine/serving/mine/README.md").read_text(encoding="utf-8")
+    assert [line[3:] for line in card.splitlines() if line.startswith("## ")] == [
+        *("Data", "Sizes", "Choices", "Scores", "Examples", "Limits", "Commands")
+    ]
+    assert "from en to de" in card and "made for a test" in card
+    assert "`a.en`, `a.de`" in card and str(folder) not in card
+    assert "| test | 20 |" in card and "| valid | 20 |" in card
+    for score in json.loads((folder / "mine/run/fit.json").read_text())["scores"]:
+        assert score["signature"].replace("|", "\\|") in card
+        assert score["signature"] in outputs[-2]
+    assert "python -m launch.serve --export_dir=mine/serving/mine" in card
+    for kind in ("good", "bad"):
+        assert outputs[-2].count(f"  {kind}, chrF ") == 5
+
+
+@pytest.mark.integration
+def test_other_choices_text_or_languages_in_the_folder_are_refused(
+    fitted: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(fitted[0], folder)
+    begun = "mine was begun with other data or choices"
+    flags = [*FILES, "--minutes=100", *FLAGS]
+    more = error(folder, *flags, "--set=model.dropout_rate=0.2")
+    assert more.startswith(f"{begun} (set: ") and "use another folder" in more
+    # The copy is another place: the paths are those of the first one.
+    assert error(folder, *flags).startswith(f"{begun} (source: ")
+    where = fitted[0]
+    languages = error(where, *flags, "--target_language=nl")
+    assert languages == f"{begun} (target_language: 'de' -> 'nl'); use another folder"
+    before = (where / "a.de").read_text(encoding="utf-8")
+    try:
+        (where / "a.de").write_text(before.replace("Hund", "Wolf"), encoding="utf-8")
+        text = error(where, *flags)
+        assert text.startswith("mine/run was begun with other data or choices (train_target: ")
+    finally:
+        (where / "a.de").write_text(before, encoding="utf-8")
+
+
+@pytest.mark.integration
+def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    flags = [*FILES, "--minutes=100", *FLAGS, "--set=train.max_steps=1000000"]
+    code = dying(("t2t_keras.training.monitor", "Monitor.progress"), CTRL_C)
+    status, output, errors = fit(tmp_path, *flags, code=code)
+    assert status == 0, errors
+    assert ": stopped by SIGINT" in output and "model card: mine/serving/mine/README.md" in output
+    assert fit(tmp_path, *flags)[1].startswith("mine is finished")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--output=mine"], "give --source and --target, two files of text, or --corpus"),
+        (["--source=a.en"], "--source=a.en: give --target, its translation; a file with both sides is a .tsv"),
+        (["--source=a.tsv", "--target=a.de"], "--source=a.tsv: leave --target out"),
+        (
+            ["--source=a.tsv"],
+            "a.tsv: no two languages at the ends of the names; give --source_language and --target_language (en, de)",
+        ),
+        (
+            ["--source=a.src", "--target=a.tgt"],
+            "a.src and a.tgt: no two languages at the ends of the names; give --source_language and --target_language "
+            "(en, de)",
+        ),
+        (
+            ["--corpus=multi30k", "--source=a.en"],
+            "--corpus=multi30k brings its own text: leave --source and --target out",
+        ),
+        (
+            ["--source=a.en", "--target=a.de", "--set=train.max_minutes=3"],
+            "--set train.max_minutes=3: --minutes says how long to train",
+        ),
+        (
+            ["--source=a.en", "--target=a.de", "--set=data.seed=3"],
+            "--set data.seed=3: --vocab_size is the only setting of the data here",
+        ),
+        (["--source=a.en", "--target=a.de", "--output=full"], "--output=full holds a and nothing of launch.fit; give"),
+    ],
+)
+@pytest.mark.integration
+def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
+    write_text(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/a").touch()
+    assert error(tmp_path, "--output=new", *flags).startswith(message)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.integration
+def test_a_choice_that_does_not_work_can_be_put_right_before_the_text_is_prepared(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    flags = [*FILES, "--minutes=100", *FLAGS]
+    status, output, errors = fit(tmp_path, *flags, "--set=train.best_metric=ter")
+    assert status == 1 and "1. Text" in output and errors.startswith("error: train.best_metric=ter: valid for")
+    # The text is prepared now, so another folder is needed.
+    assert "was begun with other data or choices (set: " in fit(tmp_path, *flags)[2]
+    flags[2] = "--output=other"
+    status, _, errors = fit(tmp_path, *flags, "--vocab_size=5000")
+    assert status == 1 and "vocab_size" in errors
+    status, _, errors = fit(tmp_path, *flags, "--set=train.validation_sentences=0")
+    assert (status, errors) == (1, "error: train.best_metric=bleu needs train.validation_sentences above 0\n")
+    status, output, errors = fit(tmp_path, *flags, code=dying(TRAINING))
+    assert status == -signal.SIGKILL and "2. Training" in output, errors
+
+
+@pytest.mark.integration
+def test_too_little_text_is_refused(tmp_path: Path) -> None:
+    write_text(tmp_path, 100)
+    status, _, errors = fit(tmp_path, *FILES)
+    assert status == 1
+    assert errors == "error: the text has 100 pairs that can be used; at least 200 are needed\n"

@@ -1,0 +1,65 @@
+"""What is chosen depends on pairs and minutes alone, and each choice has its reason."""
+
+import pytest
+
+from t2t_keras import config
+from t2t_keras.errors import InputError
+from t2t_keras.models import presets
+from t2t_keras.planning.fit_rules import FEWEST_PAIRS, choose
+
+
+def chosen(pairs, minutes, **more):
+    return {choice.name: choice.value for choice in choose(pairs, minutes, **more)}
+
+
+@pytest.mark.parametrize("pairs", [200, 2_000, 44_000, 1_000_000, 40_000_000])
+@pytest.mark.parametrize("minutes", [0.1, 10, 60, 6000])
+@pytest.mark.parametrize("has_accelerator", [False, True])
+def test_every_choice_is_a_setting_with_a_reason(pairs, minutes, has_accelerator):
+    choices = choose(pairs, minutes, has_accelerator=has_accelerator)
+    names = [choice.name for choice in choices]
+    assert len(set(names)) == len(names)
+    assert all(choice.reason and not choice.reason.endswith(".") for choice in choices)
+    values = {choice.name: choice.value for choice in choices}
+    settings = [f"{name}={value}" for name, value in values.items() if "." in name]
+    made = config.override(presets.preset(values["preset"]), settings)
+    assert made.model.dropout_rate < 0.5
+    assert 2 * values["held_out_pairs"] <= pairs / 2
+
+
+def test_more_text_gets_more_entries_and_larger_sets():
+    rows = [chosen(pairs, 60) for pairs in (300, 10_000, 100_000, 1_000_000, 10_000_000)]
+    for name in ("data.vocab_size", "held_out_pairs"):
+        values = [row[name] for row in rows]
+        assert values == sorted(values)
+    assert [row["data.vocab_size"] for row in rows] == [2000, 4000, 8000, 16000, 37000]
+    assert [row["held_out_pairs"] for row in rows] == [50, 500, 1000, 1000, 1000]
+
+
+def test_more_passes_get_more_dropout_and_are_validated_by_translations():
+    rows = [chosen(pairs, 10) for pairs in (44_000, 10_000, 2_000)]
+    assert [row["model.dropout_rate"] for row in rows] == [0.1, 0.3, 0.4]
+    assert [row["train.best_metric"] for row in rows] == ["loss", "bleu", "bleu"]
+    assert [row["train.patience"] > 0 for row in rows] == [False, True, True]
+
+
+def test_an_hour_has_the_recipe_of_the_preset_and_minutes_have_their_own():
+    names = ("train.tokens_per_batch", "train.warmup_steps", "train.learning_rate_scale", "train.ema_decay")
+    assert [chosen(44_000, 5)[name] for name in names] == [2048, 500, 1.0, 0.99]
+    assert not chosen(44_000, 60).keys() & set(names)
+
+
+def test_the_large_model_needs_text_hours_and_an_accelerator():
+    assert chosen(1_000_000, 600, has_accelerator=True)["preset"] == "base"
+    assert chosen(1_000_000, 600)["preset"] == "tiny"
+    assert chosen(1_000_000, 60, has_accelerator=True)["preset"] == "tiny"
+    assert chosen(10_000, 600, has_accelerator=True)["preset"] == "tiny"
+
+
+def test_a_given_preset_keeps_its_recipe():
+    assert not {"preset", "model.dropout_rate", "train.warmup_steps"} & chosen(44_000, 5, preset="base").keys()
+
+
+def test_too_few_pairs_are_refused():
+    with pytest.raises(InputError, match=f"the text has 199 pairs that can be used; at least {FEWEST_PAIRS} are"):
+        choose(FEWEST_PAIRS - 1, 60)
