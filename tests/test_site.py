@@ -103,8 +103,10 @@ def test_the_paper_leads_to_lines_of_the_code(site: Path) -> None:
 def test_the_reference_is_the_code(site: Path) -> None:
     text = {name: (site / f"docs/{name}.html").read_text(encoding="utf-8") for name in ("programs", "metrics")}
     for path in (ROOT / "launch").glob("*.py"):
-        is_program = "def run() -> None:" in path.read_text(encoding="utf-8")
-        assert (f'id="launch-{path.stem}"' in text["programs"]) == is_program
+        is_program = path.stem != "program" and re.search(
+            r"^(def run\(|run = )", path.read_text(encoding="utf-8"), re.M
+        )
+        assert (f'id="launch-{path.stem}"' in text["programs"]) == bool(is_program)
     for flag in ("--data_dir=PATH", "--beam_size=N", "--rest_port=N", "--minutes=NUMBER"):
         assert flag in text["programs"]
     for metric in ("t2t_serving_requests_total", ":tensorflow:serving:request_count", "t2t_serving_version"):

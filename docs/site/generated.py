@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -25,8 +26,8 @@ _removed: list[Any] = []
 
 
 def _program_names() -> list[str]:
-    files = (ROOT / "launch").glob("*.py")
-    return sorted(path.stem for path in files if "def run() -> None:" in path.read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [target.split(":")[0].rpartition(".")[2] for target in project["scripts"].values()]
 
 
 def _help(name: str) -> str:
