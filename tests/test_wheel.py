@@ -27,8 +27,8 @@ for command in metadata.distribution("t2t_keras").entry_points:
     for name in [name for name in sys.modules if name.startswith("t2t_keras.launch")]:
         del sys.modules[name]
     flags.FLAGS.__dict__["__flags"].clear()
-    function = command.load()
-    print(command.name, sys.modules[function.__module__].__file__)
+    command.load()
+    print(command.name, sys.modules[command.module].__file__)
 """
 
 
