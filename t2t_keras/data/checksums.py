@@ -50,6 +50,16 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
     return digests
 
 
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What differs between values by name, as "name: old -> new", with checksums abbreviated."""
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return [f"{name}: {_short(before.get(name))} -> {_short(after.get(name))}" for name in names]
+
+
+def _short(value: Any) -> str:
+    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 40 else repr(value)
+
+
 def _state(path: Path) -> list[int]:
     """A file's device, inode, size and times (of contents and inode), some of which differ after any change."""
     try:

@@ -68,12 +68,8 @@ class TrainingSplit:
     def select(self, counts: Counts, draw: bool) -> Counts:
         """Selects the rows that stay: no duplicates, no validation sentences; if `draw`, draws "valid" and writes it.
 
-        Where the task keeps what is repeated, only the rows drawn for "valid" go.
-
-        Returns the counts of the cleaned text, updated with what was dropped.
-
-        Raises:
-            InputError: there are too few pairs to draw from.
+        Where the task keeps what is repeated, only the rows drawn for "valid" go. Returns the counts of the cleaned
+        text, updated with what was dropped; an InputError says that there are too few pairs to draw from.
         """
         names = [f"selecting {number}" for number in range(self._count)]
         if not names or not all(name in self._journal.done for name in names):

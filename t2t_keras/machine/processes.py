@@ -32,9 +32,8 @@ def run_jobs(
     """
     jobs = iter(jobs)
     first = list(itertools.islice(jobs, 2))
-    is_alone = processes == 1 or len(first) < 2
     jobs = itertools.chain(first, jobs)
-    if is_alone:
+    if processes == 1 or len(first) < 2:
         yield from ((number, function(number, argument)) for number, argument in jobs)
     else:
         yield from _pooled(function, jobs, processes)
@@ -51,10 +50,8 @@ class ProcessDiedError(RuntimeError):
 def call_apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Calls an importable function in a child process, whose end frees all its resources, and returns the result.
 
-    The function's arguments and result must be picklable.
-
-    Raises:
-        ProcessDiedError: the process was killed, or the function raised an error, which is on standard error.
+    The function's arguments and result must be picklable. A ProcessDiedError says that the process was killed, or that
+    the function raised an error, which is on standard error.
     """
     context = multiprocessing.get_context("spawn")
     life, life_here = context.Pipe(duplex=False)
@@ -83,12 +80,12 @@ def end_with_parent(pipe: Connection) -> None:
     Ignores Ctrl-C, which reaches all processes of a terminal at once; the parent decides what to do.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_at_end, args=(pipe,), daemon=True).start()
 
+    def exit_at_end() -> None:
+        pipe.poll(None)  # nothing is ever sent, so this returns when the other end is closed
+        os._exit(1)
 
-def _exit_at_end(pipe: Connection) -> None:
-    pipe.poll(None)  # nothing is ever sent, so this returns when the other end is closed
-    os._exit(1)
+    threading.Thread(target=exit_at_end, daemon=True).start()
 
 
 def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int) -> Iterator[tuple[int, Any]]:
