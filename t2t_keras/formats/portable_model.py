@@ -117,8 +117,7 @@ def assembled(
 def check_whole(path: Path | str, model: PortableModel) -> None:
     """Refuses settings that no run can have, and weights that are no numbers or not those of such a model.
 
-    Raises:
-        InputError: names `path`, and the setting or the weight.
+    An InputError names `path`, and the setting or the weight.
     """
     try:
         Config.from_dict(model.config.to_dict())

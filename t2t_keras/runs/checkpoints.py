@@ -65,10 +65,8 @@ def save(
 def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
     """Saves only weights under `name`, for translating, and returns the checkpoint's directory.
 
-    `step` is the newest step that went into the weights; `state` (JSON values) says where they come from.
-
-    Raises:
-        InputError: the name is a step's or not valid for a file, or the files cannot be written.
+    `step` is the newest step that went into the weights; `state` (JSON values) says where they come from. An InputError
+    says that the name is a step's or not valid for a file, or that the files cannot be written.
     """
     if not re.fullmatch(r"\w[\w.+-]*", name) or STEP_NAME.fullmatch(name) or name in ("best", "latest"):
         raise InputError(
@@ -80,8 +78,7 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
     """The newest intact checkpoint, or None if there are none at all; damaged ones are skipped with a warning.
 
-    Raises:
-        InputError: there are checkpoints, but all are damaged.
+    An InputError says that all are damaged.
     """
     damaged: list[str] = []
     for step in reversed(steps(directory)):

@@ -27,16 +27,11 @@ class RunCheckpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "RunCheckpoint":
-        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence.
-
-        Raises:
-            InputError: a part is empty.
-        """
-        if "@" not in text or os.path.isdir(text):
-            model_dir, checkpoint = text, None
-        else:
-            model_dir, _, checkpoint = text.rpartition("@")
-        if not model_dir or checkpoint == "":
+        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence."""
+        if text and ("@" not in text or os.path.isdir(text)):
+            return cls(text)
+        model_dir, _, checkpoint = text.rpartition("@")
+        if not model_dir or not checkpoint:
             raise InputError(f"{text!r} names no run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
         return cls(model_dir, checkpoint)
 
@@ -46,10 +41,7 @@ def load_model(
 ) -> tuple[SequenceModel, Config, pathlib.Path]:
     """Loads the model of a run or of an export; returns it with its configuration and the path of its vocabulary.
 
-    The arguments are those of `RunCheckpoint`.
-
-    Raises:
-        InputError: there is no run or no such checkpoint (lists those there are), or its weights are another model's.
+    The arguments are those of `RunCheckpoint`; raises as `weights_path`, or if the weights are another model's.
     """
     run = Run(model_dir)
     config = run.config
