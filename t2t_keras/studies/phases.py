@@ -210,8 +210,7 @@ def _share_out_cores() -> None:
         share_out_cores()
 
 
-def _locked(folder: pathlib.Path):
-    return locked(folder, verb="evaluate", participle="worked on", flag="--study_dir")
+_locked = functools.partial(locked, verb="evaluate", participle="worked on", flag="--study_dir")
 
 
 def _reach(train: TrainConfig) -> int:

@@ -73,16 +73,12 @@ class Study:
     def perform(
         self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_apart
     ) -> Performed:
-        """Performs the named jobs as far as they are not finished, and writes the table whenever one is.
+        """Performs the jobs that `selected` names as far as they are not finished; writes the table whenever one is.
 
-        Args:
-            names: of jobs, as `selected` gives them.
-            report: takes a line of text for each job.
-            call: calls a function in a process of its own.
+        `report` and `call` are as in `Performer`.
 
         Raises:
-            InputError: the table needs data and there are none; or what is in a job's folder was trained with other
-                settings.
+            InputError: the table needs data and there are none; or a job's folder was trained with other settings.
             OSError: the folder cannot be written.
         """
         if self.table.needs_data and not self.settings.data_dir:
