@@ -53,7 +53,8 @@ def choose(
         preset = chosen[-1].value
     if preset == "tiny":
         chosen += [_dropout(passes), *_recipe(minutes)]
-    return (*chosen, *_validation(passes), *_saving(minutes), _search())
+    beam = Choice("decode.beam_size", 4, "the paper's; wider beams gain little")
+    return (*chosen, *_validation(passes), *_saving(minutes), beam)
 
 
 def _vocabulary(pairs: int) -> Choice:
@@ -115,7 +116,3 @@ def _saving(minutes: float) -> list[Choice]:
         Choice("train.log_steps", 50, "a line of progress every few seconds"),
         Choice("train.max_steps", 1_000_000, "the minutes end the training"),
     ]
-
-
-def _search() -> Choice:
-    return Choice("decode.beam_size", 4, "the paper's; wider beams gain little")

@@ -73,8 +73,7 @@ def with_entries_of(tokenizer: Tokenizer, grown: Tokenizer) -> Tokenizer:
 def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """The ids in `old` that each further entry of `new` is spelled with; empty if they are the same.
 
-    Raises:
-        ValueError: `new` does not begin with the entries of `old`, or prepares text in another way.
+    A ValueError says that `new` does not begin with the entries of `old`, or prepares text in another way.
     """
     if old.serialized == new.serialized:
         return []

@@ -88,8 +88,8 @@ def parsed(serialized: bytes) -> Any:
     """A SentencePiece model's entries and settings; raises a ValueError if it is none."""
     try:
         model = _Model.FromString(serialized)
-    except DecodeError as error:
-        raise ValueError(f"this is no SentencePiece model ({len(serialized)} bytes)") from error
+    except DecodeError:
+        model = _Model()
     if not model.pieces:
         raise ValueError(f"this is no SentencePiece model ({len(serialized)} bytes)")
     return model

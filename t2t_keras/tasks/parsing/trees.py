@@ -199,9 +199,7 @@ def _plain_word(tree: Tree) -> Tree | None:
 
 
 def _plain(tree: Tree) -> Tree | None:
-    return Tree(_category(tree.label), tree.children) if tree.children else None
-
-
-def _category(label: str) -> str:
-    """A constituent's label without functions and indices; a "-" at its beginning belongs to it."""
-    return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0]
+    if not tree.children:
+        return None
+    # A "-" at the beginning of a label belongs to it.
+    return Tree(tree.label[:1] + re.split("[-=]", tree.label[1:], maxsplit=1)[0], tree.children)
