@@ -24,12 +24,7 @@ def checksum(path: str | Path) -> str:
 def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
     """The SHA-256 of files by name; a file whose size, inode and times have not changed is not read again.
 
-    Args:
-        files: name -> path.
-        known_path: file that keeps checksums and file states between calls; updated if it is writable.
-
-    Raises:
-        InputError: a file cannot be read.
+    The file `known_path` keeps checksums and states between calls, if it is writable. Raises as `checksum`.
     """
     known = read_note(known_path)
     digests: dict[str, str] = {}

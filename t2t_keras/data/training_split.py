@@ -200,12 +200,10 @@ def _progress(items: Iterable[Any], description: str, total: int | None = None, 
 
 
 def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = _SORTED_KEYS) -> list[np.ndarray]:
-    """For each shard, the rows whose key occurred before in an earlier shard or row, int64, rising.
+    """For each shard, of so many rows, the rows whose key occurred before in an earlier shard or row, int64, rising.
 
-    Args:
-        sizes: number of rows of each shard.
-        read_keys: returns the keys of a shard by number, uint64 [rows]; called for one shard after another.
-        sorted_keys: approximate number of keys in memory at once; with more keys, shards are read several times.
+    `read_keys` returns the keys of a shard by number, uint64 [rows]. About `sorted_keys` keys are in memory at once;
+    with more of them, shards are read several times.
     """
     starts = np.cumsum([0, *sizes])  # --> [shards + 1]
     bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()

@@ -74,15 +74,9 @@ class LayerTable(NamedTuple):
 
 
 def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Our weights of a format's tensors: float32 arrays by name.
+    """Our weights of a format's tensors: float32 arrays by name, of the given shapes.
 
-    Args:
-        tensors: by their names there.
-        entries: which of them are which weights.
-        shapes: of our weights, by name.
-
-    Raises:
-        InputError: a tensor is missing or has another shape; names it.
+    An InputError names a tensor that is missing or has another shape.
     """
     weights: dict[str, Any] = {}
     for entry in entries:

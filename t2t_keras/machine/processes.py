@@ -20,15 +20,9 @@ def run_jobs(
     """Calls a function for each job in several processes and yields (number, result) as jobs finish.
 
     Jobs are drawn as processes become free, so that few are in memory at once. A single job, or a single process, runs
-    in the caller's process. Close the iterator (`contextlib.closing`) to stop early.
-
-    Args:
-        function: importable function of a job's number and argument.
-        jobs: numbers and arguments.
-        processes: number of processes; they are spawned, so the caller's main module must be importable.
-
-    Raises:
-        InputError: a process was killed. Errors of the function and of the iterator of jobs pass through.
+    in the caller's process. Close the iterator (`contextlib.closing`) to stop early. Processes are spawned, so that the
+    function and the caller's main module must be importable. An InputError says that a process was killed; errors of
+    the function and of the iterator of jobs pass through.
     """
     jobs = iter(jobs)
     first = list(itertools.islice(jobs, 2))

@@ -43,18 +43,10 @@ def save(
     state: Mapping[str, Any],
     ema: Arrays | None = None,
 ) -> Path:
-    """Saves a checkpoint as `step_XXXXXXXX`, removes leftovers of interrupted saves and returns its directory.
+    """Saves a checkpoint as `step_XXXXXXXX` in the run's `checkpoints` folder, and returns its directory.
 
-    Args:
-        directory: the run's `checkpoints` folder, created if missing.
-        step: number of updates so far.
-        weights: the model's weights by name.
-        optimizer: the optimizer's variables by name.
-        state: other values that resuming needs (epoch, batch, seed), as JSON values.
-        ema: the moving average of the weights by name.
-
-    Raises:
-        InputError: it cannot be written, for example because the disk is full; earlier checkpoints are untouched.
+    Arrays are by name, `ema` is the moving average of the weights; `state` has what else resuming needs (epoch, batch,
+    seed), as JSON values. Raises as `checkpoint_files.write`, which also removes leftovers of interrupted saves.
     """
     files = {"weights.npz": weights, "optimizer.npz": optimizer}
     if ema is not None:

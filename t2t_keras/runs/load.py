@@ -41,7 +41,10 @@ def load_model(
 ) -> tuple[SequenceModel, Config, pathlib.Path]:
     """Loads the model of a run or of an export; returns it with its configuration and the path of its vocabulary.
 
-    The arguments are those of `RunCheckpoint`; raises as `weights_path`, or if the weights are another model's.
+    The arguments are those of `RunCheckpoint`.
+
+    Raises:
+        InputError: there is no run or no such checkpoint (lists those there are), or its weights are another model's.
     """
     run = Run(model_dir)
     config = run.config

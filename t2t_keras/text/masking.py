@@ -21,14 +21,10 @@ _BEGIN = _RATE / ((1 - _RATE) * _MEAN + _RATE)
 
 
 def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws the spans to mask, at least one in each text.
+    """Draws the spans to mask, at least one in each text; the same key, uint64 [texts], and length give the same.
 
-    Args:
-        keys: uint64 [texts]; the same key and length give the same spans.
-        lengths: units (tokens or words) of each text, at least 1, int [texts].
-
-    Returns:
-        Which units are masked, and which of them begin a span, bool [texts, longest] each.
+    `lengths`, int [texts], count the units (tokens or words) of each text, at least 1. Returns which units are masked,
+    and which of them begin a span, bool [texts, longest] each.
     """
     longest = int(lengths.max(initial=0))
     inside = np.arange(longest) < lengths[:, np.newaxis]  # --> [texts, longest]

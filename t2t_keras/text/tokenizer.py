@@ -57,11 +57,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Loads a model file, and the one of sources that may be beside it.
-
-        Raises:
-            InputError: the file is missing, or one is not a vocabulary of this project.
-        """
+        """Loads a model file, and the one of sources that may be beside it; an InputError if it is none, or missing."""
         beside = source_vocabulary(path)
         source = cls._load(beside) if beside.exists() else None
         tokenizer = cls._load(path)
@@ -137,11 +133,7 @@ class Tokenizer:
         return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the token ids before the first end symbol, without padding.
-
-        Raises:
-            ValueError: an id is outside the vocabulary.
-        """
+        """The text of the token ids before the first end symbol, without padding; a ValueError names an unknown id."""
         return self._processor.decode(self._content(ids))
 
     def decode_batch(self, ids: Iterable[Sequence[int]]) -> list[str]:

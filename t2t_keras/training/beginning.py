@@ -40,17 +40,10 @@ class Beginning(NamedTuple):
 def begin(
     run: Run, config: Config, data: PreparedData, init_from: RunCheckpoint | None, workers: Workers
 ) -> Beginning | None:
-    """Prepares the directory of a run.
+    """Prepares the directory of a run, which may have been trained before; all workers call this, and the chief writes.
 
-    Args:
-        run: the run, which may have been trained before.
-        config: resolved configuration.
-        data: the prepared data.
-        init_from: the run to take the first weights from; of one that was trained before, only its name is compared.
-        workers: all of them call this, and the chief writes.
-
-    Returns:
-        Where all workers have to take the first weights from, or None if the run is resumed or has fresh ones.
+    Returns where all have to take the first weights from, or None if the run is resumed or has fresh ones. Of a run
+    that was trained before, only the name of `init_from` is compared.
 
     Raises:
         InputError: settings or vocabulary are not the run's, it began from another run, or `init_from` does not exist

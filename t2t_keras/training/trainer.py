@@ -128,7 +128,11 @@ class Trainer:
                 process trains the run, or the workers see different checkpoints.
             WorkerLostError: another worker is gone.
         """
-        with self.workers.watched(), self._run_locked():
+        with self.workers.watched(), contextlib.ExitStack() as stack:
+            with self.workers.alike():
+                if self.workers.is_chief:
+                    stack.enter_context(self.run.lock())
+                    self.run.start(self.config, self.data.directory, self.data.vocab_path)
             return self._train()
 
     def _train(self) -> Outcome:
@@ -147,16 +151,6 @@ class Trainer:
             )
         with contextlib.closing(monitor), self.signals, self.writer:
             return self._loop(monitor)
-
-    @contextlib.contextmanager
-    def _run_locked(self) -> Iterator[None]:
-        """Locks the run for this trainer and its configuration."""
-        with contextlib.ExitStack() as stack:
-            with self.workers.alike():
-                if self.workers.is_chief:
-                    stack.enter_context(self.run.lock())
-                    self.run.start(self.config, self.data.directory, self.data.vocab_path)
-            yield
 
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
         train = self.config.train

@@ -69,16 +69,11 @@ def of_config(
     paths: Sequence[Mapping[str, Paths]] = (),
     report: Callable[[str], None] = print,
 ) -> Corpus:
-    """The corpus that a configuration names.
+    """The corpus that a configuration names; `report` is called with a line of text about downloads.
 
-    Args:
-        config: data settings, of which corpus and languages are used.
-        download_dir: folder of downloads, searched before downloading.
-        paths: text files for `corpus=files`, of each of several corpora, otherwise empty; see `files`.
-        report: called with a line of text about downloads.
-
-    Raises:
-        InputError: the corpus is unknown, or its function (`files`, `multi30k`, ...) raises the error.
+    `download_dir` is searched before downloading. `paths` are text files for `corpus=files`, of each of several
+    corpora; see `files`. An InputError says that the corpus is unknown, or comes from its function (`files`,
+    `multi30k`, ...).
     """
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
