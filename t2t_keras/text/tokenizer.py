@@ -134,7 +134,10 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the token ids before the first end symbol, without padding; a ValueError names an unknown id."""
-        return self._processor.decode(self._content(ids))
+        content = self._checked(ids)
+        if EOS_ID in content:
+            content = content[: content.index(EOS_ID)]
+        return self._processor.decode([token for token in content if token != PAD_ID])
 
     def decode_batch(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Decodes each row with `decode`; the rows may be padded or of different lengths."""
@@ -162,12 +165,6 @@ class Tokenizer:
         import tensorflow_text
 
         return tensorflow_text.SentencepieceTokenizer(model=self._serialized, name=name)
-
-    def _content(self, ids: Sequence[int]) -> list[int]:
-        content = self._checked(ids)
-        if EOS_ID in content:
-            content = content[: content.index(EOS_ID)]
-        return [token for token in content if token != PAD_ID]
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
         plain, size = [int(token) for token in ids], self.vocab_size

@@ -60,14 +60,8 @@ class RowFunctions:
 
     Every stream, part of an accumulation and replica calls the same traced function with its own weights and rows, so
     the time until training starts does not grow with their number. First access traces: do it outside of all graphs,
-    tapes and replicas.
-
-    Args:
-        model: each call passes the weights to use.
-        objective: what `gradients` are of.
-        fewer_rewrites: as in `TracedFunction`.
-        jit_compile: compile the passes with XLA, once per shape.
-        copied: copy the functions into each graph that calls them, so that XLA can compile the whole graph.
+    tapes and replicas. `fewer_rewrites` is as in `TracedFunction`. `jit_compile` compiles the passes with XLA, once per
+    shape. `copied` functions are in each graph that calls them, so that XLA can compile the whole graph.
     """
 
     def __init__(
