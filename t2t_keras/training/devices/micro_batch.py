@@ -57,10 +57,7 @@ def find_micro_batch(
 
     Reuses the result that `run` has recorded for a training under the same conditions. `config` is resolved, and its
     accumulation steps do not count. This process must not have computed on `devices` yet. `report` takes a line of text
-    per try.
-
-    Raises:
-        InputError: not even the longest pair fits, or settings or data are at fault.
+    per try. An InputError says that not even the longest pair fits, or that settings or data are at fault.
     """
     train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
     conditions: dict[str, Any] = {name: value for name, value in train.items() if name not in RESUMABLE}
