@@ -122,7 +122,11 @@ def _pictures(kind: Kind, view: View) -> list[Picture]:
     layer = _LAYER.value
     if layer is not None and not 1 <= layer <= num_layers:
         raise InputError(f"--layer={layer}: {_FULL_NAMES[kind]} has the layers 1 to {num_layers}")
-    heads = _heads(kind, num_heads)
+    valid = [str(number) for number in range(1, num_heads + 1)]
+    for head in _HEAD.value:
+        if head not in (*valid, "mean"):
+            raise InputError(f"--head={head}: {_FULL_NAMES[kind]} has the heads 1 to {num_heads}, and mean")
+    heads = list(dict.fromkeys(_HEAD.value)) or valid
     weights = np.stack(
         [view.weights.mean(1) if head == "mean" else view.weights[:, int(head) - 1] for head in heads], 1
     )
@@ -144,15 +148,6 @@ def _pictures(kind: Kind, view: View) -> list[Picture]:
         figure = lines(weights[number - 1], *tokens, names=names, colors=colors, only=only, title=title)
         pictures.append(Picture(f"{kind}_lines_layer{number}{suffix}", figure))
     return pictures
-
-
-def _heads(kind: Kind, num_heads: int) -> Sequence[str]:
-    """The heads that are asked for: their numbers, or "mean"."""
-    valid = [str(number) for number in range(1, num_heads + 1)]
-    for head in _HEAD.value:
-        if head not in (*valid, "mean"):
-            raise InputError(f"--head={head}: {_FULL_NAMES[kind]} has the heads 1 to {num_heads}, and mean")
-    return list(dict.fromkeys(_HEAD.value)) or valid
 
 
 def _paths(pictures: Sequence[Picture]) -> list[tuple[pathlib.Path, Picture]]:

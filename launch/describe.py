@@ -7,8 +7,6 @@ Examples:
     python -m launch.describe --preset=big --devices=8 --device=h100 --pairs=4500000 --set train.mixed_bfloat16=true
 """
 
-import dataclasses
-
 from absl import flags
 
 from t2t_keras import config as configuration
@@ -43,18 +41,14 @@ def main(argv: list[str]) -> None:
     config = configuration.override(config, [*vocabulary, *_SET.value])
     print(describe(config, _LENGTH.value))
     if _DEVICES.value:
+        numbers = dict(KINDS[_DEVICE.value])
+        if _PEAK_TFLOPS.value is not None:
+            numbers |= dict.fromkeys(("flops", "float32_flops"), _PEAK_TFLOPS.value * 1e12)
+        if _LINK_GBYTES.value is not None:
+            numbers["link_rate"] = _LINK_GBYTES.value * 1e9
+        devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=_UTILISATION.value, **numbers)
         print()
-        print(forecast(config, _devices(), _LENGTH.value, _PAIRS.value))
-
-
-def _devices() -> Devices:
-    devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=_UTILISATION.value, **KINDS[_DEVICE.value])
-    if _PEAK_TFLOPS.value is not None:
-        peak = _PEAK_TFLOPS.value * 1e12
-        devices = dataclasses.replace(devices, flops=peak, float32_flops=peak)
-    if _LINK_GBYTES.value is not None:
-        devices = dataclasses.replace(devices, link_rate=_LINK_GBYTES.value * 1e9)
-    return devices
+        print(forecast(config, devices, _LENGTH.value, _PAIRS.value))
 
 
 run = program.command(main)

@@ -73,7 +73,13 @@ def main(argv: list[str]) -> None:
     translator = decoding_flags.load_translator()
     perplexity = evaluation.target_perplexity(translator, sources, references)
     notice = SlowNotice(translator, decoding_flags.ENGINE.value)
-    result = evaluation.evaluate(translator, sources, references, scoring, notice.before(_show_progress()))
+    with tqdm.tqdm(unit=" sentences", disable=not sys.stderr.isatty(), leave=False) as bar:
+
+        def update(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        result = evaluation.evaluate(translator, sources, references, scoring, notice.before(update))
     result = dataclasses.replace(result, perplexity=perplexity)
     paths = evaluation.write_evaluation(output_dir, result, _settings(translator, language))
     print(_table(result))
@@ -114,19 +120,6 @@ def _text(run: Run) -> tuple[list[str], list[str]]:
         raise InputError("give --split=valid, --split=test, or both --source and --reference")
     pairs = list(read_pairs(_SOURCE.value, _REFERENCE.value))
     return [source for source, _ in pairs], [reference for _, reference in pairs]
-
-
-def _show_progress() -> Any:
-    """Returns the update function of a progress bar, which is silent if standard error is not a terminal."""
-    bar = tqdm.tqdm(unit=" sentences", disable=not sys.stderr.isatty(), leave=False)
-
-    def update(done: int, total: int) -> None:
-        bar.total = total
-        bar.update(done - bar.n)
-        if done == total:
-            bar.close()
-
-    return update
 
 
 def _output_dir(run: Run) -> pathlib.Path:

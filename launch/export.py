@@ -10,13 +10,11 @@ Examples:
 import os
 import pathlib
 import time
-from typing import Any
 
 from . import program, quiet_tensorflow  # isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 
-from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
 from t2t_keras.models.weights import assign_weights
@@ -55,9 +53,16 @@ def main(argv: list[str]) -> None:
         assign_weights(model, averaging.average([checkpoints.load(path, True) for path in paths]))
     start = time.monotonic()
     with quiet_tensorflow.without_notices():
-        path = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, _origin(run, paths))
+        origin = {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
+        version = export_translator(translator, config, _EXPORT_DIR.value, _WEIGHTS.value, origin)
+    seconds = time.monotonic() - start
     parameters = sum(model.config.parameter_counts().values())
-    print(_summary(translator.config, parameters, paths, path, time.monotonic() - start))
+    weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
+    on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+    names = ", ".join(path.name for path in paths) or model_flags.MODEL_DIR.value
+    print(f"weights of {names}: {parameters:,} parameters, {weights / 1e6:,.1f} MB as {_WEIGHTS.value}")
+    print(f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}")
+    print(f"{version}: {on_disk / 1e6:,.1f} MB, written in {seconds:.0f} s")
 
 
 def _chosen(run: Run) -> list[pathlib.Path]:
@@ -73,25 +78,6 @@ def _chosen(run: Run) -> list[pathlib.Path]:
         has = f"{run.checkpoints_path} has only {len(paths)} checkpoints"
         raise InputError(f"--average_last={_AVERAGE_LAST.value}: {has}")
     return paths
-
-
-def _origin(run: Run, paths: list[pathlib.Path]) -> dict[str, Any]:
-    return {"run": pathlib.Path(os.path.abspath(run.path)).name, "checkpoints": [path.name for path in paths]}
-
-
-def _summary(
-    settings: DecodeConfig, parameters: int, paths: list[pathlib.Path], version: pathlib.Path, seconds: float
-) -> str:
-    on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
-    weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
-    names = ", ".join(path.name for path in paths) or model_flags.MODEL_DIR.value
-    return "\n".join(
-        [
-            f"weights of {names}: {parameters:,} parameters, {weights / 1e6:,.1f} MB as {_WEIGHTS.value}",
-            f"beam {settings.beam_size}, length penalty {settings.length_penalty:g}",
-            f"{version}: {on_disk / 1e6:,.1f} MB, written in {seconds:.0f} s",
-        ]
-    )
 
 
 run = program.command(main)

@@ -43,12 +43,8 @@ _CORPUS = flags.DEFINE_string("corpus", "files", f"Instead of --source: {', '.jo
 _SOURCE_LANGUAGE = flags.DEFINE_string("source_language", None, "Its code; default: how the file's name ends.")
 _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Its code; default: how the file's name ends.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for everything that is made.", required=True)
-_MINUTES = flags.DEFINE_float(
-    "minutes",
-    60.0,
-    "For preparing and training, of all starts together; scoring and exporting follow.",
-    lower_bound=0.01,
-)
+_OF_MINUTES = "For preparing and training, of all starts together; scoring and exporting follow."
+_MINUTES = flags.DEFINE_float("minutes", 60.0, _OF_MINUTES, lower_bound=0.01)
 _PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Entries of the vocabulary; default: chosen.", lower_bound=1)
 _HELD_OUT_PAIRS = flags.DEFINE_integer(
@@ -69,11 +65,11 @@ def main(argv: list[str]) -> None:
     given = _given()
     output = pathlib.Path(_OUTPUT.value)
     places = Places(output / "data", output / "run", output / "serving" / pathlib.Path(os.path.abspath(output)).name)
-    steps = FitSteps(places, _say)
+    steps = FitSteps(places, program.say)
     _check_free(output, steps)
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
-        steps = FitSteps(places, _say)  # as the process left it that held the lock
-        corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, _say)
+        steps = FitSteps(places, program.say)  # as the process left it that held the lock
+        corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, program.say)
         survey = TextSurvey(corpus)
         if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
             steps.record.update(choices=_chosen(steps, survey, given), asked=None, text=None)
@@ -86,33 +82,33 @@ def main(argv: list[str]) -> None:
 
 def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> None:
     if steps.record["finished"] and steps.record["trained_for"] >= _MINUTES.value:
-        _say(f"{_OUTPUT.value} is finished: its {steps.record['trained_for']:g} minutes are over")
-        _say(_advice(steps))
+        program.say(f"{_OUTPUT.value} is finished: its {steps.record['trained_for']:g} minutes are over")
+        program.say(_advice(steps))
         return
-    _title("1. Text and choices")
-    _say(_table(steps.choices))
+    program.title("1. Text and choices")
+    program.say(_table(steps.choices))
     steps.prepare(corpus, config, len(os.sched_getaffinity(0)))
-    _say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
-    _title("2. Training")
+    program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
+    program.title("2. Training")
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
     if outcome and outcome.signal == signal.SIGTERM:
         sys.exit(128 + outcome.signal)
     steps.keep_better()
-    _title("3. Scores")
+    program.title("3. Scores")
     steps.score()
     for kind, rows in steps.record["examples"].items():
         for source, reference, hypothesis, score in rows:
-            _say(f"  {kind}, chrF {score:.0f}: {source}\n    {hypothesis}\n    reference: {reference}")
-    _title("4. Export")
+            program.say(f"  {kind}, chrF {score:.0f}: {source}\n    {hypothesis}\n    reference: {reference}")
+    program.title("4. Export")
     if missing := missing_for_serving():
-        _say(f"Exporting needs {missing}: pip install '.[serve]', then the same command goes on from here.")
+        program.say(f"Exporting needs {missing}: pip install '.[serve]', then the same command goes on from here.")
         return
     version = steps.export()
     card = write_card(steps, version, _LICENCE.value, f"python -m launch.fit {shlex.join(sys.argv[1:])}")
     steps.record.update(finished=True)
-    _say(f"model card: {card}")
-    _title("What next")
-    _say(_advice(steps))
+    program.say(f"model card: {card}")
+    program.title("What next")
+    program.say(_advice(steps))
 
 
 def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
@@ -146,15 +142,8 @@ def _given() -> list[Choice]:
     """What flags choose; wrong settings are refused before anything is done."""
     base = presets.preset(_PRESET.value or "tiny")
     configuration.override(base, _SET.value)
-    chosen = [
-        Choice(name, value, _GIVEN)
-        for name, value in (
-            ("preset", _PRESET.value),
-            ("data.vocab_size", _VOCAB_SIZE.value),
-            ("held_out_pairs", _HELD_OUT_PAIRS.value),
-        )
-        if value is not None
-    ]
+    flags_of = {"preset": _PRESET, "data.vocab_size": _VOCAB_SIZE, "held_out_pairs": _HELD_OUT_PAIRS}
+    chosen = [Choice(name, flag.value, _GIVEN) for name, flag in flags_of.items() if flag.value is not None]
     for setting in _SET.value:
         name, _, value = setting.partition("=")
         if name.startswith(("data.", "model.vocab_size", "model.source_vocab_size")):
@@ -185,7 +174,7 @@ def _asked(config: DataConfig) -> dict[str, Any]:
 def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> list[dict[str, Any]]:
     """The choices as JSON values; an `InputError` if those of the flags do not go together with the others."""
     with steps.preparing():
-        _say("reading the text, to choose by its size")
+        program.say("reading the text, to choose by its size")
         pairs = survey.pairs
     has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
     chosen = fit_rules.choose(pairs, _MINUTES.value, has_accelerator=has_accelerator, preset=_PRESET.value)
@@ -210,14 +199,6 @@ def _advice(steps: FitSteps) -> str:
         ("docs/getting_started.md", "the steps behind this one"),
     ]
     return "\n".join(f"  {line}: {meaning}" for line, meaning in lines)
-
-
-def _title(text: str) -> None:
-    _say(f"\n{text}\n{'-' * len(text)}")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 run = program.command(main)

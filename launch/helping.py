@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from types import ModuleType
-from typing import Any
 
 from absl import flags
 
@@ -16,6 +15,7 @@ ASKING = frozenset({"-h", "-help", "--help", "--helpshort"})
 _PATHS, _SEARCH, _OTHERS, _EVERY = "files and folders", "search", "settings", "every program"
 _FORMS = {"int": "=N", "float": "=NUMBER"}
 _WIDTH, _INDENT = 100, 28
+_LAUNCH = "t2t_keras.launch."
 # What absl adds to the words of a flag: the values that it may have, and that it may be repeated.
 _OF_ABSL = re.compile(r"^<[^>]*>: |; ?repeat this option to specify a list of values$")
 _ALWAYS = (
@@ -27,12 +27,9 @@ _ALWAYS = (
 
 
 def text(module: ModuleType, paths: Iterable[str], called: str) -> str:
-    """The help of a program.
+    """The help of a program: the docstring of its module, with examples, and its flags.
 
-    Args:
-        module: the program's, whose docstring says what it does and gives examples.
-        paths: the names of flags that are files or folders.
-        called: how the program was called, `sys.argv[0]`.
+    `paths` are the names of flags that are files or folders; `called` is how the program was called, `sys.argv[0]`.
     """
     sections: dict[str, list[str]] = {_PATHS: [], _SEARCH: [], _OTHERS: []}
     searching, paths = _search_settings(), set(paths)
@@ -100,8 +97,5 @@ def _as_typed(words: str, called: str) -> str:
 
 def _commands() -> Mapping[str, str]:
     """The installed command of each program, by the name of its module; none where the package is not installed."""
-    found: dict[str, Any] = {}
-    for point in metadata.entry_points(group="console_scripts"):
-        if point.value.startswith("t2t_keras.launch."):
-            found[point.value.removeprefix("t2t_keras.launch.").partition(":")[0]] = point.name
-    return found
+    points = [point for point in metadata.entry_points(group="console_scripts") if point.value.startswith(_LAUNCH)]
+    return {point.value.removeprefix(_LAUNCH).partition(":")[0]: point.name for point in points}

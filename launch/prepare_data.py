@@ -58,9 +58,9 @@ flags.adopt_module_key_flags(vocabulary_flags)
 def main(argv: list[str]) -> None:
     """Prepares the data and prints what was kept."""
     config = _config()
-    corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), _report)
+    corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), program.say)
     vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None
-    prepared = prepare(corpus, config, FLAGS.data_dir, _report, FLAGS.processes, FLAGS.shard_pairs, vocab_path)
+    prepared = prepare(corpus, config, FLAGS.data_dir, program.say, FLAGS.processes, FLAGS.shard_pairs, vocab_path)
     print(_table(prepared))
 
 
@@ -73,10 +73,6 @@ def _config() -> DataConfig:
     if FLAGS["max_length"].present:
         return config
     return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
-
-
-def _report(line: str) -> None:
-    print(line, flush=True)
 
 
 def _table(prepared: PreparedData) -> str:

@@ -109,6 +109,16 @@ def _check_paths() -> None:
                 )
 
 
+def title(text: str) -> None:
+    """Prints a heading, underlined."""
+    say(f"\n{text}\n{'-' * len(text)}")
+
+
+def say(line: str) -> None:
+    """Prints a line, which is seen at once."""
+    print(line, flush=True)
+
+
 def _fail(message: str) -> None:
     print(f"error: {message}", file=sys.stderr)
     sys.exit(1)

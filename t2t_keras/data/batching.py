@@ -123,9 +123,10 @@ def plan_epoch(
         InputError: there are no pairs, or one is longer than the budget.
         ValueError: the two arrays differ in shape.
     """
-    longest = _longer_sides(source_lengths, target_lengths, tokens_per_batch)
+    _check_lengths(source_lengths, target_lengths, tokens_per_batch)
     random = np.random.Philox(key=(seed % 2**64) + (epoch << 64))  # raw draws: NumPy guarantees these never change
-    noise = (random.random_raw(len(longest)) >> np.uint64(63 - _NOISE_BITS)).astype(np.int64) - (1 << _NOISE_BITS)
+    draws = random.random_raw(len(source_lengths))
+    noise = (draws >> np.uint64(63 - _NOISE_BITS)).astype(np.int64) - (1 << _NOISE_BITS)
     # A random first cut shifts all later ones, so that pairs at the edge of a batch change batches between epochs.
     first = int(random.random_raw() >> np.uint64(1))
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
@@ -139,9 +140,10 @@ def plan_in_length_order(
     source_lengths: np.ndarray, target_lengths: np.ndarray, tokens_per_batch: int, static_shapes: bool = False
 ) -> EpochPlan:
     """Plans one pass in order of length, without randomness, for validation. Arguments and errors: see `plan_epoch`."""
-    longest = _longer_sides(source_lengths, target_lengths, tokens_per_batch)
+    _check_lengths(source_lengths, target_lengths, tokens_per_batch)
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
-    order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, np.zeros(len(longest), np.int64))
+    noise = np.zeros(len(source_lengths), np.int64)
+    order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise)
     return EpochPlan(order, offsets, shapes, _total(source_lengths), _total(target_lengths))
 
 
@@ -154,7 +156,7 @@ def bucket_shapes(longest: int, tokens_per_batch: int) -> np.ndarray:
     lengths = [_SHORTEST_BUCKET]
     while lengths[-1] < longest:
         grown = max(lengths[-1] + _LENGTH_MULTIPLE, int(lengths[-1] * _LENGTH_GROWTH))
-        lengths.append(_rounded_up(min(grown, longest), _LENGTH_MULTIPLE))
+        lengths.append(-(-min(grown, longest) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE)
     lengths = [min(length, tokens_per_batch) for length in lengths]
     rows = [tokens_per_batch // length for length in lengths]
     even_rows = [count - count % _ROW_MULTIPLE if count >= _ROW_MULTIPLE else count for count in rows]
@@ -242,12 +244,6 @@ class EpochPlans:
         return [plan.shape(batch) for batch in dict.fromkeys([int(tokens.argmax()), int(weights.argmax())])]
 
 
-def _longer_sides(source_lengths: np.ndarray, target_lengths: np.ndarray, tokens_per_batch: int) -> np.ndarray:
-    """The longer side of each pair, int64 [pairs], checked against the budget."""
-    _check_lengths(source_lengths, target_lengths, tokens_per_batch)
-    return np.maximum(source_lengths, target_lengths).astype(np.int64)
-
-
 def _check_lengths(source_lengths: np.ndarray, target_lengths: np.ndarray, tokens_per_batch: int) -> None:
     if source_lengths.ndim != 1 or source_lengths.shape != target_lengths.shape:
         raise ValueError(
@@ -324,10 +320,6 @@ def _permuted(order: np.ndarray, offsets: np.ndarray, shuffled: np.ndarray) -> t
     moved = np.concatenate([[0], np.cumsum(sizes)])
     source = np.arange(len(order)) + np.repeat(offsets[:-1][shuffled] - moved[:-1], sizes)
     return order[source], moved
-
-
-def _rounded_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
 
 
 def _total(lengths: np.ndarray) -> int:

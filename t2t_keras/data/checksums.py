@@ -24,12 +24,7 @@ def checksum(path: str | Path) -> str:
 def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
     """The SHA-256 of files by name; a file whose size, inode and times have not changed is not read again.
 
-    Args:
-        files: name -> path.
-        known_path: file that keeps checksums and file states between calls; updated if it is writable.
-
-    Raises:
-        InputError: a file cannot be read.
+    The file `known_path` keeps checksums and states between calls, if it is writable. Raises as `checksum`.
     """
     known = read_note(known_path)
     digests: dict[str, str] = {}
@@ -48,6 +43,16 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
         with contextlib.suppress(OSError):  # for example a read-only folder; the next call then reads all files again
             write_json(known_path, entries)
     return digests
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What differs between values by name, as "name: old -> new", with checksums abbreviated."""
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return [f"{name}: {_short(before.get(name))} -> {_short(after.get(name))}" for name in names]
+
+
+def _short(value: Any) -> str:
+    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 40 else repr(value)
 
 
 def _state(path: Path) -> list[int]:

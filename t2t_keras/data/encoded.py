@@ -56,8 +56,7 @@ class EncodedCorpus:
     def open(cls, directory: str | Path, split: str) -> "EncodedCorpus":
         """Opens the split "train", "valid" or "test" of a folder; ids stay on disk until they are read.
 
-        Raises:
-            InputError: the split or one of its shards is missing, or its files do not match.
+        An InputError says that the split or one of its shards is missing, or that its files do not match.
         """
         names = _shard_names(directory, split)
         kept_open = room_for_open_files(len(names) * len(SIDES))
@@ -138,16 +137,10 @@ class _Sentences:
 def write_encoded(
     directory: str | Path, split: str, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocab_size: int
 ) -> int:
-    """Writes a split for `EncodedCorpus.open` in constant memory and returns the number of pairs.
+    """Writes a split, or a shard by its `shard_name`, for `EncodedCorpus.open` in constant memory; returns its pairs.
 
-    Args:
-        directory: folder of the prepared data.
-        split: "train", "valid" or "test", or the name of a shard (`shard_name`).
-        pairs: source and target token ids without end symbols.
-        vocab_size: number of entries; above 65,536 a token takes 32 bits instead of 16.
-
-    Raises:
-        OSError: the files cannot be written.
+    `pairs` are source and target token ids without end symbols. With a `vocab_size` above 65,536 a token takes 32 bits
+    instead of 16.
     """
     dtype = np.uint16 if vocab_size <= 2**16 else np.uint32
     paths = [_path(directory, split, side, "ids") for side in SIDES]

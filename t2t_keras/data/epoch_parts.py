@@ -22,13 +22,8 @@ _WEIGHTED_COUNTER = 1 << 191
 def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, whole_passes: int) -> np.ndarray:
     """The rows of a pass over several corpora that lie one after the other, rising, int64 [rows].
 
-    A corpus of weight 2.5 is there twice, and half of it, drawn anew for each pass, once more.
-
-    Args:
-        sizes: pairs of each corpus.
-        weights: how often a pair of each occurs in a pass, on average; passes are of one length.
-        seed: of the run.
-        whole_passes: number of passes before.
+    A corpus of weight 2.5 is there twice, and half of it, drawn anew for each pass, once more; passes are of one
+    length. `sizes` are the pairs of each corpus, `whole_passes` counts the passes before.
     """
     random = np.random.Philox(key=(seed % 2**64) + (whole_passes << 64), counter=_WEIGHTED_COUNTER)
     rows, begin = [], 0

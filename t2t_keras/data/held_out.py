@@ -33,10 +33,8 @@ class TextSurvey:
 
         Which pairs are drawn depends on the text alone, and not on its order: sentences that occur often are as likely
         as others. No two drawn pairs have a source or a target in common, and none has one of the corpus' own sets.
-        The training text stays as it is: whoever prepares it leaves out what is held out.
-
-        Args:
-            sizes: by split, "valid" or "test", how many pairs to draw; a split that the corpus has is not drawn.
+        The training text stays as it is: whoever prepares it leaves out what is held out. `sizes` say how many pairs to
+        draw for "valid" and "test"; a split that the corpus has is not drawn.
         """
         missing = {split: size for split, size in sizes.items() if split not in self._corpus.splits}
         drawn = functools.cache(functools.partial(self._drawn, missing))

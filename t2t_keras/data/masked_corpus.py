@@ -10,13 +10,8 @@ from t2t_keras.text.masking import hashed, spans
 class MaskedCorpus:
     """Training text whose sources are its targets with spans masked anew in each epoch.
 
-    `source_lengths` are those of the targets, which no source exceeds, so that the plans of all epochs are alike.
-
-    Args:
-        corpus: the text, as targets.
-        mask_id: token that stands for a span.
-        seed: of the run.
-        epoch: passes before; see `at`.
+    `source_lengths` are those of the targets, which no source exceeds, so that the plans of all epochs are alike. The
+    token `mask_id` stands for a span; `epoch` counts the passes before, see `at`.
     """
 
     def __init__(self, corpus: EncodedCorpus, mask_id: int, seed: int, epoch: int = 0) -> None:

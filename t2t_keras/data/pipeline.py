@@ -46,21 +46,12 @@ def training_dataset(
     replica_ids: Sequence[int],
     rows_multiple: int = 1,
 ) -> tf.data.Dataset:
-    """Training batches from a position on, without end.
+    """Training batches of pairs from a position in their plans on, without end.
 
     Elements are {"source": int32 [rows, source_len], "target": int32 [rows, target_len]}, one for each replica: all of
-    `replica_ids` for the first batch, then all for the second.
-
-    Args:
-        corpus: the encoded training pairs.
-        plans: their epoch plans.
-        start: the first batch to read.
-        num_replicas: number of replicas of all workers.
-        replica_ids: replicas of this worker; only their shares are read.
-        rows_multiple: the rows of a share are a multiple of this (for gradient accumulation).
-
-    Raises:
-        ValueError: a replica id is outside [0, num_replicas).
+    `replica_ids`, those of this worker, for the first batch, then all for the second; `num_replicas` counts those of
+    all workers. The rows of a share are a multiple of `rows_multiple`, for gradient accumulation. A ValueError names a
+    replica id outside [0, num_replicas).
     """
     _check_replicas(num_replicas, replica_ids, rows_multiple)
 

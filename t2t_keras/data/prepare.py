@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.config import Config, DataConfig
-from t2t_keras.data.checksums import checksums
+from t2t_keras.data.checksums import changes, checksums
 from t2t_keras.data.cleaning import Cleaner
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.journal import Journal
@@ -48,15 +48,9 @@ _OUTPUT = re.compile(
 )
 
 # Changing one of these settings repeats only the steps that depend on it.
-_VOCABULARY_STEPS = ("vocabulary", "encoding")
+_OF_VOCABULARIES = ("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols")
 _DEPENDENTS = {
-    "vocab_type": _VOCABULARY_STEPS,
-    "vocab_size": _VOCABULARY_STEPS,
-    "source_vocab_size": _VOCABULARY_STEPS,
-    "extend_vocab": _VOCABULARY_STEPS,
-    "symbols": _VOCABULARY_STEPS,
-    "vocab_from": _VOCABULARY_STEPS,
-    "source_vocab_from": _VOCABULARY_STEPS,
+    **dict.fromkeys((*_OF_VOCABULARIES, "vocab_from", "source_vocab_from"), ("vocabulary", "encoding")),
     "max_length_ratio": ("encoding",),
 }
 
@@ -205,7 +199,9 @@ def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callab
     prepared_before = read_json(data_dir / _COMPLETE)
     prepared = PreparedData(data_dir, prepared_before)
     old = {**dataclasses.asdict(prepared.config), **prepared_before["identity"]}
-    _check_same_settings(data_dir, old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)})
+    if changed := changes(old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
+        text = ", ".join(changed)
+        raise InputError(f"{data_dir}: already prepared with other settings ({text}); give another --data_dir")
     report(f"{data_dir}: already prepared")
     return prepared
 
@@ -215,15 +211,17 @@ def _prepared(
 ) -> PreparedData:
     """Runs all steps that are not done; the caller holds the lock of the folder."""
     identity = _identity(corpus, data_dir)
-    settings = _as_json({**dataclasses.asdict(config), **identity, "shard_pairs": shard_pairs})
-    journal = Journal(data_dir / _JOURNAL, settings, _DEPENDENTS)
+    settings = {**dataclasses.asdict(config), **identity, "shard_pairs": shard_pairs}
+    journal = Journal(data_dir / _JOURNAL, json.loads(json.dumps(settings)), _DEPENDENTS)
     _remove_leftovers(data_dir, begin_anew=not journal.done)
     if journal.done:
         report(f"{data_dir}: going on after an interruption; {len(journal.done)} steps were done before")
     counts = dict(journal.step("evaluation text", lambda: _clean_evaluation(corpus, config, data_dir)))
     training = TrainingSplit(data_dir, config, journal, processes, shard_pairs)
     report("reading and cleaning the training text")
-    counts["train"] = _clean_training(training, corpus, tuple(counts))
+    cleaned = training.clean(corpus, tuple(counts))
+    counts["train"] = training.select(cleaned, draw="valid" not in counts)
+    _check_some_left(counts["train"], "cleaning")
     if "valid" not in counts:
         size = counts["train"]["validation"]
         counts["valid"] = {"read": size, "kept": size, "repaired": 0}
@@ -274,14 +272,6 @@ def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dic
     return counts
 
 
-def _clean_training(training: TrainingSplit, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
-    """Writes the cleaned training text, without the pairs of the `held_out` splits, and returns its counts."""
-    counts = training.clean(corpus, held_out)
-    counts = training.select(counts, draw="valid" not in held_out)
-    _check_some_left(counts, "cleaning")
-    return counts
-
-
 def _make_vocabulary(training: TrainingSplit, corpus: Corpus, config: DataConfig, data_dir: Path, pairs: int) -> int:
     """Trains on every n-th training pair and returns n, which is above 1 only for very large text."""
     step = -(-2 * pairs // _VOCABULARY_SENTENCES)
@@ -317,11 +307,6 @@ def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:
     return f"training a {config.vocab_type} vocabulary of {size} entries"
 
 
-def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as a file of JSON gives them back."""
-    return json.loads(json.dumps(values))
-
-
 def _encode(encoding: Encoding) -> Counts:
     """Writes the token ids of a validation or test split and returns their number on each side."""
     pairs = list(read_pairs(*text_paths(encoding.data_dir, encoding.split)))
@@ -344,15 +329,3 @@ def _check_symbols(encoding: Encoding, references: Sequence[str]) -> None:
 def _check_some_left(counts: Counts, step: str) -> None:
     if not counts["kept"]:
         raise InputError(f"no training pair is left after {step}: {summary(counts)}")
-
-
-def _check_same_settings(data_dir: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    if keys:
-        changes = ", ".join(f"{key}: {_short(old.get(key))} -> {_short(new.get(key))}" for key in keys)
-        raise InputError(f"{data_dir}: already prepared with other settings ({changes}); give another --data_dir")
-
-
-def _short(value: Any) -> str:
-    """A setting for a message; checksums are abbreviated."""
-    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 40 else repr(value)

@@ -68,12 +68,8 @@ class TrainingSplit:
     def select(self, counts: Counts, draw: bool) -> Counts:
         """Selects the rows that stay: no duplicates, no validation sentences; if `draw`, draws "valid" and writes it.
 
-        Where the task keeps what is repeated, only the rows drawn for "valid" go.
-
-        Returns the counts of the cleaned text, updated with what was dropped.
-
-        Raises:
-            InputError: there are too few pairs to draw from.
+        Where the task keeps what is repeated, only the rows drawn for "valid" go. Returns the counts of the cleaned
+        text, updated with what was dropped; an InputError says that there are too few pairs to draw from.
         """
         names = [f"selecting {number}" for number in range(self._count)]
         if not names or not all(name in self._journal.done for name in names):
@@ -204,12 +200,10 @@ def _progress(items: Iterable[Any], description: str, total: int | None = None, 
 
 
 def repeated_rows(sizes: Sequence[int], read_keys: ReadKeys, sorted_keys: int = _SORTED_KEYS) -> list[np.ndarray]:
-    """For each shard, the rows whose key occurred before in an earlier shard or row, int64, rising.
+    """For each shard, of so many rows, the rows whose key occurred before in an earlier shard or row, int64, rising.
 
-    Args:
-        sizes: number of rows of each shard.
-        read_keys: returns the keys of a shard by number, uint64 [rows]; called for one shard after another.
-        sorted_keys: approximate number of keys in memory at once; with more keys, shards are read several times.
+    `read_keys` returns the keys of a shard by number, uint64 [rows]. About `sorted_keys` keys are in memory at once;
+    with more of them, shards are read several times.
     """
     starts = np.cumsum([0, *sizes])  # --> [shards + 1]
     bits = max(0, int(starts[-1] - 1) // sorted_keys).bit_length()

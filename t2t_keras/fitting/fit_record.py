@@ -4,19 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.data.checksums import changes
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import read_json, write_json
 
 
 class FitRecord:
-    """Values by name, in a file that is replaced whenever they change.
-
-    Args:
-        path: the file; its folder is made when something is first recorded.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Values by name, in a file that is replaced whenever they change; an InputError says that it is damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,26 +27,11 @@ class FitRecord:
         write_json(self._path, self._values)
 
     def check_same(self, name: str, values: Mapping[str, Any], folder: Path) -> None:
-        """Records values the first time, and refuses others later.
-
-        Args:
-            name: what they are recorded as.
-            values: JSON values by name.
-            folder: what the message names.
-
-        Raises:
-            InputError: something differs; names it.
-        """
+        """Records JSON values as `name` the first time; later an InputError names `folder` and what differs."""
         before = self[name]
         if before is None:
             self.update(**{name: dict(values)})
             return
-        keys = sorted(key for key in before.keys() | values.keys() if before.get(key) != values.get(key))
-        if keys:
-            changes = ", ".join(f"{key}: {_short(before.get(key))} -> {_short(values.get(key))}" for key in keys)
-            raise InputError(f"{folder} was begun with other data or choices ({changes}); use another folder")
-
-
-def _short(value: Any) -> str:
-    """A value for a message; checksums are abbreviated."""
-    return f"{value[:12]}..." if isinstance(value, str) and len(value) == 64 else repr(value)
+        if changed := changes(before, values):
+            text = ", ".join(changed)
+            raise InputError(f"{folder} was begun with other data or choices ({text}); use another folder")

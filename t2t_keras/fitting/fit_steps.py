@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import importlib
-import itertools
 import json
 import signal
 import time
@@ -119,12 +118,8 @@ class FitSteps:
     def train(self, minutes: float, *, counts_preparing: bool) -> Outcome | None:
         """Trains until the minutes of all starts together are over; None if they were over before.
 
-        Args:
-            minutes: at most.
-            counts_preparing: whether these are minutes of preparing too; at least half of them are for training.
-
-        Raises:
-            InputError: as `Trainer`.
+        `counts_preparing`: they are minutes of preparing too, but at least half of them are for training. Raises as
+        `Trainer`.
         """
         if (before := self.record["trained_for"] or 0.0) >= minutes:
             self._say(f"{self.run.path} was trained for {before:g} minutes before; a larger --minutes trains on")
@@ -241,8 +236,7 @@ class FitSteps:
 def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] | None = None) -> Config:
     """The chosen preset with the chosen settings, but those of the data; they may replace the limit of outputs.
 
-    Raises:
-        InputError: a setting is unknown, or settings do not go together.
+    An InputError says that a setting is unknown, or that settings do not go together.
     """
     values = {choice.name: choice.value for choice in choices}
     config = presets.preset(values["preset"])
@@ -275,6 +269,6 @@ def _examples(sources: Sequence[str], references: Sequence[str], hypotheses: Seq
     rows = list(zip(sources, references, hypotheses, sentence_chrf(hypotheses, references), strict=True))
     rows = [row for row in rows if len(row[0].split()) >= _FEWEST_WORDS] or rows
     rows.sort(key=lambda row: (-row[3], -len(row[0])))
-    good = list(itertools.islice(rows, min(_EXAMPLES, (len(rows) + 1) // 2)))
+    good = rows[: min(_EXAMPLES, (len(rows) + 1) // 2)]
     bad = rows[len(good) :][-_EXAMPLES:][::-1]
     return {"good": good, "bad": bad}

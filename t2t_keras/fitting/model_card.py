@@ -20,14 +20,8 @@ _LICENCES = {
 def write_card(steps: FitSteps, version: Path, licence: str, command: str) -> Path:
     """Writes README.md into the directory of the exported model, for its newest version; returns its path.
 
-    Args:
-        steps: all of which are done.
-        version: the directory of that version.
-        licence: what the user says of the text's licence; "" for what is known.
-        command: that made the model.
-
-    Raises:
-        OSError: it cannot be written.
+    All steps are done. `version` is the directory of that version, `licence` what the user says of the text's, "" for
+    what is known, `command` what made the model.
     """
     path = steps.places.export_dir / "README.md"
     sections = [_title(steps, version), _data(steps, licence), _sizes(steps), _choices(steps), _scores(steps)]

@@ -30,11 +30,8 @@ def with_states_at(weights: Mapping[str, np.ndarray], places: np.ndarray) -> dic
     Embeddings, what each sub-layer reads and writes, and the normalisations are permuted; the insides of heads and of
     feed-forward networks stay as they are.
     """
-    return {name: _taken(array, places, _AXES.get(name.rpartition("/")[2])) for name, array in weights.items()}
-
-
-def _taken(array: np.ndarray, places: np.ndarray, axis: int | None) -> np.ndarray:
-    return array if axis is None else np.take(array, places, axis=axis)
+    axes = {name: axis for name in weights if (axis := _AXES.get(name.rpartition("/")[2])) is not None}
+    return {**weights, **{name: np.take(weights[name], places, axis) for name, axis in axes.items()}}
 
 
 class Tables(NamedTuple):

@@ -46,13 +46,7 @@ _NEVER = -1e9  # a logit
 
 
 def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarray]:
-    """The weights under CTranslate2's names and in its layout.
-
-    Args:
-        weights: by the names of `models.weights.weight_names`, and the tables "source_positions/table" and
-            "target_positions/table", whether learned or not.
-        config: the network's settings.
-    """
+    """The weights under CTranslate2's names and in its layout, from those that `with_positions` gives."""
     table = weights["target_embedding/table"]
     head = "output_embedding" if "output_embedding/table" in weights else "target_embedding"
     found = {
@@ -76,17 +70,11 @@ def write_spec(
     folder: Path,
     quantization: str = "float32",
 ) -> None:
-    """Writes what CTranslate2 loads.
+    """Writes what CTranslate2 loads into an existing folder, from weights that `with_positions` gives.
 
-    Args:
-        weights: as `variables` takes them.
-        config: the network's settings.
-        entries: the vocabularies of sources and of targets, which begin with `SPECIAL`.
-        folder: where to write; it exists.
-        quantization: of the weights: "float32", which is none, "float16", "bfloat16" or "int8".
-
-    Raises:
-        InputError: the package is missing, or torch, which it needs for bfloat16.
+    `entries` are the vocabularies of sources and of targets, which begin with `SPECIAL`; `quantization` is "float32",
+    which is none, "float16", "bfloat16" or "int8". An InputError says that the package is missing, or torch, which it
+    needs for bfloat16.
     """
     if quantization == "bfloat16" and importlib.util.find_spec("torch") is None:
         raise InputError("--quantization=bfloat16: CTranslate2 needs torch for it: pip install '.[bfloat16]'")
@@ -128,12 +116,9 @@ def write(model: "PortableModel", folder: Path, quantization: str = "float32") -
 
 
 def with_positions(weights: Arrays, config: TransformerConfig, count: int) -> dict[str, np.ndarray]:
-    """The weights with the tables of positions that `variables` takes, of `count` rows at least.
+    """The weights, by the names of `weight_names`, with tables "source_positions/table" and "target_positions/table".
 
-    Args:
-        weights: by the names of `models.weights.weight_names`.
-        config: the network's settings.
-        count: most positions of a source and of an output.
+    The tables, learned or not, have `count` rows at least: the most positions of a source and of an output.
     """
     from t2t_keras.layers.position import sinusoids
 

@@ -31,12 +31,10 @@ _FIRST = ("<s>", "<pad>", "</s>", "<unk>")
 _PAD, _EOS, _UNK = 1, 2, 3
 _EPSILON = 1e-5
 _POSITION_OFFSET = _PAD + 1  # of the first token
-_TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_STACKS = ("encoder", "decoder")
+_TABLES = tuple(f"{stack}.embed_tokens.weight" for stack in _STACKS)
 _OUTPUTS = ("decoder.output_projection.weight", "decoder.embed_out")
-_OTHERS = (
-    *(*_TABLES, *_OUTPUTS, "encoder.version", "decoder.version"),
-    *("encoder.embed_positions.", "decoder.embed_positions."),
-)
+_OTHERS = (*_TABLES, *_OUTPUTS, *(f"{stack}.{name}" for stack in _STACKS for name in ("version", "embed_positions.")))
 _EXPECTED = {
     "no_token_positional_embeddings": False,
     "layernorm_embedding": False,
@@ -76,16 +74,17 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         max_positions=_MAX_POSITIONS,
         layer_norm_epsilon=_EPSILON,
     )
-    for stack in ("encoder", "decoder"):
-        width = settings[f"{stack}_ffn_embed_dim"]
-        tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - width)
+    for stack in _STACKS:
+        tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_embed_dim"])
     weights = assembled(path, tensors, model, tables, LAYERS, _OTHERS)
-    positions = [_positions(path, tensors, stack, model.d_model) for stack in ("encoder", "decoder")]
+    positions = [_positions(path, tensors, stack, model.d_model) for stack in _STACKS]
     positions[1][0] += start  # the decoder begins with the end symbol
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
     facts: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
     data = DataConfig(max_length=512, **facts)
-    return PortableModel(Config(model=model, data=data, decode=_SEARCH), weights, vocabulary.tokenizer, _notes(folder))
+    notes = ("a text must come as tokens between blanks, prepared and cut as the model's training text was",)
+    config = Config(model=model, data=data, decode=_SEARCH)
+    return PortableModel(config, weights, vocabulary.tokenizer, () if list(folder.glob("*.model")) else notes)
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -139,9 +138,8 @@ def _sizes(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of our settings."""
     check_settings(path, settings, _EXPECTED)
     numbers = ("layers", "attention_heads", "ffn_embed_dim", "embed_dim")
-    stacks = ("encoder", "decoder")
-    check_kinds(path, settings, {f"{stack}_{name}": int for stack in stacks for name in numbers})
-    check_kinds(path, settings, {f"{stack}_normalize_before": bool for stack in stacks})
+    check_kinds(path, settings, {f"{stack}_{name}": int for stack in _STACKS for name in numbers})
+    check_kinds(path, settings, {f"{stack}_normalize_before": bool for stack in _STACKS})
     for name in ("attention_heads", "embed_dim", "normalize_before"):
         if settings[f"encoder_{name}"] != settings[f"decoder_{name}"]:
             raise InputError(f"{path}: encoder_{name} and decoder_{name} must be equal")
@@ -153,7 +151,7 @@ def _sizes(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         "num_encoder_layers": settings["encoder_layers"],
         "num_decoder_layers": settings["decoder_layers"],
         "d_model": settings["encoder_embed_dim"],
-        "d_ff": max(settings[f"{stack}_ffn_embed_dim"] for stack in stacks),
+        "d_ff": max(settings[f"{stack}_ffn_embed_dim"] for stack in _STACKS),
         "num_heads": settings["encoder_attention_heads"],
         "norm_position": "pre" if settings["encoder_normalize_before"] else "post",
         "activation": activation,
@@ -227,9 +225,3 @@ def _languages(path: Path, settings: Mapping[str, Any], given: Mapping[str, str]
             "--source_language and --target_language"
         )
     return languages
-
-
-def _notes(folder: Path) -> tuple[str, ...]:
-    if list(folder.glob("*.model")):
-        return ()
-    return ("a text must come as tokens between blanks, prepared and cut as the model's training text was",)

@@ -66,12 +66,8 @@ LAYERS = LayerTable(
     kinds={"kernel": "weight", "bias": "bias", "scale": "weight", "offset": "bias"},
     transposed=True,
 )
-_ACTIVATIONS: Mapping[str, Literal["relu", "swish", "gelu"]] = {
-    "relu": "relu",
-    "swish": "swish",
-    "silu": "swish",
-    "gelu": "gelu",
-}
+_Activation = Literal["relu", "swish", "gelu"]
+_ACTIVATIONS: Mapping[str, _Activation] = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 _NUMBERS = (
     *("d_model", "vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
     *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")),
@@ -134,16 +130,12 @@ def _settings(path: Path) -> dict[str, Any]:
 def _sides(folder: Path, settings: Mapping[str, Any]) -> tuple[NamedIds, NamedIds]:
     """The vocabularies of targets and of sources."""
     shares = settings.get("share_encoder_decoder_embeddings", True)
-    sizes = {"vocab.json": settings["vocab_size"]}
-    target_file = "vocab.json"
+    target_file, target_size = "vocab.json", settings["vocab_size"]
     if not shares and (folder / "target_vocab.json").exists():
-        target_file = "target_vocab.json"
         check_kinds(folder / "config.json", settings, {"decoder_vocab_size": int})
-        sizes[target_file] = settings["decoder_vocab_size"]
-    return (
-        _side(folder, target_file, sizes[target_file], "target.spm", settings),
-        _side(folder, "vocab.json", sizes["vocab.json"], "source.spm", settings),
-    )
+        target_file, target_size = "target_vocab.json", settings["decoder_vocab_size"]
+    target = _side(folder, target_file, target_size, "target.spm", settings)
+    return target, _side(folder, "vocab.json", settings["vocab_size"], "source.spm", settings)
 
 
 def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str, Any]) -> NamedIds:
@@ -164,16 +156,11 @@ def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str,
 def _tables(path: Path, settings: Mapping[str, Any], tensors: Arrays) -> Tables:
     """The matrices of tokens, of the old ids, as this project uses them."""
     shared = tensors.get(_SHARED)
-    source = tensors.get(_SOURCE, shared)
-    decoder = tensors.get(_TARGET, shared)
-    if decoder is None:
-        decoder = tensors.get(_HEAD)
-    if source is None:
-        source = decoder
+    decoder = tensors.get(_TARGET, tensors.get(_HEAD) if shared is None else shared)
+    source = tensors.get(_SOURCE, decoder if shared is None else shared)
     if source is None or decoder is None:
         raise InputError(f"{path}: there is no tensor {_SHARED}")
-    output = tensors.get(_HEAD, decoder)
-    bias = tensors.get(_BIAS)
+    output, bias = tensors.get(_HEAD, decoder), tensors.get(_BIAS)
     found = [np.asarray(array, np.float32) for array in (source, decoder, output)]
     for array, name in zip(found, (_SOURCE, _TARGET, _HEAD), strict=True):
         if array.ndim != 2 or array.shape[1] != settings["d_model"]:

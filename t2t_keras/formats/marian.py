@@ -103,7 +103,9 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
         raise InputError(
             f"{path}: the tensor {_POSITIONS} must have rows of {settings['dim-emb']}, got {list(learned.shape)}"
         )
-    positions = {"position_encoding": "sinusoidal_halves"} if learned is None else _learned(len(learned))
+    positions: dict[str, Any] = {"position_encoding": "sinusoidal_halves"}
+    if learned is not None:
+        positions = {"position_encoding": "learned", "max_positions": len(learned)}
     model = TransformerConfig(
         **tables.settings(vocabulary.tokenizer.has_one_id_space),
         **positions,
@@ -132,10 +134,9 @@ def _search(folder: Path) -> dict[str, Any]:
     """The settings of decoding beside a model: decoder.yml or, as Marian names it, MODEL.npz.decoder.yml."""
     found = [path for path in (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml"))) if path.exists()]
     search = parsed_yaml(read_bytes(found[0]), str(found[0])) if found else {}
-    if "vocabs" in search:
-        vocabs = search["vocabs"]
-        if not isinstance(vocabs, list) or not vocabs or not all(isinstance(name, str) for name in vocabs):
-            raise InputError(f"{found[0]}: vocabs must be names of files, got {vocabs!r}")
+    vocabs = search.get("vocabs", ["vocab.yml"])
+    if not isinstance(vocabs, list) or not vocabs or not all(isinstance(name, str) for name in vocabs):
+        raise InputError(f"{found[0]}: vocabs must be names of files, got {vocabs!r}")
     if found:
         number_setting(found[0], search, "normalize", 0.0)
         whole_setting(found[0], search, "beam-size", 12)
@@ -181,10 +182,6 @@ def _tables(path: Path, tensors: Arrays, *, has_bias: bool) -> Tables:
     return Tables(source, target, output, None if bias is None else np.asarray(bias, np.float32))
 
 
-def _learned(count: int) -> dict[str, Any]:
-    return {"position_encoding": "learned", "max_positions": count}
-
-
 def _scaled(weights: dict[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
     """Feed-forward networks whose inner values are `factor` times as large, and whose outputs are the same."""
     factors = {"inner_kernel": factor, "inner_bias": factor, "outer_kernel": 1 / factor}
@@ -225,8 +222,7 @@ def _side(path: Path, model: Path) -> NamedIds:
 def read_vocabulary(path: Path) -> list[str]:
     """Reads a vocabulary of lines "piece: id", as Marian writes them; YAML readers lose some of its entries.
 
-    Raises:
-        InputError: a line is not like that, or ids are missing; names the file and the line.
+    An InputError names the file and a line that is not like that, or says that ids are missing.
     """
     ids: dict[int, str] = {}
     key = None
@@ -257,13 +253,14 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def _unquoted(key: str) -> str:
-    if key.startswith("'") and key.endswith("'") and len(key) > 1:
+    quote = key[0] if len(key) > 1 and key[0] == key[-1] else ""
+    if quote == "'":
         return key[1:-1].replace("''", "'")
-    if not (key.startswith('"') and key.endswith('"') and len(key) > 1):
+    if quote != '"':
         return key
-    return _ESCAPE.sub(_unescaped, key[1:-1])
 
+    def unescaped(match: re.Match[str]) -> str:
+        code, other = match.groups()
+        return chr(int(code[1:], 16)) if code else _ESCAPES.get(other, other)
 
-def _unescaped(match: re.Match[str]) -> str:
-    code, other = match.groups()
-    return chr(int(code[1:], 16)) if code else _ESCAPES.get(other, other)
+    return _ESCAPE.sub(unescaped, key[1:-1])

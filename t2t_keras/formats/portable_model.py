@@ -90,18 +90,10 @@ def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 def assembled(
     path: Path, tensors: Arrays, config: TransformerConfig, tables: Tables, layers: LayerTable, others: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Our weights of a format's tensors.
+    """Our weights of a format's tensors, by the names of layers there, and of the matrices of tokens, of our ids.
 
-    Args:
-        path: where they were read, for messages.
-        tensors: by their names there.
-        config: the model's settings.
-        tables: the matrices of tokens, of our ids.
-        layers: the names of all else.
-        others: beginnings of the names of tensors that are in `tables` or need not be.
-
-    Raises:
-        InputError: a tensor is missing, superfluous, or has another shape; names it.
+    `others` are beginnings of the names of tensors that are in `tables` or need not be. An InputError names `path`, and
+    a tensor that is missing, superfluous, or has another shape.
     """
     entries = list(layers.entries(config))
     for table in tables.weights(config).values():
@@ -117,8 +109,7 @@ def assembled(
 def check_whole(path: Path | str, model: PortableModel) -> None:
     """Refuses settings that no run can have, and weights that are no numbers or not those of such a model.
 
-    Raises:
-        InputError: names `path`, and the setting or the weight.
+    An InputError names `path`, and the setting or the weight.
     """
     try:
         Config.from_dict(model.config.to_dict())
@@ -150,16 +141,10 @@ def with_wider_layers(tensors: Arrays, start: str, more: int) -> dict[str, np.nd
 
 
 def check_expressible(config: TransformerConfig, format: str, **needed: Any) -> None:
-    """Refuses a Transformer that a format has no place for.
+    """Refuses a Transformer that a format has no place for, with an InputError that names it and each setting.
 
-    Args:
-        config: of the Transformer.
-        format: the format's name in the message.
-        **needed: fields of `config`, and the value that the format needs. All formats need heads of d_model /
-            num_heads, scaled scores without a window, and no experts.
-
-    Raises:
-        InputError: names each setting.
+    `needed` are fields of `config`, and the value that the format needs. All formats need heads of d_model / num_heads,
+    scaled scores without a window, and no experts.
     """
     d_head = config.d_model // config.num_heads
     common = {"num_experts": 0, "attention_score": "scaled_dot", "attention_window": None}

@@ -36,10 +36,6 @@ class NamedIds(NamedTuple):
     unk: int
     model: bytes
 
-    def others(self) -> list[int]:
-        """The ids of all but the special symbols."""
-        return [number for number in range(len(self.names)) if number not in (self.pad, self.eos, self.unk)]
-
 
 class IdMap(NamedTuple):
     """A vocabulary of this project in place of another project's.
@@ -81,8 +77,7 @@ _MOST_UNNAMED = 63
 def check_covered(path: Path, count: int, rows: int) -> None:
     """Refuses a vocabulary that does not fit a matrix: more entries than rows, or so few that it must be cut off.
 
-    Raises:
-        InputError: names the file of the vocabulary.
+    An InputError names its file.
     """
     if count > rows:
         raise InputError(f"{path} has {count} entries, but there are {rows} rows")
@@ -120,7 +115,7 @@ def mapped_vocabulary(folder: Path, target: NamedIds, source: NamedIds) -> IdMap
 
 def _entries(side: NamedIds, pieces: Sequence[str]) -> tuple[list[str], list[int | None], list[int]]:
     """Our entries, the old id of each, and which of them had none."""
-    others = side.others()
+    others = [number for number in range(len(side.names)) if number not in (side.pad, side.eos, side.unk)]
     names = [side.names[number] or f"<row {number}>" for number in others]
     known = set(names)
     further = [piece for piece in dict.fromkeys(pieces) if piece not in known]

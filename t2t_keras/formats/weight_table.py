@@ -74,15 +74,9 @@ class LayerTable(NamedTuple):
 
 
 def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Our weights of a format's tensors: float32 arrays by name.
+    """Our weights of a format's tensors: float32 arrays by name, of the given shapes.
 
-    Args:
-        tensors: by their names there.
-        entries: which of them are which weights.
-        shapes: of our weights, by name.
-
-    Raises:
-        InputError: a tensor is missing or has another shape; names it.
+    An InputError names a tensor that is missing or has another shape.
     """
     weights: dict[str, Any] = {}
     for entry in entries:
@@ -91,9 +85,9 @@ def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, t
         array = np.asarray(tensors[entry.theirs])
         widths = [shapes[name][-1] for name in entry.ours]
         expected = (*shapes[entry.ours[0]][:-1], sum(widths))
-        if array.shape != (expected[::-1] if entry.transposed else expected):
-            wanted = expected[::-1] if entry.transposed else expected
-            raise InputError(f"the tensor {entry.theirs} must have shape {list(wanted)}, got {list(array.shape)}")
+        expected = expected[::-1] if entry.transposed else expected
+        if array.shape != expected:
+            raise InputError(f"the tensor {entry.theirs} must have shape {list(expected)}, got {list(array.shape)}")
         array = (array.T if entry.transposed else array).astype(np.float32)
         parts = np.split(array, np.cumsum(widths)[:-1], axis=-1)
         weights |= {name: np.ascontiguousarray(part) for name, part in zip(entry.ours, parts, strict=True)}

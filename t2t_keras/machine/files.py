@@ -6,11 +6,17 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from t2t_keras.errors import InputError
+
+# What `np.load` raises for a damaged .npz: also an unknown compression, an array in no archive, a wrong size.
+_OF_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError)
+DAMAGED_NPZ = (*_OF_ARCHIVE, ValueError, TypeError, RuntimeError, MemoryError)
 
 # No space, no quota, or a file larger than the limit: there may be room later.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -20,15 +26,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Opens a file that gets its name only once it is complete.
 
-    The contents go to a temporary file beside `path`, which is renamed at the end. After an error (a full disk, an
-    interruption) the temporary file is removed and an existing file of that name is untouched.
-
-    Args:
-        path: the file to write.
-        mode: "w" for UTF-8 text with "\\n" line ends, "wb" for bytes.
-
-    Raises:
-        OSError: the file cannot be written.
+    The contents, UTF-8 text with "\\n" line ends or, in the mode "wb", bytes, go to a temporary file beside `path`,
+    which is renamed at the end. After an error (a full disk, an interruption) the temporary file is removed and an
+    existing file of that name is untouched.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -20,21 +20,14 @@ def run_jobs(
     """Calls a function for each job in several processes and yields (number, result) as jobs finish.
 
     Jobs are drawn as processes become free, so that few are in memory at once. A single job, or a single process, runs
-    in the caller's process. Close the iterator (`contextlib.closing`) to stop early.
-
-    Args:
-        function: importable function of a job's number and argument.
-        jobs: numbers and arguments.
-        processes: number of processes; they are spawned, so the caller's main module must be importable.
-
-    Raises:
-        InputError: a process was killed. Errors of the function and of the iterator of jobs pass through.
+    in the caller's process. Close the iterator (`contextlib.closing`) to stop early. Processes are spawned, so that the
+    function and the caller's main module must be importable. An InputError says that a process was killed; errors of
+    the function and of the iterator of jobs pass through.
     """
     jobs = iter(jobs)
     first = list(itertools.islice(jobs, 2))
-    is_alone = processes == 1 or len(first) < 2
     jobs = itertools.chain(first, jobs)
-    if is_alone:
+    if processes == 1 or len(first) < 2:
         yield from ((number, function(number, argument)) for number, argument in jobs)
     else:
         yield from _pooled(function, jobs, processes)
@@ -51,10 +44,8 @@ class ProcessDiedError(RuntimeError):
 def call_apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Calls an importable function in a child process, whose end frees all its resources, and returns the result.
 
-    The function's arguments and result must be picklable.
-
-    Raises:
-        ProcessDiedError: the process was killed, or the function raised an error, which is on standard error.
+    The function's arguments and result must be picklable. A ProcessDiedError says that the process was killed, or that
+    the function raised an error, which is on standard error.
     """
     context = multiprocessing.get_context("spawn")
     life, life_here = context.Pipe(duplex=False)
@@ -83,12 +74,12 @@ def end_with_parent(pipe: Connection) -> None:
     Ignores Ctrl-C, which reaches all processes of a terminal at once; the parent decides what to do.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_at_end, args=(pipe,), daemon=True).start()
 
+    def exit_at_end() -> None:
+        pipe.poll(None)  # nothing is ever sent, so this returns when the other end is closed
+        os._exit(1)
 
-def _exit_at_end(pipe: Connection) -> None:
-    pipe.poll(None)  # nothing is ever sent, so this returns when the other end is closed
-    os._exit(1)
+    threading.Thread(target=exit_at_end, daemon=True).start()
 
 
 def _pooled(function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int) -> Iterator[tuple[int, Any]]:

@@ -39,13 +39,8 @@ def heat_maps(
 ) -> Figure:
     """Draws a heat map for each layer and head, white for weight 0 and dark for 1.
 
-    Args:
-        weights: float [layers, heads, queries, keys].
-        queries: the pieces of the rows.
-        keys: the pieces of the columns.
-        row_names: of the layers; None means "layer 1", "layer 2", ...
-        column_names: of the heads; None means "head 1", "head 2", ...
-        title: stands above; what is cut is added to it.
+    `weights` are float [layers, heads, queries, keys], `queries` the pieces of the rows and `keys` those of the
+    columns. Without names the layers and heads are "layer 1", "head 1", ... What is cut is added to the title above.
     """
     weights, queries, keys, title = _shown(weights, queries, keys, title)
     num_layers, num_heads, num_queries, num_keys = weights.shape
@@ -83,14 +78,9 @@ def lines(
 ) -> Figure:
     """Draws a line from each query to each key, as opaque as its weight is large, in a colour for each head.
 
-    Args:
-        weights: float [heads, queries, keys].
-        queries: the pieces of the left column.
-        keys: the pieces of the right column.
-        names: of the heads; None means "head 1", "head 2", ...
-        colors: the number of each head's colour, so that a head has one colour in all pictures; None means 0, 1, ...
-        only: positions of the queries whose lines are drawn; none means all.
-        title: stands above; what is cut is added to it.
+    `weights` are float [heads, queries, keys], `queries` the pieces of the left column and `keys` those of the right.
+    `names` are of the heads; `colors` are their colours' numbers, so that a head has one colour in all pictures. Only
+    the lines of the queries at the positions `only` are drawn; none means all. What is cut is added to the title above.
 
     Reference: Vaswani et al., "Attention Is All You Need", 2017, Figures 3 to 5.
     """

@@ -17,14 +17,8 @@ def draw_curves(
 ) -> None:
     """Draws curves, panels side by side, and writes a PNG file.
 
-    Args:
-        path: the file.
-        panels: of each panel, by what its values are, its curves by their names: positive values by positive x.
-        x_label: what x is.
-        is_logarithmic: whether the axes of x and of the values are.
-
-    Raises:
-        OSError: the file cannot be written.
+    `panels` has of each panel, by what its values are, its curves by their names: positive values by positive x.
+    `is_logarithmic` is of the axes of x and of the values.
     """
     figure = Figure(figsize=(5.5 * len(panels), 4.2), layout="constrained")
     for axes, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):

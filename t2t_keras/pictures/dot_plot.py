@@ -9,15 +9,9 @@ from t2t_keras.pictures.saving import save
 
 
 def draw_dots(path: str | pathlib.Path, values: Mapping[str, Sequence[float]], title: str) -> None:
-    """Draws the values of each row on a line of its own, the first row on top, and writes a file.
+    """Draws the values of each row on a line of its own, the first row on top, and writes a PNG or SVG file.
 
-    Args:
-        path: a PNG or SVG file.
-        values: the values of each row by its name; a row without values is an empty line.
-        title: what the values are.
-
-    Raises:
-        OSError: the file cannot be written.
+    `values` are those of each row by its name; a row without values is an empty line. `title` says what they are.
     """
     figure = Figure(figsize=(7, 1.2 + 0.25 * len(values)), layout="constrained")
     axes = figure.add_subplot()

@@ -19,11 +19,8 @@ _NOTHING_OF_TODAY = {"png": {"Software": None}, "svg": {"Date": None, "Creator":
 def save(figure: Figure, path: str | Path) -> None:
     """Writes a PNG or SVG file, as the path's end says; the same figure gives the same file.
 
-    Characters that the font does not have (see `missing_characters`) become boxes in PNG and stay text in SVG.
-
-    Raises:
-        ValueError: another end.
-        OSError: the file cannot be written.
+    Characters that the font does not have (see `missing_characters`) become boxes in PNG and stay text in SVG. A
+    ValueError says that the path has another end.
     """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in _NOTHING_OF_TODAY:

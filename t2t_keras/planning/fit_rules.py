@@ -33,16 +33,9 @@ class Choice:
 def choose(
     pairs: int, minutes: float, *, has_accelerator: bool = False, preset: str | None = None
 ) -> tuple[Choice, ...]:
-    """The choices for a text and a time.
+    """The choices for so many pairs of text, and minutes of training; an InputError if there are too few pairs.
 
-    Args:
-        pairs: number of pairs of the text.
-        minutes: of training.
-        has_accelerator: whether there is a GPU or a TPU.
-        preset: the preset that is to be trained; None chooses one.
-
-    Raises:
-        InputError: there are too few pairs to train on and to score.
+    `has_accelerator`: there is a GPU or a TPU. No `preset` chooses one.
     """
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
@@ -53,7 +46,8 @@ def choose(
         preset = chosen[-1].value
     if preset == "tiny":
         chosen += [_dropout(passes), *_recipe(minutes)]
-    return (*chosen, *_validation(passes), *_saving(minutes), _search())
+    beam = Choice("decode.beam_size", 4, "the paper's; wider beams gain little")
+    return (*chosen, *_validation(passes), *_saving(minutes), beam)
 
 
 def _vocabulary(pairs: int) -> Choice:
@@ -115,7 +109,3 @@ def _saving(minutes: float) -> list[Choice]:
         Choice("train.log_steps", 50, "a line of progress every few seconds"),
         Choice("train.max_steps", 1_000_000, "the minutes end the training"),
     ]
-
-
-def _search() -> Choice:
-    return Choice("decode.beam_size", 4, "the paper's; wider beams gain little")

@@ -130,13 +130,9 @@ def pair_bytes(model: ModelConfig, length: int) -> int:
 
 
 def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
-    """A table of what a training costs, as lines of text.
+    """A table of what a training costs on devices, as lines of text.
 
-    Args:
-        config: of a run or a preset.
-        devices: the devices to train on.
-        length: tokens per sentence, end symbol included.
-        pairs: number of training pairs; 0 leaves out the data.
+    `length` is the tokens of a sentence, end symbol included; 0 `pairs` leave out the data.
     """
     one = step(config, devices, length)
     steps = config.train.max_steps

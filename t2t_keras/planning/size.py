@@ -45,10 +45,8 @@ def describe(config: Config, length: int) -> str:
 def table(sections: list[tuple[str, list[tuple[str, str]]]]) -> str:
     """Lines of text: each section's title, then its names and values in two columns."""
     names = max(len(name) for _, rows in sections for name, _ in rows)
-    return "\n\n".join(_section(title, rows, names) for title, rows in sections)
-
-
-def _section(title: str, rows: list[tuple[str, str]], name_width: int) -> str:
-    """One section, its values aligned to the right."""
-    values = max(len(value) for _, value in rows)
-    return "\n".join([title, *(f"  {name:<{name_width}}  {value:>{values}}" for name, value in rows)])
+    texts = []
+    for title, rows in sections:
+        values = max(len(value) for _, value in rows)
+        texts.append("\n".join([title, *(f"  {name:<{names}}  {value:>{values}}" for name, value in rows)]))
+    return "\n\n".join(texts)

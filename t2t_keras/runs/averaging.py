@@ -14,12 +14,8 @@ from t2t_keras.runs.run import lasting_differences
 def average(checkpoints: Sequence[Checkpoint]) -> dict[str, np.ndarray]:
     """The mean of the weights of several checkpoints, summed in float64: name -> array with the first one's dtypes.
 
-    Raises:
-        ValueError: there are no checkpoints.
-        InputError: they were trained with different settings, or their weights differ in names or shapes.
+    An InputError says that they were trained with different settings, or that weights differ in names or shapes.
     """
-    if not checkpoints:
-        raise ValueError("checkpoints must not be empty")
     first = checkpoints[0].weights
     sums = {name: array.astype(np.float64) for name, array in first.items()}
     for checkpoint in checkpoints[1:]:

@@ -74,10 +74,8 @@ class CheckpointWriter:
     ) -> None:
         """Starts to write a checkpoint, once the previous one is written; arguments as in `checkpoints.save`.
 
-        The arrays must not change any more. A provisional checkpoint needs `complete` or `withdraw` afterwards.
-
-        Raises:
-            InputError: the previous one could not be written, for another reason than a full disk.
+        The arrays must not change any more. A provisional checkpoint needs `complete` or `withdraw` afterwards. Raises
+        as `wait`.
         """
         self.wait()
         self._job, self._completion = _Job(step, weights, optimizer, state, ema, is_provisional), None
@@ -114,8 +112,7 @@ class CheckpointWriter:
     def wait(self) -> None:
         """Waits until nothing is being written, and gives up what could not be written for lack of room.
 
-        Raises:
-            InputError: writing failed for another reason than a full disk.
+        An InputError says that writing failed for another reason.
         """
         self.join()
         self._job, error, self._error = None, self._error, None
@@ -125,10 +122,8 @@ class CheckpointWriter:
     def finish(self, is_in_a_hurry: Callable[[], bool]) -> None:
         """Waits until everything is written, on a full disk until there is room: the newest weights are only in memory.
 
-        Stops waiting for room when `is_in_a_hurry`, which is called now and then, returns True.
-
-        Raises:
-            InputError: the last checkpoint could not be written.
+        Stops waiting for room when `is_in_a_hurry`, which is called now and then, returns True. An InputError says that
+        the last checkpoint could not be written.
         """
         self.join()
         if self._is_out_of_room() and not is_in_a_hurry():

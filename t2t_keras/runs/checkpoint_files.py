@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import sha256, write_json
+from t2t_keras.machine.files import DAMAGED_NPZ, sha256, write_json
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -73,8 +72,7 @@ class Checkpoint:
 def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
     """Opens a checkpoint's directory and verifies its files, without the optimizer's (the largest) if `weights_only`.
 
-    Raises:
-        InputError: it is not a checkpoint, or a file is missing or damaged.
+    An InputError says that it is not a checkpoint, or that a file is missing or damaged.
     """
     path = Path(path)
     document = _read_document(path)
@@ -98,15 +96,8 @@ def step_name(step: int) -> str:
 def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], state: Mapping[str, Any]) -> Path:
     """Writes a checkpoint under a temporary name, renames it (replacing one of that name) and returns its path.
 
-    Args:
-        directory: parent directory, created if missing.
-        name: name of the checkpoint.
-        step: number of updates made before.
-        files: file name -> arrays.
-        state: other values to save, as JSON values.
-
-    Raises:
-        InputError: it cannot be written, for example because the disk is full; earlier checkpoints are untouched.
+    `directory` is created if missing; `step` counts the updates made before; `files` are arrays by file; `state` has
+    JSON values. An InputError says that it cannot be written, and earlier checkpoints are untouched.
     """
     path = directory / name
     temporary = directory / f"{TEMPORARY}{name}"
@@ -190,15 +181,9 @@ def _checksum(document: Mapping[str, Any]) -> str:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Writes an .npz file, syncs it to disk and returns its SHA-256.
+    """Writes an .npz file, syncs it to disk and returns its SHA-256; an OSError if that cannot be done.
 
-    Args:
-        path: the file.
-        arrays: name -> array of NumPy's native number types; unlike in `np.savez`, any name is allowed.
-
-    Raises:
-        OSError: the file cannot be written.
-        ValueError: an array has another type.
+    Arrays are of NumPy's native number types, a ValueError names others; unlike in `np.savez`, any name is allowed.
     """
     with open(path, "wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -220,10 +205,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             return dict(arrays)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
-    except (
-        *(OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error),
-        *(RuntimeError, TypeError, MemoryError),  # an unknown compression, an array that is in no archive, a wrong size
-    ) as error:
+    except (OSError, *DAMAGED_NPZ) as error:
         raise InputError(f"{path} is damaged: {error}") from error
 
 

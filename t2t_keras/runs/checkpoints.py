@@ -43,18 +43,10 @@ def save(
     state: Mapping[str, Any],
     ema: Arrays | None = None,
 ) -> Path:
-    """Saves a checkpoint as `step_XXXXXXXX`, removes leftovers of interrupted saves and returns its directory.
+    """Saves a checkpoint as `step_XXXXXXXX` in the run's `checkpoints` folder, and returns its directory.
 
-    Args:
-        directory: the run's `checkpoints` folder, created if missing.
-        step: number of updates so far.
-        weights: the model's weights by name.
-        optimizer: the optimizer's variables by name.
-        state: other values that resuming needs (epoch, batch, seed), as JSON values.
-        ema: the moving average of the weights by name.
-
-    Raises:
-        InputError: it cannot be written, for example because the disk is full; earlier checkpoints are untouched.
+    Arrays are by name, `ema` is the moving average of the weights; `state` has what else resuming needs (epoch, batch,
+    seed), as JSON values. Raises as `checkpoint_files.write`, which also removes leftovers of interrupted saves.
     """
     files = {"weights.npz": weights, "optimizer.npz": optimizer}
     if ema is not None:
@@ -65,10 +57,8 @@ def save(
 def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, state: Mapping[str, Any]) -> Path:
     """Saves only weights under `name`, for translating, and returns the checkpoint's directory.
 
-    `step` is the newest step that went into the weights; `state` (JSON values) says where they come from.
-
-    Raises:
-        InputError: the name is a step's or not valid for a file, or the files cannot be written.
+    `step` is the newest step that went into the weights; `state` (JSON values) says where they come from. An InputError
+    says that the name is a step's or not valid for a file, or that the files cannot be written.
     """
     if not re.fullmatch(r"\w[\w.+-]*", name) or STEP_NAME.fullmatch(name) or name in ("best", "latest"):
         raise InputError(
@@ -80,8 +70,7 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:
     """The newest intact checkpoint, or None if there are none at all; damaged ones are skipped with a warning.
 
-    Raises:
-        InputError: there are checkpoints, but all are damaged.
+    An InputError says that all are damaged.
     """
     damaged: list[str] = []
     for step in reversed(steps(directory)):

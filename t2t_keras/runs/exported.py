@@ -29,10 +29,5 @@ def exported_weights(version: pathlib.Path) -> dict:
     except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:  # IndexError: a truncated file
         message = str(error).splitlines()[0]
         raise InputError(f"{version}: the weights of the exported model cannot be read: {message}") from None
-    return {_weight_name(key): array for key, array in arrays.items()}
-
-
-def _weight_name(key: str) -> str:
-    """A weight's name from its key in a SavedModel, which writes "/" within a name as ".S"."""
-    name = key.removeprefix(_WEIGHTS).partition("/.ATTRIBUTES")[0]
-    return name.replace(".S", "/")
+    names = {key: key.removeprefix(_WEIGHTS).partition("/.ATTRIBUTES")[0] for key in arrays}
+    return {names[key].replace(".S", "/"): array for key, array in arrays.items()}  # "/" within a name is written ".S"

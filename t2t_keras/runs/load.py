@@ -27,16 +27,11 @@ class RunCheckpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "RunCheckpoint":
-        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence.
-
-        Raises:
-            InputError: a part is empty.
-        """
-        if "@" not in text or os.path.isdir(text):
-            model_dir, checkpoint = text, None
-        else:
-            model_dir, _, checkpoint = text.rpartition("@")
-        if not model_dir or checkpoint == "":
+        """Parses "MODEL_DIR" or "MODEL_DIR@CHECKPOINT"; a directory with the whole name takes precedence."""
+        if text and ("@" not in text or os.path.isdir(text)):
+            return cls(text)
+        model_dir, _, checkpoint = text.rpartition("@")
+        if not model_dir or not checkpoint:
             raise InputError(f"{text!r} names no run: expected MODEL_DIR or MODEL_DIR@CHECKPOINT")
         return cls(model_dir, checkpoint)
 

@@ -110,11 +110,7 @@ class Run:
         return self._read().get(_INIT_FROM, {})
 
     def check_trainable(self) -> None:
-        """Checks that the directory is free for a run or holds one; changes nothing in it.
-
-        Raises:
-            InputError: it holds an exported model, or a config.json that is not a run's.
-        """
+        """Checks that the directory is free for a run or holds one, and no exported model or foreign config.json."""
         if self.exported:
             raise InputError(f"{self.path} holds an exported model, which cannot be trained; use another --model_dir")
         if self.exists:

@@ -39,16 +39,13 @@ class AttentionJob(TrainingJob):
     phases: ClassVar[tuple[str, ...]] = ("t2t_keras.studies.score_spread:measure", *TrainingJob.phases)
 
 
-def _measured(job: TrainingJob) -> AttentionJob:
-    fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
-    return AttentionJob(**fields)
-
-
 ROWS: Mapping[str, tuple[Row, ...]] = {scale: _rows(preset) for scale, preset in _PRESETS.items()}
 
 _BLEU = Column("BLEU (dev)", "valid_bleu", "{:.1f}".format)
 _COLUMNS = (
-    *("score", "d_k", "window"),
+    "score",
+    "d_k",
+    "window",
     _BLEU,
     Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
     Column("deviation of scores", "score_deviation", "{:.2f}".format),
@@ -64,7 +61,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     jobs: list[Job] = []
     lines: list[Line] = []
     for row in rows:
-        trainings = [_measured(training) for training in recipe.trainings(row)]
+        trainings = [AttentionJob(**vars(training)) for training in recipe.trainings(row)]
         model = cast(TransformerConfig, trainings[0].config.model)
         facts = {
             "score": model.attention_score.replace("_", " "),

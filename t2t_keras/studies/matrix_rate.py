@@ -27,14 +27,10 @@ def processor() -> str:
 
 
 def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
-    """Measures products of square float32 matrices.
+    """Measures products of square float32 matrices; `multiply` makes one of so many rows, and returns its seconds.
 
-    Args:
-        multiply: makes one product of matrices with so many rows, and returns its seconds.
-
-    Returns:
-        "flops_per_second" of the best of some products, and "matrix_rows", their size: the first power of two whose
-        product takes long enough to be measured.
+    Returns "flops_per_second" of the best of some products, and "matrix_rows", their size: the first power of two whose
+    product takes long enough to be measured.
     """
     size, seconds = 256, 0.0
     while seconds < _LONG_ENOUGH and size < _LARGEST:

@@ -50,12 +50,8 @@ class _Answer(NamedTuple):
 class Performer:
     """Performs jobs in a study's folder.
 
-    Args:
-        study_dir: the study's folder.
-        jobs: all jobs of the study.
-        report: takes a line of text for each job.
-        on_finished: called whenever a job is finished.
-        call: calls a function with arguments in a process of its own.
+    `jobs` are all of the study, `report` takes a line of text for each, `on_finished` is called whenever one is
+    finished, and `call` calls a function with arguments in a process of its own.
     """
 
     def __init__(

@@ -210,8 +210,7 @@ def _share_out_cores() -> None:
         share_out_cores()
 
 
-def _locked(folder: pathlib.Path):
-    return locked(folder, verb="evaluate", participle="worked on", flag="--study_dir")
+_locked = functools.partial(locked, verb="evaluate", participle="worked on", flag="--study_dir")
 
 
 def _reach(train: TrainConfig) -> int:
@@ -235,19 +234,15 @@ def _average(run: Run, config: Config, name: str) -> int:
         oldest = steps[-1] - _reach(train) * train.checkpoint_steps  # the best one may be older
         on_time = (step for step in steps if step % train.checkpoint_steps == 0 and step > oldest)
         steps = [*(step for step in on_time if step < steps[-1]), steps[-1]]
-    chosen = _around(steps, best_step if train.patience else steps[-1], train.keep_checkpoints)
+    # As many before the middle as after it, as far as there are any.
+    before = sum(step < (best_step if train.patience else steps[-1]) for step in steps)
+    first = max(0, min(before - train.keep_checkpoints // 2, len(steps) - train.keep_checkpoints))
+    chosen = steps[first : first + train.keep_checkpoints]
     paths = [run.checkpoints_path / checkpoints.step_name(step) for step in chosen]
     loaded = [checkpoints.load(path, weights_only=True) for path in paths]
     state = {"averaged": [str(path) for path in paths], "config": config.to_dict()}
     checkpoints.save_weights(run.checkpoints_path, name, chosen[-1], averaging.average(loaded), state)
     return best_step
-
-
-def _around(steps: Sequence[int], centre: int, count: int) -> Sequence[int]:
-    """So many of some rising steps, as many before a step as after it as far as there are any."""
-    before = sum(step < centre for step in steps)
-    first = max(0, min(before - count // 2, len(steps) - count))
-    return steps[first : first + count]
 
 
 def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path) -> dict[str, Any]:

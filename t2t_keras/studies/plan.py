@@ -19,11 +19,7 @@ _HEAD = ["row", "parameters", "updates", "FLOPs", "hours", "state"]
 def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callable[[Config], float]) -> str:
     """The rows with what each training takes, as Markdown; trainings of one row are added up.
 
-    Args:
-        table: the table.
-        states: of every job, by name.
-        length: tokens of a sentence.
-        seconds: the time that a training takes.
+    `states` are those of every job by name, `length` is in tokens of a sentence, and `seconds` estimates a training.
     """
     jobs = {job.name: job for job in table.jobs}
     rows, hours = [], 0.0

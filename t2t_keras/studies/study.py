@@ -45,15 +45,10 @@ class Study:
         return {job.name: state(job, self.study_dir) for job in self.table.jobs}
 
     def selected(self, rows: Sequence[str] = (), shard: tuple[int, int] = (1, 1)) -> list[str]:
-        """Names of jobs, in the table's order.
+        """Names of jobs, in the table's order; no `rows`, names of its lines, means all.
 
-        Args:
-            rows: names of the table's lines; none means all.
-            shard: which part, from 1, of how many. A job that needs one other is in its shard, and one that needs
-                several is in all of them: whoever finds those finished performs it.
-
-        Raises:
-            InputError: the table has no such row.
+        `shard` is which part, from 1, of how many. A job that needs one other is in its shard, and one that needs
+        several is in all of them: whoever finds those finished performs it. An InputError names an unknown row.
         """
         known = {line.name: line.jobs for line in self.table.lines}
         if unknown := [row for row in rows if row not in known]:
@@ -73,16 +68,12 @@ class Study:
     def perform(
         self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_apart
     ) -> Performed:
-        """Performs the named jobs as far as they are not finished, and writes the table whenever one is.
+        """Performs the jobs that `selected` names as far as they are not finished; writes the table whenever one is.
 
-        Args:
-            names: of jobs, as `selected` gives them.
-            report: takes a line of text for each job.
-            call: calls a function in a process of its own.
+        `report` and `call` are as in `Performer`.
 
         Raises:
-            InputError: the table needs data and there are none; or what is in a job's folder was trained with other
-                settings.
+            InputError: the table needs data and there are none; or a job's folder was trained with other settings.
             OSError: the folder cannot be written.
         """
         if self.table.needs_data and not self.settings.data_dir:

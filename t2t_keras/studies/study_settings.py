@@ -38,8 +38,7 @@ class StudySettings:
 def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySettings:
     """The settings of a study: those that are given, else those in its folder, else the defaults.
 
-    Raises:
-        InputError: no table is named; the folder is another table's or another scale's, or its file is damaged.
+    An InputError says that no table is named, that the folder is another table's or scale's, or its file is damaged.
     """
     kept: dict[str, Any] = {}
     path = study_dir / _FILE

@@ -80,11 +80,7 @@ class Table:
     needs_data: bool = True
 
     def cells(self, states: Mapping[str, State]) -> list[list[str]]:
-        """Head and lines; a last column says of each line what is missing, if anything is.
-
-        Args:
-            states: of every job, by name.
-        """
+        """Head and lines; a last column says of each line what is missing, if anything is. `states` are of all jobs."""
         head = ["row", *(column if isinstance(column, str) else column.heading for column in self.columns)]
         rows = [[line.name, *(_cell(line, column, states) for column in self.columns)] for line in self.lines]
         missing = [missing_of(line, states) for line in self.lines]

@@ -49,8 +49,7 @@ class LayerCostJob(Job):
     path_tokens: int = 64
 
     def settings(self) -> dict[str, Any]:
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, "lengths": list(self.lengths), "needs": list(self.needs)}
+        return {**vars(self), "lengths": list(self.lengths), "needs": list(self.needs)}
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
@@ -62,8 +61,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         *_HEADINGS[:2],
         _TIME,
         Column("memory, exponent of n", "memory_exponent", "{:.2f}".format),
-        Column(f"ms at n = {first.lengths[0]}", f"seconds_{first.lengths[0]}", _milliseconds),
-        Column(f"ms at n = {longest}", f"seconds_{longest}", _milliseconds),
+        *(Column(f"ms at n = {n}", f"seconds_{n}", lambda s: f"{1000 * s:,.2f}") for n in (first.lengths[0], longest)),
         Column(f"MiB at n = {longest}", f"bytes_{longest}", lambda size: f"{size / 2**20:,.0f}"),
         _HEADINGS[2],
         Column(f"counted at n = {first.path_tokens}", "sequential_operations", "{:.0f}".format),
@@ -98,7 +96,3 @@ def _draw(path: pathlib.Path, results: Mapping[str, Sequence[Results]]) -> None:
             for row, label, *_ in ROWS
         }
     draw_curves(path, panels, "length n")
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:,.2f}"

@@ -19,11 +19,8 @@ _BYTENET = ("train.learning_rate_scale=5.59",)
 _MOE = ("train.learning_rate_scale=2.236",)
 # GNMT's refinement is without dropout. The rate stays at a tenth of that with which the likelihood's training ended.
 _CONTINUED = ("model.dropout_rate=0", "train.schedule=constant", "train.hold_steps=0", "train.warmup_steps=100")
-_TINY_CONTINUED = (
-    *_CONTINUED,
-    *("train.learning_rate_scale=1.77e-4", "train.max_steps=1000"),
-    *("train.checkpoint_steps=50", "train.keep_checkpoints=5"),
-)
+_TINY_SAVING = ("train.checkpoint_steps=50", "train.keep_checkpoints=5")
+_TINY_CONTINUED = (*_CONTINUED, "train.learning_rate_scale=1.77e-4", "train.max_steps=1000", *_TINY_SAVING)
 _PAPER_CONTINUED = (*_CONTINUED, "train.learning_rate_scale=8.9e-6", "train.max_steps=30000")
 _TINY_RISK = (*_TINY_CONTINUED, "train.objective=risk")
 _PAPER_RISK = (*_PAPER_CONTINUED, "train.objective=risk", "train.risk_samples=15")
@@ -86,10 +83,9 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         jobs += trainings
         lines.append(Line(row.name, tuple(job.name for job in trainings), _facts(row.label, parameters)))
         if len(trainings) > 1:
-            together = ensemble(row, trainings)
-            jobs.append(together)
+            jobs.append(ensemble(row, trainings))
             facts = _facts(f"{row.label}, ensemble of {len(trainings)}", len(trainings) * parameters)
-            lines.append(Line(f"{row.name}_ensemble", (together.name,), facts))
+            lines.append(Line(f"{row.name}_ensemble", (jobs[-1].name,), facts))
     return Table(
         "table2",
         "The Transformer and the systems of the paper's Table 2 on the same data, with the same search. BLEU is of the "

@@ -27,6 +27,7 @@ def _tiny(name: str, is_repeated: bool = False, **settings: object) -> Row:
     return Row(name, "tiny", changes, is_repeated=is_repeated)
 
 
+_TINY_BIG_MODEL = ("model.d_model=256", "model.d_ff=512", "model.num_heads=8", "model.dropout_rate=0.4")
 # The paper's changes, in proportion to the smaller model.
 _TINY = (
     Row("base", "tiny", is_repeated=True),
@@ -40,14 +41,7 @@ _TINY = (
     Row("d_smoothing0", "tiny", ("train.label_smoothing=0.0",), is_repeated=True),
     Row("d_smoothing2", "tiny", ("train.label_smoothing=0.2",), is_repeated=True),
     _tiny("e_learned", position_encoding="learned"),
-    Row(
-        "big",
-        "tiny",
-        (
-            *("model.d_model=256", "model.d_ff=512", "model.num_heads=8", "model.dropout_rate=0.4"),
-            *("train.max_steps=24000", "train.keep_checkpoints=20"),
-        ),
-    ),
+    Row("big", "tiny", (*_TINY_BIG_MODEL, "train.max_steps=24000", "train.keep_checkpoints=20")),
 )
 ROWS: Mapping[str, tuple[Row, ...]] = {"tiny": _TINY, "paper": _PAPER}
 _USUAL_STEPS = {"tiny": 4000, "paper": None}

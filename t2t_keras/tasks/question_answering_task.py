@@ -4,7 +4,7 @@ import collections
 import json
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from t2t_keras.errors import InputError
@@ -37,8 +37,8 @@ class QuestionAnsweringTask(Task):
     no_answer = NO_ANSWER
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
-        for number, (place, paragraph) in enumerate(_paragraphs(lines, path), start=1):
-            for question in _field(paragraph, "qas", list, place):
+        for number, paragraph in enumerate(_paragraphs(lines, path), start=1):
+            for question in _field(paragraph, "qas", list, path):
                 asked = repair(_field(question, "question", str, f"{path}, paragraph {number}"))
                 named = f"{path}, question {question.get('id', repr(asked))}"
                 context = repair(_field(paragraph, "context", str, named))
@@ -77,8 +77,11 @@ class QuestionAnsweringTask(Task):
         if fits(source):
             return [(source, answer)]
         parts = split_context(source, CONTEXT, fits)
-        having = _having([part.partition(CONTEXT)[2] for part in parts], answer)
-        return [(part, answer if has else NO_ANSWER) for part, has in zip(parts, having, strict=True)]
+        texts = [part.partition(CONTEXT)[2] for part in parts]
+        # Those that have the answer as words or, if none does, those that have its characters.
+        words = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
+        having = [text for text in texts if words.search(text)] or [text for text in texts if answer in text]
+        return [(part, answer if text in having else NO_ANSWER) for part, text in zip(parts, texts, strict=True)]
 
     def finish(self, source: str, output: str) -> str:
         return "" if output == NO_ANSWER else output
@@ -92,29 +95,19 @@ class QuestionAnsweringTask(Task):
         """F1 of words and exact matches, each the best of a question's right answers, as SQuAD's script has them."""
         check_lines(hypotheses, references)
         pairs = [(line, _right_answers(reference)) for line, reference in zip(hypotheses, references, strict=True)]
-        measures = {"F1": _f1, "exact match": _exact}
-        sums = {
-            name: sum(max(measure(line, answer) for answer in right) for line, right in pairs)
-            for name, measure in measures.items()
-        }
-        return [Score(name, 100 * value / len(pairs), "SQuAD", _COMPARABLE_TO) for name, value in sums.items()]
+        f1 = sum(max(_f1(line, answer) for answer in right) for line, right in pairs)
+        exact = sum(any(_words(line) == _words(answer) for answer in right) for line, right in pairs)
+        values = {"F1": f1, "exact match": exact}
+        return [Score(name, 100 * value / len(pairs), "SQuAD", _COMPARABLE_TO) for name, value in values.items()]
 
 
-def _having(texts: Sequence[str], answer: str) -> list[bool]:
-    """Which texts have an answer: those that have it as words or, if none does, those that have its characters."""
-    words = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
-    found = [words.search(text) is not None for text in texts]
-    return found if any(found) else [answer in text for text in texts]
-
-
-def _paragraphs(lines: Iterable[str], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _paragraphs(lines: Iterable[str], path: str) -> Iterator[dict[str, Any]]:
     try:
         contents = json.loads("\n".join(lines))
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from None
     for article in _field(contents, "data", list, path):
-        for paragraph in _field(article, "paragraphs", list, path):
-            yield path, paragraph
+        yield from _field(article, "paragraphs", list, path)
 
 
 def _field(value: Any, name: str, kind: type, place: str) -> Any:
@@ -135,10 +128,6 @@ def _words(answer: str) -> list[str]:
 def _right_answers(reference: str) -> list[str]:
     """The answers that an output is compared with: those with words that count or, if there are none, no answer."""
     return [answer for answer in reference.split(OR) if _words(answer)] or [NO_ANSWER]
-
-
-def _exact(hypothesis: str, answer: str) -> float:
-    return float(_words(hypothesis) == _words(answer))
 
 
 def _f1(hypothesis: str, answer: str) -> float:

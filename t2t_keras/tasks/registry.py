@@ -13,7 +13,12 @@ from t2t_keras.tasks.task import Task
 from t2t_keras.tasks.translation_task import TranslationTask
 
 _ALL = (
-    *(TranslationTask, ParsingTask, SummarisationTask, ClassificationTask, TaggingTask, QuestionAnsweringTask),
+    TranslationTask,
+    ParsingTask,
+    SummarisationTask,
+    ClassificationTask,
+    TaggingTask,
+    QuestionAnsweringTask,
     DenoisingTask,
 )
 TASKS: dict[str, type[Task]] = {kind.name: kind for kind in _ALL}

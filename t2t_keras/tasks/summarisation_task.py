@@ -1,5 +1,6 @@
 """A text becomes a shorter one that says what matters."""
 
+import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -37,26 +38,16 @@ class SummarisationTask(Task):
         check_lines(hypotheses, references)
         language = (settings or ScoringSettings()).language
         package = _rouge()
-        if language == "en" or (not language and _is_latin(references)):
+        letters = [character for line in references for character in line if character.isalpha()]
+        is_latin = 2 * sum(map(str.isascii, letters)) >= len(letters)
+        if language == "en" or (not language and is_latin):
             scorer, words = package.RougeScorer(list(_NAMES), use_stemmer=True), "words of a-z and digits, stemmed"
         else:
-            scorer, words = package.RougeScorer(list(_NAMES), tokenizer=_Words()), "words of any letters"
+            words_of_any = types.SimpleNamespace(tokenize=lambda text: words_and_characters(text.casefold()))
+            scorer, words = package.RougeScorer(list(_NAMES), tokenizer=words_of_any), "words of any letters"
         found = [scorer.score(reference, line) for line, reference in zip(hypotheses, references, strict=True)]
         means = {kind: sum(scores[kind].fmeasure for scores in found) / len(found) for kind in _NAMES}
         return [Score(name, 100 * means[kind], f"F measure, {words}", _COMPARABLE_TO) for kind, name in _NAMES.items()]
-
-
-class _Words:
-    """Splits texts into words as `rouge_score` asks for."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return words_and_characters(text.casefold())
-
-
-def _is_latin(lines: Sequence[str]) -> bool:
-    """Whether most letters are a-z, or there are none."""
-    letters = [character for line in lines for character in line if character.isalpha()]
-    return 2 * sum(map(str.isascii, letters)) >= len(letters)
 
 
 def _rouge() -> Any:

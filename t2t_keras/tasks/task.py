@@ -90,8 +90,7 @@ class Task(abc.ABC):
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
         """Pairs of source and reference from the lines of a file in the task's own format.
 
-        Raises:
-            InputError: the file is not in this format; names `path` and the line.
+        An InputError names `path` and a line that is not in this format.
         """
 
     def outputs(self, lines: Iterable[str], path: str) -> list[str]:

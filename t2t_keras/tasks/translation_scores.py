@@ -82,14 +82,8 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     Visual Context in Multimodal Machine Translation".
     """
     check_lines(hypotheses, references)
-    lowercased = _score(
-        "BLEU lowercased",
-        _bleu_metric(target_language, lowercase=True),
-        hypotheses,
-        references,
-        "",
-        "sacreBLEU scores of the same signature, not cased ones",
-    )
+    metric, others = _bleu_metric(target_language, lowercase=True), "sacreBLEU scores of the same signature"
+    lowercased = _score("BLEU lowercased", metric, hypotheses, references, "", f"{others}, not cased ones")
     if east_asian(target_language):
         return [lowercased]
     import sacremoses  # imported here because it takes a third of a second
@@ -98,15 +92,9 @@ def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], targ
     tokenised, tokenised_references = (
         [_moses(moses, line).lower() for line in lines] for lines in (hypotheses, references)
     )
-    like_multi_bleu = _score(
-        "BLEU tokenised lowercased",
-        _multi_bleu(),
-        tokenised,
-        tokenised_references,
-        f"moses:{target_language}+lowercase|",
-        "multi-bleu.perl on lowercased, tokenised text; not sacreBLEU scores",
-    )
-    return [lowercased, like_multi_bleu]
+    before, others = f"moses:{target_language}+lowercase|", "multi-bleu.perl on lowercased, tokenised text"
+    sides = (tokenised, tokenised_references, before, f"{others}; not sacreBLEU scores")
+    return [lowercased, _score("BLEU tokenised lowercased", _multi_bleu(), *sides)]
 
 
 def paper_bleu_score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Score:

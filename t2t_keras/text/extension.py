@@ -33,17 +33,8 @@ def with_pieces(
     """A vocabulary with `count` further entries: pieces of some text that it does not have.
 
     They are the first ones of a vocabulary that is trained on this text alone, characters before all others. They are
-    joined after what was joined before, and those that could never be reached so are left out.
-
-    Args:
-        tokenizer: the vocabulary to extend.
-        count: number of further entries.
-        sentences: the text.
-        vocab_type: how `tokenizer` was made; "byte" needs no more entries.
-        lowercase: whether it lowercases what it encodes.
-
-    Raises:
-        InputError: the text does not have as many new pieces; the message names the limit.
+    joined after what was joined before, and those that could never be reached so are left out. `vocab_type` and
+    `lowercase` say how `tokenizer` was made. An InputError says how many new pieces the text has if they are fewer.
     """
     if vocab_type == "byte":
         raise InputError("--extend_vocab: a vocabulary of bytes spells every text already")
@@ -73,8 +64,7 @@ def with_entries_of(tokenizer: Tokenizer, grown: Tokenizer) -> Tokenizer:
 def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """The ids in `old` that each further entry of `new` is spelled with; empty if they are the same.
 
-    Raises:
-        ValueError: `new` does not begin with the entries of `old`, or prepares text in another way.
+    A ValueError says that `new` does not begin with the entries of `old`, or prepares text in another way.
     """
     if old.serialized == new.serialized:
         return []

@@ -23,10 +23,8 @@ _KINDS = (_Entry.CONTROL, _Entry.CONTROL, _Entry.UNKNOWN)
 def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[str] = ()) -> Tokenizer:
     """A tokenizer that cuts a text into the pieces of a SentencePiece model, and gives them ids of its own.
 
-    Args:
-        entries: piece of each id; the first ones are `SPECIAL`.
-        serialized: the model. It may lack entries, to which it then cuts nothing but characters that it does not know.
-        symbols: those entries that the model lacks but that are one token at the beginning of a word.
+    `entries` are the piece of each id, the first ones `SPECIAL`. The model may lack entries, to which it then cuts
+    nothing but characters that it does not know, and those of the `symbols`, one token each where they begin a word.
 
     Raises:
         ValueError: a piece of the model is not among the entries, an entry is there twice, or `serialized` is no model.
@@ -88,8 +86,8 @@ def parsed(serialized: bytes) -> Any:
     """A SentencePiece model's entries and settings; raises a ValueError if it is none."""
     try:
         model = _Model.FromString(serialized)
-    except DecodeError as error:
-        raise ValueError(f"this is no SentencePiece model ({len(serialized)} bytes)") from error
+    except DecodeError:
+        model = _Model()
     if not model.pieces:
         raise ValueError(f"this is no SentencePiece model ({len(serialized)} bytes)")
     return model

@@ -21,19 +21,16 @@ _BEGIN = _RATE / ((1 - _RATE) * _MEAN + _RATE)
 
 
 def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws the spans to mask, at least one in each text.
+    """Draws the spans to mask, at least one in each text; the same key, uint64 [texts], and length give the same.
 
-    Args:
-        keys: uint64 [texts]; the same key and length give the same spans.
-        lengths: units (tokens or words) of each text, at least 1, int [texts].
-
-    Returns:
-        Which units are masked, and which of them begin a span, bool [texts, longest] each.
+    `lengths`, int [texts], count the units (tokens or words) of each text, at least 1. Returns which units are masked,
+    and which of them begin a span, bool [texts, longest] each.
     """
     longest = int(lengths.max(initial=0))
     inside = np.arange(longest) < lengths[:, np.newaxis]  # --> [texts, longest]
     with np.errstate(over="ignore"):
-        draws, more = (_uniform(keys[:, np.newaxis] + np.arange(n, 2 * longest, 2, dtype=np.uint64)) for n in (0, 1))
+        counters = [keys[:, np.newaxis] + np.arange(n, 2 * longest, 2, dtype=np.uint64) for n in (0, 1)]
+    draws, more = ((hashed(each) >> np.uint64(11)) * 2.0**-53 for each in counters)  # in [0, 1)
     sizes = 1 + np.searchsorted(_CUMULATED, more, side="right")
     begins = np.zeros_like(inside)
     masked = np.zeros_like(inside)
@@ -67,8 +64,3 @@ def hashed(keys: np.ndarray) -> np.ndarray:
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-def _uniform(keys: np.ndarray) -> np.ndarray:
-    """Numbers in [0, 1) of keys, float64 of the same shape."""
-    return (hashed(keys) >> np.uint64(11)) * 2.0**-53

@@ -4,6 +4,7 @@ A text is cut where letters and digits meet other characters. Each part, with it
 an underscore at its end, is cut into the longest subwords that fit, one after the other.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -96,24 +97,15 @@ def serialized_subwords(subwords: Iterable[str]) -> bytes:
 
 def parts_of(text: str) -> list[str]:
     """Runs of letters and digits, and runs of other characters; single blanks between them are left out."""
-    parts: list[str] = []
-    start = 0
-    for place in range(1, len(text)):
-        if _is_alphanumeric(text[place]) != _is_alphanumeric(text[place - 1]):
-            if text[start:place] != " " or start == 0:
-                parts.append(text[start:place])
-            start = place
-    return [*parts, text[start:]] if text else []
+    runs = ["".join(characters) for _, characters in itertools.groupby(text, _is_alphanumeric)]
+    return [run for place, run in enumerate(runs) if run != " " or place in (0, len(runs) - 1)]
 
 
 def joined_parts(parts: Sequence[str]) -> str:
     """The inverse of `parts_of`: a blank between two that are letters and digits."""
-    text, was_alphanumeric = "", False
-    for place, part in enumerate(parts):
-        is_alphanumeric = _is_alphanumeric(part[:1])
-        text += " " * (place > 0 and was_alphanumeric and is_alphanumeric) + part
-        was_alphanumeric = is_alphanumeric
-    return text
+    kinds = [_is_alphanumeric(part[:1]) for part in parts]
+    blanks = ["", *(" " * (before and here) for before, here in itertools.pairwise(kinds))]
+    return "".join(blank + part for blank, part in zip(blanks, parts, strict=False))
 
 
 def _is_alphanumeric(character: str) -> bool:

@@ -57,11 +57,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Loads a model file, and the one of sources that may be beside it.
-
-        Raises:
-            InputError: the file is missing, or one is not a vocabulary of this project.
-        """
+        """Loads a model file, and the one of sources that may be beside it; an InputError if it is none, or missing."""
         beside = source_vocabulary(path)
         source = cls._load(beside) if beside.exists() else None
         tokenizer = cls._load(path)
@@ -137,12 +133,11 @@ class Tokenizer:
         return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the token ids before the first end symbol, without padding.
-
-        Raises:
-            ValueError: an id is outside the vocabulary.
-        """
-        return self._processor.decode(self._content(ids))
+        """The text of the token ids before the first end symbol, without padding; a ValueError names an unknown id."""
+        content = self._checked(ids)
+        if EOS_ID in content:
+            content = content[: content.index(EOS_ID)]
+        return self._processor.decode([token for token in content if token != PAD_ID])
 
     def decode_batch(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Decodes each row with `decode`; the rows may be padded or of different lengths."""
@@ -170,12 +165,6 @@ class Tokenizer:
         import tensorflow_text
 
         return tensorflow_text.SentencepieceTokenizer(model=self._serialized, name=name)
-
-    def _content(self, ids: Sequence[int]) -> list[int]:
-        content = self._checked(ids)
-        if EOS_ID in content:
-            content = content[: content.index(EOS_ID)]
-        return [token for token in content if token != PAD_ID]
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
         plain, size = [int(token) for token in ids], self.vocab_size

@@ -40,17 +40,10 @@ class Beginning(NamedTuple):
 def begin(
     run: Run, config: Config, data: PreparedData, init_from: RunCheckpoint | None, workers: Workers
 ) -> Beginning | None:
-    """Prepares the directory of a run.
+    """Prepares the directory of a run, which may have been trained before; all workers call this, and the chief writes.
 
-    Args:
-        run: the run, which may have been trained before.
-        config: resolved configuration.
-        data: the prepared data.
-        init_from: the run to take the first weights from; of one that was trained before, only its name is compared.
-        workers: all of them call this, and the chief writes.
-
-    Returns:
-        Where all workers have to take the first weights from, or None if the run is resumed or has fresh ones.
+    Returns where all have to take the first weights from, or None if the run is resumed or has fresh ones. Of a run
+    that was trained before, only the name of `init_from` is compared.
 
     Raises:
         InputError: settings or vocabulary are not the run's, it began from another run, or `init_from` does not exist
@@ -68,8 +61,7 @@ def begin(
 def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -> list[str]:
     """Sets a built model's weights to those of a beginning, as far as it has them; returns an account of it in lines.
 
-    Raises:
-        InputError: weights of one name have different shapes, no name is the same, or workers read different weights.
+    An InputError says that shapes differ, that no name is the same, or that workers read different weights.
     """
     with workers.alike():
         weights = load_weights(pathlib.Path(beginning.path))
@@ -91,13 +83,10 @@ def _begin(run: Run, config: Config, data: PreparedData, init_from: RunCheckpoin
         else:
             run.forget()  # nothing was trained yet, so settings may still change
         beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
-        run.start(config, data.directory, data.vocab_path, _note(beginning) if beginning else None)
+        noted = {} if beginning is None else beginning._asdict()
+        noted.pop("spelled", None)
+        run.start(config, data.directory, data.vocab_path, noted)
     return beginning
-
-
-def _note(beginning: Beginning) -> dict[str, Any]:
-    """What the run's `config.json` keeps."""
-    return {name: value for name, value in beginning._asdict().items() if name != "spelled"}
 
 
 def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:

@@ -94,9 +94,6 @@ class Monitor:
         """Opens the records; drops those of steps after `start_step`, because these will run again.
 
         `max_minutes` of 0 means no limit. `is_validation_due`: the validation of `start_step` is still to come.
-
-        Raises:
-            OSError: the records cannot be written.
         """
         self._run = run
         self._total_steps = total_steps
@@ -150,7 +147,9 @@ class Monitor:
         others_text = "".join(f", {name.replace('_', ' ')} {float(value):.3f}" for name, value in others.items())
         numbers_text = f"loss {float(loss):.3f}{others_text}, learning rate {float(learning_rate):.1e}"
         rate_text = f"{rates['tokens_per_second']:,.0f} tokens/s"
-        left_text = f"{_clock(self._seconds_left(rates['steps_per_second']))} left"
+        steps_left, steps_per_second = self._total_steps - self._last_step, rates["steps_per_second"]
+        left = min(steps_left / steps_per_second if steps_per_second else math.inf, self._ends_at - time.monotonic())
+        left_text = f"{tqdm.format_interval(max(0.0, left)) if math.isfinite(left) else '?'} left"
         if self._bar is None:
             self.say(
                 f"step {step:,}/{self._total_steps:,}: {numbers_text}, gradient norm {float(gradient_norm):.2f}, "
@@ -223,30 +222,22 @@ class Monitor:
                 self._summaries = tf.summary.create_file_writer(str(self._run.tensorboard_path))
             with self._summaries.as_default():
                 for record in records:
-                    _write_scalars(record)
+                    for name, value in record.items():
+                        if name not in ("step", "kind") and value is not None:
+                            tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
             self._summaries.flush()
             self._summaries_are_whole = True
         except _FULL_DISK:
             self._summaries, self._summaries_are_whole = None, False
 
-    def _seconds_left(self, steps_per_second: float) -> float:
-        by_steps = (self._total_steps - self._last_step) / steps_per_second if steps_per_second else math.inf
-        return max(0.0, min(by_steps, self._ends_at - time.monotonic()))
-
 
 class SilentMonitor:
     """A monitor without effect, for the workers other than the chief."""
 
-    def _nothing(self, *_: Any, **__: Any) -> None:
+    def progress(self, *_: Any, **__: Any) -> None:
         """Does nothing."""
 
-    progress = log_training = log_validation = say = draw_curves = sync = close = _nothing
-
-
-def _write_scalars(record: dict[str, Any]) -> None:
-    for name, value in record.items():
-        if name not in ("step", "kind") and value is not None:
-            tf.summary.scalar(f"{record['kind']}/{name}", value, step=record["step"])
+    log_training = log_validation = say = draw_curves = sync = close = progress
 
 
 def _training_label(run: Run) -> str:
@@ -285,8 +276,3 @@ def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> Non
 def _points(records: list[dict[str, Any]], kind: str, name: str) -> list[tuple[int, float]]:
     """The (step, value) pairs of the records that have the number."""
     return [(r["step"], r[name]) for r in records if r["kind"] == kind and r.get(name) is not None]
-
-
-def _clock(seconds: float) -> str:
-    """For example 1:02:03, or 02:03 below an hour."""
-    return tqdm.format_interval(seconds) if math.isfinite(seconds) else "?"

@@ -60,14 +60,8 @@ class RowFunctions:
 
     Every stream, part of an accumulation and replica calls the same traced function with its own weights and rows, so
     the time until training starts does not grow with their number. First access traces: do it outside of all graphs,
-    tapes and replicas.
-
-    Args:
-        model: each call passes the weights to use.
-        objective: what `gradients` are of.
-        fewer_rewrites: as in `TracedFunction`.
-        jit_compile: compile the passes with XLA, once per shape.
-        copied: copy the functions into each graph that calls them, so that XLA can compile the whole graph.
+    tapes and replicas. `fewer_rewrites` is as in `TracedFunction`. `jit_compile` compiles the passes with XLA, once per
+    shape. `copied` functions are in each graph that calls them, so that XLA can compile the whole graph.
     """
 
     def __init__(
@@ -155,14 +149,14 @@ class TrainingStep:
 
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
         """Runs a number of steps on batches from `distributed` without returning to Python."""
-        with self._rewrites():
+        with self._few_rewrites():
             _ = self._rows.gradients  # traced outside of the replicas' graph
             loss, tokens, rate, norm, *others = (values.numpy() for values in self._run(batches, tf.constant(steps)))
         return StepMetrics(loss, tokens, rate, norm, dict(zip(self.objective.measures, others, strict=True)))
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
         """Sum of the unsmoothed loss over distributed batches, and their target tokens; of averaged weights if kept."""
-        with self._rewrites():
+        with self._few_rewrites():
             _ = self._rows.loss
             loss, tokens = self._validate(batches, tf.constant(count))
         return float(loss), float(tokens)
@@ -191,12 +185,9 @@ class TrainingStep:
         self.step.assign(step)
 
     def _parts(self) -> dict[str, list[tf.Variable]]:
-        parts = {
-            "weights": self.weights,
-            "first_moments": self.adam.first_moments,
-            "second_moments": self.adam.second_moments,
-        }
-        return {**parts, "ema": self.averages} if self.averages else parts
+        moments = {"first_moments": self.adam.first_moments, "second_moments": self.adam.second_moments}
+        averages = {"ema": self.averages} if self.averages else {}
+        return {"weights": self.weights, **moments, **averages}
 
     def _kept(self) -> list[tf.Variable]:
         """The weights to validate: the averages if kept."""
@@ -247,9 +238,21 @@ class TrainingStep:
             step, d_model, config.warmup_steps, config.learning_rate_scale, config.hold_steps
         )
 
-    def _rewrites(self) -> contextlib.AbstractContextManager[None]:
-        """Disables graph rewrites on the CPU, the only device on which they were measured."""
-        return _no_rewrites() if self._for_cpu else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def _few_rewrites(self) -> Iterator[None]:
+        """Makes TensorFlow leave new graphs unchanged on the CPU, the only device on which that was measured.
+
+        Functions that they call have their own setting.
+        """
+        if not self._for_cpu:
+            yield
+            return
+        before = tf.config.optimizer.get_experimental_options()["disable_meta_optimizer"]
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        try:
+            yield
+        finally:
+            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
 
     def _accumulated(
         self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
@@ -308,17 +311,6 @@ class TrainingStep:
         words = tf.stack([tf.constant(self.config.seed, tf.int64), tf.cast(self.step, tf.int64)])
         mixed = tf.random.stateless_uniform([2], words, minval=None, maxval=None, dtype=tf.int32, alg="philox")
         return fold_in(mixed, tf.cast(replica_id, tf.int32))
-
-
-@contextlib.contextmanager
-def _no_rewrites() -> Iterator[None]:
-    """Makes TensorFlow leave new graphs unchanged; functions that they call have their own setting."""
-    before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before["disable_meta_optimizer"]})
 
 
 def _in_parts(ids: Tensor, parts: int) -> Tensor:

@@ -88,7 +88,9 @@ class Trainer:
         with self.workers.watched():
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.alike():
-                self._check_settings(first)
+                if changed := differences(Config.from_dict(json.loads(first)), config):
+                    others = f"worker {self.workers.index} has other settings than worker 0"
+                    raise InputError(f"{others}: {'; '.join(changed)}")
             self.workers.check_same("data", checksum(self.corpus))
             beginning = begin(run, config, data, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
@@ -126,13 +128,12 @@ class Trainer:
                 process trains the run, or the workers see different checkpoints.
             WorkerLostError: another worker is gone.
         """
-        with self.workers.watched(), self._run_locked():
+        with self.workers.watched(), contextlib.ExitStack() as stack:
+            with self.workers.alike():
+                if self.workers.is_chief:
+                    stack.enter_context(self.run.lock())
+                    self.run.start(self.config, self.data.directory, self.data.vocab_path)
             return self._train()
-
-    def _check_settings(self, first: bytes) -> None:
-        """Compares this worker's settings with those of the first."""
-        if changed := differences(Config.from_dict(json.loads(first)), self.config):
-            raise InputError(f"worker {self.workers.index} has other settings than worker 0: {'; '.join(changed)}")
 
     def _train(self) -> Outcome:
         self._restore()
@@ -151,19 +152,11 @@ class Trainer:
         with contextlib.closing(monitor), self.signals, self.writer:
             return self._loop(monitor)
 
-    @contextlib.contextmanager
-    def _run_locked(self) -> Iterator[None]:
-        """Locks the run for this trainer and its configuration."""
-        with contextlib.ExitStack() as stack:
-            with self.workers.alike():
-                if self.workers.is_chief:
-                    stack.enter_context(self.run.lock())
-                    self.run.start(self.config, self.data.directory, self.data.vocab_path)
-            yield
-
     def _loop(self, monitor: Monitor | SilentMonitor) -> Outcome:
         train = self.config.train
-        batches = self._training_batches()
+        replicas = self.strategy.num_replicas_in_sync, self.workers.replica_ids
+        dataset = training_dataset(self.corpus, self.plans, self.position, *replicas, train.accumulation_steps)
+        batches = distributed(self.strategy, dataset)
         begun = saved = time.monotonic()
         last_saved = self.step
         reason, stopped_by = "", 0
@@ -330,20 +323,6 @@ class Trainer:
             self.workers.check_same(f"newest checkpoints in {self.run.checkpoints_path}, which all must see", newest)
         return saved
 
-    def _training_batches(self) -> Iterator:
-        """This worker's shares of the batches from the current position on."""
-        return distributed(
-            self.strategy,
-            training_dataset(
-                self.corpus,
-                self.plans,
-                self.position,
-                self.strategy.num_replicas_in_sync,
-                self.workers.replica_ids,
-                self.config.train.accumulation_steps,
-            ),
-        )
-
     def _check_finite(self, metrics: StepMetrics) -> None:
         finite = np.isfinite(metrics.loss) & np.isfinite(metrics.gradient_norm)
         if finite.all():
@@ -379,10 +358,8 @@ def _dtype_policy(name: str) -> Iterator[None]:
 
 _MOMENTS = ("first_moments", "second_moments")
 # Attributes of a trainer that its checkpoints keep.
-_PROGRESS = (
-    *("best", "best_step", "best_on_time", "validations_without_gain"),
-    *("is_validation_due", "is_validation_on_time"),
-)
+_OF_BEST = ("best", "best_step", "best_on_time", "validations_without_gain")
+_PROGRESS = (*_OF_BEST, "is_validation_due", "is_validation_on_time")
 _LOOKS, _SECONDS_BETWEEN_LOOKS = 24, 5.0  # NFS clients usually cache a folder's contents for up to a minute
 
 

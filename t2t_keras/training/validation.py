@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,10 +55,8 @@ class Validator:
         self._language = language_of(self._references, config.data.target_language)
         cut = _CutCorpus(corpus, max(evaluation.MAX_CROSS_ENTROPY_LENGTH, config.data.max_length))
         if cut.num_cut and workers.is_chief:
-            logging.getLogger(__name__).warning(
-                "%d validation pairs are longer than %d tokens; their loss is of the first %d",
-                *(cut.num_cut, cut.max_length, cut.max_length),
-            )
+            warning = "%d validation pairs are longer than %d tokens; their loss is of the first %d"
+            logging.getLogger(__name__).warning(warning, cut.num_cut, cut.max_length, cut.max_length)
         longest = int(max(cut.source_lengths.max(), cut.target_lengths.max()))
         self._batches = list(
             validation_batches(
@@ -72,15 +70,13 @@ class Validator:
 
     def validate(self) -> Validation:
         """Loss of the whole set and score of its first `validation_sentences`, with averaged weights if kept."""
-        loss_sum, tokens = self._step.validation_loss(self._distributed(), len(self._batches))
+        shares = dataset_of(lambda: (share for batch in self._batches for share in batch))
+        batches = distributed(self._step.strategy, shares)
+        loss_sum, tokens = self._step.validation_loss(batches, len(self._batches))
         loss = loss_sum / tokens
         # A model that diverged still has a loss to report.
         perplexity = math.exp(loss) if loss < 700 else math.inf
         return Validation(loss, perplexity, self._score() if self._sources else None)
-
-    def _distributed(self) -> Iterator:
-        shares = dataset_of(lambda: (share for batch in self._batches for share in batch))
-        return distributed(self._step.strategy, shares)
 
     def _score(self) -> float:
         self._step.fill_model()

@@ -63,11 +63,6 @@ def test_averages_refuse_another_configuration(tmp_path):
     assert averaging.average([first, plain]).keys() == arrays(1).keys()
 
 
-def test_nothing_to_average():
-    with pytest.raises(ValueError, match="checkpoints must not be empty"):
-        averaging.average([])
-
-
 @pytest.mark.parametrize(
     "steps, expected",
     [([], []), ([10], []), ([20, 10, 30], []), ([30, 10, 20, 27], [(20, 27), (27, 30)]), ([5, 5], [(5, 5)])],

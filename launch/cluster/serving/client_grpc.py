@@ -12,7 +12,7 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager
@@ -46,21 +46,9 @@ def translate(
     text.string_val.extend(sentence.encode() for sentence in sentences)
     outputs = service.Predict(request, timeout=seconds).outputs
     translations = [value.decode() for value in outputs["translation"].string_val]
-    return list(zip(translations, _floats(outputs["score"]), strict=True))
-
-
-def _floats(tensor) -> list[float]:
-    """The values of a float32 TensorProto, which stores them one by one or as bytes."""
-    if tensor.tensor_content:
-        return list(memoryview(tensor.tensor_content).cast("f"))
-    return list(tensor.float_val)
-
-
-def batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yields lines without their line ends, `size` at a time."""
-    stripped = (line.rstrip("\r\n") for line in lines)
-    while batch := list(itertools.islice(stripped, size)):
-        yield batch
+    # A TensorProto stores numbers one by one or as bytes.
+    scores = outputs["score"].float_val or memoryview(outputs["score"].tensor_content).cast("f")
+    return list(zip(translations, scores, strict=True))
 
 
 def main() -> int:
@@ -77,7 +65,8 @@ def main() -> int:
             stream.reconfigure(encoding="utf-8")
     with grpc.insecure_channel(flags.server) as channel:
         service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        for sentences in batches(sys.stdin, flags.batch):
+        lines = (line.rstrip("\r\n") for line in sys.stdin)
+        while sentences := list(itertools.islice(lines, flags.batch)):
             try:
                 answers = translate(service, flags.model, sentences, flags.timeout)
             except grpc.RpcError as error:

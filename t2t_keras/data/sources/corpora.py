@@ -69,16 +69,11 @@ def of_config(
     paths: Sequence[Mapping[str, Paths]] = (),
     report: Callable[[str], None] = print,
 ) -> Corpus:
-    """The corpus that a configuration names.
+    """The corpus that a configuration names; `report` is called with a line of text about downloads.
 
-    Args:
-        config: data settings, of which corpus and languages are used.
-        download_dir: folder of downloads, searched before downloading.
-        paths: text files for `corpus=files`, of each of several corpora, otherwise empty; see `files`.
-        report: called with a line of text about downloads.
-
-    Raises:
-        InputError: the corpus is unknown, or its function (`files`, `multi30k`, ...) raises the error.
+    `download_dir` is searched before downloading. `paths` are text files for `corpus=files`, of each of several
+    corpora; see `files`. An InputError says that the corpus is unknown, or comes from its function (`files`,
+    `multi30k`, ...).
     """
     if config.corpus not in NAMES and not config.corpus.startswith("tfds:"):
         raise InputError(f"unknown corpus {config.corpus!r}; valid: {', '.join(NAMES)}")
@@ -114,11 +109,9 @@ def _public(config: DataConfig, download_dir: str | Path, report: Callable[[str]
 def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
     """A corpus of files.
 
-    `paths` has the source and target file of "train" and perhaps of "valid" and "test". If the target file is None,
-    it holds examples in the task's own format: for translation both sides on a line, separated by a tab.
-
-    Raises:
-        InputError: there is no training file, or a file cannot be read; an unknown task.
+    `paths` has the source and target file of "train" and perhaps of "valid" and "test". If the target file is None, the
+    source file holds examples in the task's own format: for translation both sides on a line, separated by a tab. An
+    InputError says that there is no training file, that a file cannot be read, or that the task is unknown.
     """
     read = task(task_name)
     if "train" not in paths:
@@ -138,11 +131,7 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
 
 
 def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
-    """Several corpora as one; with `tags`, one for each, sources begin with their corpus' tag, if that is not empty.
-
-    Raises:
-        InputError: not as many tags as corpora.
-    """
+    """Several corpora as one; with `tags`, one for each, sources begin with their corpus' tag, if that is not empty."""
     if tags and len(tags) != len(corpora):
         raise InputError(
             f"{len(tags)} tags ({', '.join(map(repr, tags))}) for {len(corpora)} corpora: give one for each"
@@ -194,10 +183,7 @@ def tatoeba_pairs(source_language: str, target_language: str, download_dir: str 
     """Tatoeba: many short everyday sentences, with English on one side.
 
     `download_dir` holds `en-XX.train.en.gz` and so on, or a folder `tatoeba` of them; missing files are created there
-    from the published archive.
-
-    Raises:
-        InputError: neither or both sides are English, or the data is not available.
+    from the published archive. An InputError says that it is not available, or that not one side is English.
     """
     language = _other_than_english("tatoeba", source_language, target_language)
     names = {stem: tatoeba.file_names(language, stem) for stem in tatoeba.STEMS}
@@ -215,10 +201,8 @@ def gettext(
 ) -> Corpus:
     """The translations in published Python packages, kept in `download_dir`/gettext; Django is the test set.
 
-    `report` is called with a line of text about downloads and missing packages.
-
-    Raises:
-        InputError: neither or both sides are English.
+    `report` is called with a line of text about downloads and missing packages; an InputError says that not one side
+    is English.
     """
     language = _other_than_english("gettext", source_language, target_language)
 
@@ -292,12 +276,10 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
         for example in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
             yield example[source_language].decode(), example[target_language].decode()
 
+    if not builder.info.splits:  # some data sets must be prepared before these are known
+        builder.download_and_prepare()
     published = {"train": "train", "valid": "validation", "test": "test"}
-    splits = {
-        split_name: functools.partial(read, tfds_split)
-        for split_name, tfds_split in published.items()
-        if tfds_split in _splits(builder)
-    }
+    splits = {name: functools.partial(read, split) for name, split in published.items() if split in builder.info.splits}
     return Corpus(splits, {"tensorflow_datasets": builder.info.full_name})
 
 
@@ -320,13 +302,6 @@ def _tagged(read: PairSource, tag: str) -> Iterator[Pair]:
 
 def _chained(sources: Iterable[PairSource]) -> Iterator[Pair]:
     return itertools.chain.from_iterable(read() for read in sources)
-
-
-def _splits(builder: Any) -> set[str]:
-    """The splits of a data set; some data sets must be prepared before these are known."""
-    if not builder.info.splits:
-        builder.download_and_prepare()
-    return set(builder.info.splits)
 
 
 def _other_than_english(corpus: str, source_language: str, target_language: str) -> str:

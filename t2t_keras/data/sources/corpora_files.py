@@ -27,9 +27,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, which may be compressed (.gz, .bz2, .xz).
 
     Only "\\n" and "\\r\\n" end a line, so that other separators inside a sentence do not shift the lines that follow.
-
-    Raises:
-        InputError: the file is missing, unreadable, broken or not UTF-8; names the file and, if known, the line.
+    An InputError names a file that is missing, unreadable, broken or not UTF-8 and, if known, the line.
     """
     for number, line in enumerate(read_raw_lines(path), start=1):
         try:

@@ -32,11 +32,7 @@ _SENTENCE = re.compile(r"(.+?(?<!i\.e)(?<!e\.g)(?<!etc)(?<!cf)[.!?])(?:\s|$)", r
 
 
 def read_wheel(path: str | Path) -> list[Pair]:
-    """The distinct pairs of description and first sentence in a wheel, in a fixed order.
-
-    Raises:
-        InputError: the archive is broken.
-    """
+    """The distinct pairs of description and first sentence in a wheel, in order; an InputError if it is broken."""
     pairs: dict[str, str] = {}
     try:
         with zipfile.ZipFile(path) as wheel:

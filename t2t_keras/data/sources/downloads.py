@@ -15,16 +15,10 @@ _PART_BYTES = 1 << 16
 
 
 def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
-    """Downloads a file unless it exists, and verifies it.
+    """Downloads a file unless it exists, and verifies it; folders are created as needed.
 
-    Args:
-        url: its public address.
-        path: where it is kept; folders are created as needed.
-        sha256: checksum in hexadecimal digits; None if the publisher changes the file from time to time.
-
-    Raises:
-        InputError: the address cannot be reached, or the checksum differs.
-        OSError: the file cannot be written.
+    `sha256` is None if the publisher changes the file from time to time. An InputError says that the address cannot be
+    reached, or that the checksum differs.
     """
     path = Path(path)
     if not path.exists():

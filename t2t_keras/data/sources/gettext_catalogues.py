@@ -36,10 +36,8 @@ _LETTERS = re.compile(r"[^\W\d_]{2}")
 def read_wheel(path: str | Path, language: str) -> list[Pair]:
     """The distinct English-to-`language` pairs of all catalogues in a wheel, in a fixed order; empty if there are none.
 
-    If a package has only a regional catalogue ("de_DE") for `language` ("de"), that one is read.
-
-    Raises:
-        InputError: the archive or a catalogue in it is broken.
+    If a package has only a regional catalogue ("de_DE") for `language` ("de"), that one is read. An InputError says
+    that the archive or a catalogue in it is broken.
     """
     pairs: dict[Pair, None] = {}
     try:

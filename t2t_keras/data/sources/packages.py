@@ -47,10 +47,8 @@ def fetch(
 ) -> tuple[dict[Pin, Path], dict[Pin, str]]:
     """Downloads missing wheels; returns the wheels in the order of `pins`, and the errors of those unavailable.
 
-    `report` is called with a line of text about downloads and unavailable packages.
-
-    Raises:
-        InputError: a wheel in the folder does not have the checksum of its pin.
+    `report` is called with a line of text about downloads and unavailable packages. An InputError names a wheel in the
+    folder that does not have the checksum of its pin.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -62,16 +62,14 @@ def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], lis
     by_key: dict[str, Pair] = {}
     for pair in usable:
         by_key.setdefault(comparison_key(pair[0]), pair)
-    ranked = [by_key[key] for key in sorted(by_key, key=_rank)]
+    ranked = [
+        by_key[key] for key in sorted(by_key, key=lambda key: hashlib.blake2b(key.encode(), digest_size=8).digest())
+    ]
     test_count, val_count = (min(count, len(ranked) // _LARGEST_SHARE) for count in (_TEST_PAIRS, _VAL_PAIRS))
     test, val = ranked[:test_count], ranked[test_count : test_count + val_count]
     held_out = HeldOut()
     held_out.add(test + val)
     return [pair for pair in usable if pair not in held_out], val, test
-
-
-def _rank(key: str) -> bytes:
-    return hashlib.blake2b(key.encode(), digest_size=8).digest()
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -10,8 +10,7 @@ _SCHEME = "hf://"
 def local_folder(name: str) -> Path:
     """The folder of a model: a path, or hf://OWNER/NAME, which Hugging Face's package downloads to its cache.
 
-    Raises:
-        InputError: there is no such folder, the package is missing, or the download failed.
+    An InputError says that there is no such folder, that the package is missing, or why the download failed.
     """
     if not name.startswith(_SCHEME):
         folder = Path(name)

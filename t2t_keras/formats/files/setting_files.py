@@ -52,11 +52,7 @@ _KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
 
 
 def check_kinds(path: Path | str, settings: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
-    """Refuses settings that are missing or of another type than `kinds` says.
-
-    Raises:
-        InputError: names the file, the setting and the value.
-    """
+    """Refuses settings that are missing or of another type; an InputError names the file, the setting and the value."""
     for name, kind in kinds.items():
         if type(settings.get(name)) is not kind:
             raise InputError(f"{path} must say what {name} is, {_KINDS[kind]}; got {settings.get(name)!r}")
@@ -79,11 +75,7 @@ def whole_setting(path: Path | str, settings: Mapping[str, Any], name: str, defa
 
 
 def check_settings(path: Path | str, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Refuses settings that have other values than those that this project's Transformer can have.
-
-    Raises:
-        InputError: names the file, the setting and the value.
-    """
+    """Refuses settings with values that this project's Transformer cannot have; raises as `check_kinds`."""
     for name, value in expected.items():
         if name in settings and settings[name] != value:
             raise InputError(f"{path}: {name}={settings[name]!r} is not supported, only {value!r}")

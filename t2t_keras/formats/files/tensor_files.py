@@ -1,7 +1,6 @@
 """Files of named tensors: safetensors, .npz and those of torch."""
 
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from t2t_keras.errors import InputError, optional_module
 from t2t_keras.formats.files.torch_files import read_torch_file
-from t2t_keras.machine.files import replacing
+from t2t_keras.machine.files import DAMAGED_NPZ, replacing
 
 _MISSING = "the package safetensors is missing: pip install '.[convert]'"
 # The package's own function for NumPy knows no bfloat16.
@@ -23,8 +22,7 @@ _TYPES |= {f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)}
 def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np.ndarray]]:
     """Reads the first file there is of some names in a folder; returns its path, and arrays by name.
 
-    Raises:
-        InputError: there is none, it is damaged, or it holds something else.
+    An InputError says that there is none, that it is damaged, or that it holds something else.
     """
     for name in names:
         if (path := folder / name).exists():
@@ -44,10 +42,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                 return dict(arrays)
     except OSError as error:
         raise InputError(f"{path}: cannot read it: {error.strerror or error}") from error
-    except (
-        *(ValueError, EOFError, zipfile.BadZipFile, zlib.error),
-        *(RuntimeError, TypeError, MemoryError),  # an unknown compression, an array that is in no archive, a wrong size
-    ) as error:
+    except DAMAGED_NPZ as error:
         raise InputError(f"{path} cannot be read as .npz: {error}") from error
 
 

@@ -42,6 +42,10 @@ _OLD_START = 32
 # Numbers of a tensor that has more of them than its storage.
 _MOST_EXPANDED = 1 << 24
 
+# What reading a damaged file can raise.
+_OF_FORMAT = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError, RuntimeError)
+_DAMAGED = (*_OF_FORMAT, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 
 class _Unreadable(Exception):
     """Says what is wrong with a file."""
@@ -134,14 +138,10 @@ def _bytes(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-def _parameter(data: _Tensor, *_: Any) -> _Tensor:
-    return data
-
-
 _GLOBALS: Mapping[str, Any] = {
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter": lambda data, *_: data,
     "_codecs.encode": _bytes,
     "collections.OrderedDict": collections.OrderedDict,
     "argparse.Namespace": _Namespace,
@@ -151,8 +151,7 @@ _GLOBALS: Mapping[str, Any] = {
 def read_torch_file(path: str | Path) -> Any:
     """Reads a file of torch.save, with arrays in place of tensors; of either layout, that of torch 1.6 or before.
 
-    Raises:
-        InputError: the file is missing, damaged, or holds something other than tensors and plain values.
+    An InputError says that it is missing, damaged, or holds something other than tensors and plain values.
     """
     try:
         with open(path, "rb") as file:
@@ -163,10 +162,7 @@ def read_torch_file(path: str | Path) -> Any:
         raise InputError(f"{path}: cannot read it: {error.strerror or error}") from error
     except _Unreadable as error:
         raise InputError(f"{path} cannot be read as a file of torch: {error}") from error
-    except (
-        *(pickle.UnpicklingError, zipfile.BadZipFile, EOFError, MemoryError, RecursionError),
-        *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError, zlib.error),
-    ) as error:
+    except _DAMAGED as error:
         raise InputError(f"{path} cannot be read as a file of torch: it is damaged or cut off") from error
 
 

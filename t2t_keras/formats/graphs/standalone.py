@@ -19,10 +19,8 @@ import sentencepiece
 
 PAD_ID, EOS_ID = 0, 1
 SETTINGS_FILE = "search.json"
-SETTINGS = (
-    *("beam_size", "length_penalty", "length_normalization", "min_length"),
-    *("max_length_offset", "max_length_factor", "ends_within_beam", "patience"),
-)
+_LENGTHS = ("min_length", "max_length_offset", "max_length_factor", "length_penalty", "length_normalization")
+SETTINGS = ("beam_size", *_LENGTHS, "ends_within_beam", "patience")
 TEXT_SETTINGS = ("max_length", "lowercase")
 Arrays = Mapping[str, np.ndarray]
 # As `t2t_keras.text.repair` has them.
@@ -121,15 +119,9 @@ def length_penalty(length: int, settings: Mapping[str, Any]) -> float:
 
 
 def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any]) -> tuple[list[int], float]:
-    """Beam search: the best output, without its end symbol, and its score.
+    """Beam search for one sentence, end symbol included, with the values of `SETTINGS`.
 
-    Args:
-        graphs: the model.
-        source_ids: of one sentence, end symbol included.
-        settings: those of `SETTINGS`.
-
-    Returns:
-        Ids and a score; no ids and -inf if the model gives no numbers.
+    Returns the best output, without its end symbol, and its score; no ids and -inf if the model gives no numbers.
     """
     beam = settings["beam_size"]
     count = 2 * beam if beam > 1 else 1  # candidates; a beam of one is greedy search
@@ -139,9 +131,7 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
     memory = {name: np.repeat(array, beam, axis=0) for name, array in memory.items()}
     past = {name: np.zeros((beam, heads, longest, width), np.float32) for name, (heads, width) in graphs.past.items()}
     tokens = np.full(beam, PAD_ID, np.int32)  # what a target begins with
-    totals = np.where(
-        np.arange(beam) == 0, np.float32(0), np.float32(-np.inf)
-    )  # log-probabilities; -inf: no hypothesis
+    totals = np.array([0.0] + [-np.inf] * (beam - 1), np.float32)  # log-probabilities; -inf: no hypothesis
     texts: list[list[int]] = [[] for _ in range(beam)]
     finished: list[tuple[float, list[int]]] = []
     num_finished = 0

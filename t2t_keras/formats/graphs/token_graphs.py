@@ -119,15 +119,9 @@ def encoded(model: Any, inputs: Tensor, bias: Tensor) -> dict[str, Tensor]:
     """The encoder (left half of Figure 1), and the keys and values of every decoder layer's attention to its output.
 
     The number of sentences and their length are both open, but a reshape of LiteRT can infer only one size. So
-    nothing is reshaped: heads are slices of the last axis, computed one after the other. The model computes in float32.
-
-    Args:
-        model: a `Transformer` without experts, windows or additive scores.
-        inputs: float32 [batch, source_len, d_model], embedded tokens with positions.
-        bias: float32 [batch, 1, source_len], which masks padding.
-
-    Returns:
-        For every decoder layer I "memory_keys_I" and "memory_values_I", float32 [batch, source_len, heads * d_head].
+    nothing is reshaped: heads are slices of the last axis, computed one after the other. `inputs`, float32 [batch,
+    source_len, d_model], are embedded tokens with positions; `bias`, float32 [batch, 1, source_len], masks padding.
+    "memory_keys_I" and "memory_values_I" are float32 [batch, source_len, heads * d_head].
     """
     x = inputs
     for layer in model.encoder.layers:
@@ -174,11 +168,7 @@ def _transformed(feed_forward: Any, x: Tensor) -> Tensor:
 
 
 def cache_signature(model: Any) -> dict[str, tf.TensorSpec]:
-    """What a step reads beside its position, by name, all float32.
-
-    "memory_bias" is [batch, 1, 1, source_len]; of every layer I "keys_I" and "values_I" are [batch, heads, room,
-    d_head], "memory_keys_I" and "memory_values_I" [batch, heads, source_len, d_head].
-    """
+    """What a step reads beside token and position, by name, all float32; for the shapes see `TokenGraphs`."""
     shapes: dict[str, list[int | None]] = {"memory_bias": [None, 1, 1, None]}
     for index, layer in enumerate(model.decoder.layers):
         attention = layer.self_attention
@@ -188,17 +178,10 @@ def cache_signature(model: Any) -> dict[str, tf.TensorSpec]:
 
 
 def decoder_step(model: Any, inputs: Tensor, bias: Tensor, cache: dict[str, Tensor]) -> dict[str, Tensor]:
-    """One position of every hypothesis of a float32 model.
+    """One position of every hypothesis: "log_probs", float32 [batch, vocab], and the new "keys_I" and "values_I".
 
-    Args:
-        model: a `Transformer` without experts, windows or additive scores.
-        inputs: float32 [batch, d_model], embedded tokens with positions.
-        bias: float32 [1, 1, 1, room], which masks empty entries of the cache.
-        cache: the tensors of `cache_signature`.
-
-    Returns:
-        "log_probs", float32 [batch, vocab], and of every layer the new "keys_I" and "values_I", [batch, heads, 1,
-        d_head].
+    `inputs`, float32 [batch, d_model], are embedded tokens with positions; `bias`, float32 [1, 1, 1, room], masks empty
+    entries of the cache, the tensors of `cache_signature`. The new entries are [batch, heads, 1, d_head].
     """
     head = model.output_head
     step, x = DecoderStep(model.decoder, "float32", beam_size=1), inputs

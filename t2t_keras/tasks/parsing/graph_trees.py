@@ -44,7 +44,8 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     # The last outermost constituent takes the missing words: it is open still, or its end goes behind them.
     reopened = (still_open == 0) & tf.reduce_any(closes & (place == last[:, tf.newaxis]), axis=1)
     written = tf.where(reopened[:, tf.newaxis] & (place == last[:, tf.newaxis]), "", written)
-    inner = _closing(tf.maximum(still_open - 1, 0))
+    inner = tf.where(tf.sequence_mask(tf.maximum(still_open - 1, 0)), ")", "")
+    inner = tf.strings.reduce_join(inner, axis=1)  # --> [batch]
     outermost = tf.where(reopened | (still_open > 0), ")", "")
     body = tf.strings.reduce_join(written, axis=1)
     return tf.strings.join([f"({TOP}", body, inner, missing, outermost, ")"])
@@ -99,8 +100,3 @@ def _holds_a_word(depth: tf.Tensor, is_word: tf.Tensor, wanted: tf.Tensor, rever
         return lowest >= wanted
     before = tf.concat([start[:, tf.newaxis], lowest[:, :-1]], axis=1)
     return before >= wanted
-
-
-def _closing(count: tf.Tensor) -> tf.Tensor:
-    """So many closing brackets: int32 [batch] --> string [batch]."""
-    return tf.strings.reduce_join(tf.where(tf.sequence_mask(count), ")", ""), axis=1)

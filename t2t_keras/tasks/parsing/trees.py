@@ -79,16 +79,12 @@ def _unescaped(word: str) -> str:
 def read_trees(lines: Iterable[str], source: str = "", first: int = 1) -> Iterator[tuple[int, Tree]]:
     """Reads trees in brackets, of one or several lines each, with the number of the line where each begins.
 
-    A tree's outermost bracket may lack a label, as in the Penn Treebank; it is then `TOP`.
-
-    Args:
-        lines: the text.
-        source: what it is, for messages: a file's name. Without it they name no line either.
-        first: the number of the first line.
+    A tree's outermost bracket may lack a label, as in the Penn Treebank; it is then `TOP`. The first line has the
+    number `first`.
 
     Raises:
-        InputError: brackets that are not balanced, text outside of them, or a bracket with words and constituents; it
-            names the source, if it has one, and the line.
+        InputError: brackets that are not balanced, text outside of them, or a bracket with words and constituents; with
+            a `source`, a file's name, it names that and the line.
     """
     reader = _Reader(source)
     for number, line in enumerate(lines, first):
@@ -199,9 +195,7 @@ def _plain_word(tree: Tree) -> Tree | None:
 
 
 def _plain(tree: Tree) -> Tree | None:
-    return Tree(_category(tree.label), tree.children) if tree.children else None
-
-
-def _category(label: str) -> str:
-    """A constituent's label without functions and indices; a "-" at its beginning belongs to it."""
-    return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0]
+    if not tree.children:
+        return None
+    # A "-" at the beginning of a label belongs to it.
+    return Tree(tree.label[:1] + re.split("[-=]", tree.label[1:], maxsplit=1)[0], tree.children)

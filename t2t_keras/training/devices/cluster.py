@@ -41,13 +41,9 @@ class Cluster:
 def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ) -> Cluster | None:
     """Finds the cluster that this process is a worker of; with "auto", None if the environment has none.
 
-    Args:
-        name: "tf_config", "slurm" (a job step started by srun) or "kubernetes" (a pod of an indexed Job with
-            T2T_SERVICE, T2T_WORKERS and T2T_PORT set); "auto" takes the first of these that the environment has.
-        environment: the environment's variables.
-
-    Raises:
-        InputError: an unknown name, or a variable that is missing or cannot be read.
+    "slurm" is a job step started by srun, "kubernetes" a pod of an indexed Job with T2T_SERVICE, T2T_WORKERS and
+    T2T_PORT set; "auto" takes the first of `NAMES` that the environment has. An InputError names an unknown cluster, or
+    a variable that is missing or cannot be read.
     """
     if name not in NAMES:
         raise InputError(f"unknown cluster {name!r}; valid: {', '.join(NAMES)}")

@@ -20,8 +20,7 @@ class OutOfMemoryError(InputError):
 def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> None:
     """Runs one step on the largest batches of an epoch's plan and undoes it: memory runs out now or not at all.
 
-    Raises:
-        OutOfMemoryError: memory ran out; says which settings to change.
+    If it does, an OutOfMemoryError says which settings to change.
     """
     state, step = training.read(), int(training.step.numpy())
     config, strategy = training.config, training.strategy

@@ -57,13 +57,15 @@ def find_micro_batch(
 
     Reuses the result that `run` has recorded for a training under the same conditions. `config` is resolved, and its
     accumulation steps do not count. This process must not have computed on `devices` yet. `report` takes a line of text
-    per try.
-
-    Raises:
-        InputError: not even the longest pair fits, or settings or data are at fault.
+    per try. An InputError says that not even the longest pair fits, or that settings or data are at fault.
     """
-    conditions = _conditions(config, devices)
-    return _noted(run, conditions) or Finding(*_search(run, config, data, devices, report), conditions)
+    train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
+    conditions: dict[str, Any] = {name: value for name, value in train.items() if name not in RESUMABLE}
+    conditions |= {"model": config.to_dict()["model"], "devices": devices._asdict() | {"worker": 0}}
+    note = run.micro_batch
+    if json.loads(json.dumps(conditions)) == note.get("conditions"):
+        return Finding(**note)
+    return Finding(*_search(run, config, data, devices, report), conditions)
 
 
 def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) -> Config:
@@ -142,7 +144,8 @@ def _outcome(config: Config, data_dir: str, devices: LocalDevices, model_dir: st
 
     Unpickling the configuration there imports the module of its family.
     """
-    _be_the_first_to_go()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # if the machine runs out of memory, the kernel ends this process first
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides stderr; the outcome is reported in one line
     try:
         _train_once(config, data_dir, devices, model_dir)
@@ -153,12 +156,6 @@ def _outcome(config: Config, data_dir: str, devices: LocalDevices, model_dir: st
             return _Outcome(fault=str(error))
         return _Outcome(shortage=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
     return _Outcome()
-
-
-def _be_the_first_to_go() -> None:
-    """Makes the kernel end this process, and no other, if the machine runs out of memory."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
 
 
 def _train_once(config: Config, data_dir: str, devices: LocalDevices, model_dir: str) -> None:
@@ -182,16 +179,3 @@ def _longest(data: PreparedData) -> int:
 
 def _with_parts(config: Config, accumulation_steps: int) -> Config:
     return dataclasses.replace(config, train=dataclasses.replace(config.train, accumulation_steps=accumulation_steps))
-
-
-def _conditions(config: Config, devices: LocalDevices) -> dict[str, Any]:
-    """Everything that the result depends on, as plain values."""
-    train = {f"train.{name}": value for name, value in dataclasses.asdict(config.train).items()}
-    conditions = {name: value for name, value in train.items() if name not in RESUMABLE}
-    return {**conditions, "model": config.to_dict()["model"], "devices": devices._asdict() | {"worker": 0}}
-
-
-def _noted(run: Run, conditions: dict[str, Any]) -> Finding | None:
-    """The recorded result under the same conditions, if there is one."""
-    note = run.micro_batch
-    return Finding(**note) if json.loads(json.dumps(conditions)) == note.get("conditions") else None

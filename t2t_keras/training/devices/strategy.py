@@ -90,8 +90,7 @@ class LocalDevices(NamedTuple):
 def find_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> LocalDevices:
     """The devices that `make_strategy` would use, with the same arguments; allocates none of their memory.
 
-    Raises:
-        InputError: they are a TPU, which only one process at a time can use; or as `make_strategy`.
+    Raises as it does, and an InputError for a TPU, which only one process at a time can use.
     """
     if name == "tpu" or (name == "auto" and os.environ.get("TPU_NAME")):
         raise InputError("on a TPU no batch can be tried beforehand: set train.accumulation_steps")

@@ -69,11 +69,7 @@ class Workers:
 
     @contextlib.contextmanager
     def alike(self) -> Iterator[None]:
-        """Makes all workers fail if one fails inside; what runs inside must not involve the others.
-
-        Raises:
-            InputError: another worker failed inside.
-        """
+        """Makes all workers fail if one fails inside, with an InputError; that must not involve the others."""
         if self.count == 1:
             yield
             return

@@ -12,11 +12,8 @@ def sentence_gleu(candidates: Tensor, references: Tensor) -> Tensor:
     """GLEU of each candidate, float32 [batch] in [0, 1]: the smaller one of precision and recall of n-grams.
 
     N-grams of one to four tokens are counted together, and a repeated one matches as often as it is on both sides. The
-    end symbol is part of none. Without n-grams on either side the result is 0.
-
-    Args:
-        candidates: int32 [batch, candidate_len], with or without an end symbol, padded with 0.
-        references: int32 [batch, reference_len], likewise.
+    end symbol is part of none. Without n-grams on either side the result is 0. Candidates and references are int32
+    [batch, length], with or without an end symbol, padded with 0.
 
     Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """

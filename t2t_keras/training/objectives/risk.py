@@ -15,14 +15,8 @@ class Risk:
 
     The expectation is over outputs that the model draws without dropout, and that are cut at `longest` tokens. Its
     gradient is estimated by some candidates of each sentence, the reward of each less the mean of the others':
-    -(r_k - mean of r_j, j != k) / samples * grad log p(y_k), summed over k. That is unbiased. Candidates are a
-    function of the seed, the step and the source alone.
-
-    Args:
-        likelihood_weight: factor on the loss of `Likelihood`; 0 leaves it out.
-        num_samples: candidates of each sentence, at least 2.
-        label_smoothing: of the cross-entropy.
-        seed: of the candidates.
+    -(r_k - mean of r_j, j != k) / samples * grad log p(y_k), summed over k. That is unbiased. Candidates, at least 2,
+    are a function of the seed, the step and the source alone. A `likelihood_weight` of 0 leaves the references out.
 
     Reference: Wu et al. 2016, "Google's Neural Machine Translation System", section 5.
     """
