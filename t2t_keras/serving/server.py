@@ -14,6 +14,7 @@ import uvicorn
 
 from t2t_keras.serving.connections import BoundedProtocol, LoopErrors
 from t2t_keras.serving.core import Core
+from t2t_keras.serving.grpc_health import health_service
 from t2t_keras.serving.grpc_service import add_services
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
@@ -130,6 +131,7 @@ class Server:
             maximum_concurrent_rpcs=self._options.max_connections,
         )
         add_services(server, self.core)
+        server.add_generic_rpc_handlers([health_service(self.core, self._told_to_stop)])
         wanted = _address(self._options.host, self._options.grpc_port)
         try:
             port = server.add_insecure_port(wanted)

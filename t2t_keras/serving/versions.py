@@ -233,6 +233,7 @@ class Versions:
 def _loaded(path: pathlib.Path, version: int) -> Model:
     model = Model(path, version)
     model.warm_up(path)
+    model.check_answer()
     return model
 
 
