@@ -18,7 +18,7 @@ from t2t_keras.serving.core import Core
 _Context: TypeAlias = Any
 
 _SERVICE = "grpc.health.v1.Health"
-# Names that a client may ask for, besides that of the model; "" is the whole server.
+# Names that a client may ask for, besides those of the models; "" is the whole server.
 _SERVICES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", _SERVICE)
 
 # Between two looks at what a watching client was told last.
@@ -34,7 +34,7 @@ class Health(enum.IntEnum):
 
 
 def health_service(core: Core, stopping: asyncio.Event) -> grpc.GenericRpcHandler:
-    """Returns the service, which says that the server is ready while a version is served and it is not `stopping`."""
+    """Returns the service, which says that the server is ready while each model is served and it is not `stopping`."""
     service = _HealthService(core, stopping)
     return grpc.method_handlers_generic_handler(
         _SERVICE,
@@ -77,10 +77,11 @@ class _HealthService:
                 yield _response(Health.NOT_SERVING)
 
     def _health(self, service: str) -> Health:
-        if service not in (*_SERVICES, self._core.options.model_name):
+        versions = self._core.models.get(service)
+        if not versions and service not in _SERVICES:
             return Health.SERVICE_UNKNOWN
-        ready = self._core.versions.served is not None and not self._stopping.is_set()
-        return Health.SERVING if ready else Health.NOT_SERVING
+        ready = versions.served is not None if versions else self._core.models.are_served
+        return Health.SERVING if ready and not self._stopping.is_set() else Health.NOT_SERVING
 
 
 async def _service(message: bytes, context: _Context) -> str:

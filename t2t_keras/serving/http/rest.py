@@ -134,14 +134,14 @@ class _Rest:
         """Describes the server to the page at "/"."""
         limits = self._core.options.limits
         about: dict[str, Any] = {
-            "model": self._core.options.model_name,
+            "model": self._core.models.names[0],
             "version": self._core.versions.served,
             "max_sentences": limits.max_sentences,
             "max_sentence_bytes": limits.max_sentence_bytes,
         }
         # Before the first version is loaded, the languages and the task are unknown.
-        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as model:
-            about |= model.about
+        with contextlib.suppress(ServingError), self._core.lend(about["model"], None) as lent:
+            about |= lent.model.about
         return _json(json.dumps(about).encode("utf-8"))
 
     def _state(self, target: "_Target") -> Response:
@@ -150,18 +150,21 @@ class _Rest:
             status = self._core.status(target.name, target.version)
             content = json_format.MessageToDict(status, always_print_fields_with_no_presence=True)
             # TensorFlow Serving listens only once a version is available. Until then probes must not pass here either.
-            ready = target.version is not None or self._core.versions.served is not None
+            versions = self._core.models.get(target.name)
+            ready = target.version is not None or versions and versions.served is not None
             return _json_message(content, 200 if ready else 503)
-        with self._core.lend(target.name, target.version) as model:
+        with self._core.lend(target.name, target.version) as lent:
             signatures = json_format.MessageToDict(
-                model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+                lent.model.signature_defs, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
             )
-            spec = {"name": target.name, "signature_name": "", "version": str(model.version)}
+            spec = {"name": target.name, "signature_name": "", "version": str(lent.model.version)}
         return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     async def _call(self, request: Request, target: "_Target") -> Response:
         """Runs a signature."""
         with self._core.metrics.request("rest", target.method.capitalize()) as call:
+            if self._core.models.get(target.name):
+                call.model = target.name
             if target.method != "predict":
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
             body = await _body(request, self._core.options.limits.max_body_bytes)
@@ -177,15 +180,15 @@ class _Rest:
     def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[Future, bool]:
         """Parses a body and queues its call; returns the future of the outputs and whether the inputs came by row."""
         content = json_tensors.parse_body(body)
-        with self._core.lend(target.name, target.version) as model:
-            signature = model.signature(content.get("signature_name", ""))
+        with self._core.lend(target.name, target.version) as lent:
+            signature = lent.model.signature(content.get("signature_name", ""))
             call.signature = signature.name
             inputs = json_tensors.read_inputs(content, signature)
-            return self._core.submit(model, signature, inputs), "instances" in content
+            return self._core.submit(lent, signature, inputs), "instances" in content
 
 
 class _Target:
-    """The model, version and method in a path; a `ServingError` if the version exceeds 63 bits or a label is given."""
+    """The model, version and method in a path, the version by number or label; a `ServingError` beyond 63 bits."""
 
     def __init__(self, match: re.Match) -> None:
         groups = match.groupdict()
@@ -193,11 +196,14 @@ class _Target:
         self.name = urllib.parse.unquote(groups["name"])
         self.method = (groups.get("method") or "").lower()
         self.metadata = bool(groups.get("metadata"))
-        self.version = int(groups["version"]) if groups["version"] and len(groups["version"]) < 20 else None
-        if groups["version"] and (self.version is None or self.version >= 1 << 63):
-            raise invalid(f"Failed to convert version: {groups['version'][:40]} to numeric.")
-        if groups["label"]:
-            raise invalid(f"Unrecognized servable version label: {urllib.parse.unquote(groups['label'])}")
+        self.version: int | str | None = None
+        if groups["version"]:
+            # So many digits first: Python refuses to convert thousands.
+            self.version = int(groups["version"]) if len(groups["version"]) < 20 else 1 << 63
+            if self.version >= 1 << 63:
+                raise invalid(f"Failed to convert version: {groups['version'][:40]} to numeric.")
+        elif groups["label"]:
+            self.version = urllib.parse.unquote(groups["label"])
 
 
 class _LargeAnswer(StreamingResponse):
