@@ -43,7 +43,8 @@ _EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a v
 _NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
 _OPTIONS = setting_flags.define_usual(
     ServingOptions,
-    *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port", "max_connections"),
+    *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
+    *("tls_certificate", "tls_key", "api_key_file", "max_connections"),
     *("max_batch_size", "max_batch_bytes", "batch_wait_ms", "max_queue_bytes", "max_unsent_bytes"),
     *("request_seconds", "poll_seconds", "max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )
@@ -67,7 +68,8 @@ def main(argv: list[str]) -> None:
         raise outcome
     if outcome == "stop":
         _end("stopped before a version was loaded")
-    _say(f"serving {_models(server)}: REST at http://{server.rest_address}, gRPC at {server.grpc_address}")
+    scheme = "https" if options.tls_certificate else "http"
+    _say(f"serving {_models(server)}: REST at {scheme}://{server.rest_address}, gRPC at {server.grpc_address}")
     _next(heard)
     in_time = server.stop()
     message = "stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s"

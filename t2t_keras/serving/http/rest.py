@@ -27,6 +27,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from t2t_keras.serving import off_loop
+from t2t_keras.serving.access import ApiKeys, KeyCheck
 from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.http import json_tensors
@@ -78,8 +79,8 @@ _DISCARDED_BYTES = 64 << 20
 _READ_SECONDS = 60.0
 
 
-def rest_app(core: Core) -> Starlette:
-    """Returns the REST interface as an ASGI application that answers requests with `core`."""
+def rest_app(core: Core, keys: ApiKeys | None = None) -> Starlette:
+    """Returns the REST interface as an ASGI application that answers requests with `core`, of who has one of `keys`."""
     service = _Rest(core)
     routes: list[BaseRoute] = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
@@ -93,6 +94,7 @@ def rest_app(core: Core) -> Starlette:
         routes=routes,
         middleware=[
             Middleware(HostCheck, host=options.host, allowed_hosts=options.allowed_hosts),
+            *([Middleware(KeyCheck, keys=keys)] if keys else []),
             Middleware(GZipMiddleware, minimum_size=_COMPRESSED_BYTES, compresslevel=_COMPRESSION),
         ],
         exception_handlers={HTTPException: cast(Any, _http_error)},
