@@ -43,7 +43,8 @@ _EXPORT_DIR = flags.DEFINE_string("export_dir", None, "Directory of a model: a v
 _NUM_STREAMS = flags.DEFINE_integer("num_streams", None, "Batches that run side by side; default: one a core.")
 _OPTIONS = setting_flags.define_usual(
     ServingOptions,
-    *("name", "host", "allowed_hosts", "rest_port", "grpc_port", "max_connections"),
+    *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
+    *("tls_certificate", "tls_key", "api_key_file", "max_connections"),
     *("max_batch_size", "max_batch_bytes", "batch_wait_ms", "max_queue_bytes", "max_unsent_bytes"),
     *("request_seconds", "poll_seconds", "max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )
@@ -67,9 +68,8 @@ def main(argv: list[str]) -> None:
         raise outcome
     if outcome == "stop":
         _end("stopped before a version was loaded")
-    version = server.core.versions.served
-    what = f"version {version}" if version is not None else "no version yet, waiting for one"
-    _say(f"serving {options.model_name} ({what}): REST at http://{server.rest_address}, gRPC at {server.grpc_address}")
+    scheme = "https" if options.tls_certificate else "http"
+    _say(f"serving {_models(server)}: REST at {scheme}://{server.rest_address}, gRPC at {server.grpc_address}")
     _next(heard)
     in_time = server.stop()
     message = "stopped" if in_time else f"stopped; not all was answered within {options.grace_seconds:g} s"
@@ -77,6 +77,16 @@ def main(argv: list[str]) -> None:
         _say(message)
     else:
         _end(message)
+
+
+def _models(server: "Server") -> str:
+    """The models and their latest versions, for the line that the program prints."""
+    models = server.core.models
+    latest = {name: versions.served for name in models.names if (versions := models.get(name))}
+    return ", ".join(
+        f"{name} ({'no version yet, waiting for one' if version is None else f'version {version}'})"
+        for name, version in latest.items()
+    )
 
 
 def _next(heard: "queue.SimpleQueue[str | Exception]") -> str | Exception:
@@ -109,10 +119,10 @@ def _end(message: str) -> NoReturn:
 
 
 def _options() -> ServingOptions:
-    if not _EXPORT_DIR.value:
-        raise InputError("--export_dir is needed: the directory of a model with its versions")
+    if not _EXPORT_DIR.value and not any(holder.name == "model_config_file" and holder.value for holder in _OPTIONS):
+        raise InputError("--export_dir is needed, the directory of a model with its versions, or --model_config_file")
     streams.share_out_cores(_NUM_STREAMS.value)
-    values = {**setting_flags.given(_OPTIONS), "export_dir": _EXPORT_DIR.value}
+    values = {**setting_flags.given(_OPTIONS), "export_dir": _EXPORT_DIR.value or ""}
     values["num_streams"] = streams.num_streams() if _NUM_STREAMS.value is None else _NUM_STREAMS.value
     return ServingOptions(**values, limits=Limits(**setting_flags.given(_LIMITS)))
 

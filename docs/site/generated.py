@@ -89,7 +89,7 @@ def _metric_rows() -> Iterator[tuple[str, str, str, str]]:
     """Name, kind, labels and meaning of each metric of a server that has answered a request."""
     from t2t_keras.serving.metrics import Metrics
 
-    metrics = Metrics("mine")
+    metrics = Metrics()
     with metrics.request("rest", "predict"):
         pass
     for family in text_string_to_metric_families(metrics.text().decode("utf-8")):

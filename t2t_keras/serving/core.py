@@ -1,14 +1,16 @@
-"""The server without a network: versions, batches and metrics of one model."""
+"""The server without a network: models, batches and metrics."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from tensorflow_serving.apis import get_model_status_pb2
 
 from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.batcher import Batcher
+from t2t_keras.serving.configured_models import ConfiguredModels
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
@@ -17,8 +19,16 @@ from t2t_keras.serving.served_signatures import Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
 
 
+@dataclasses.dataclass(frozen=True)
+class Lent:
+    """A model that is lent to a request, and the versions that it is one of."""
+
+    model: Model
+    versions: Versions
+
+
 class Core:
-    """Answers requests for a model, with named arrays, from any thread and without blocking it.
+    """Answers requests for models, with named arrays, from any thread and without blocking it.
 
     Args:
         options: what to serve, and how.
@@ -27,7 +37,7 @@ class Core:
     Attributes:
         metrics: counts requests and batches.
         unsent: counts the answers that are being sent.
-        versions: the versions of the model.
+        models: the models and their versions.
         is_loading: after `close`, whether a version is still being loaded; loading cannot be interrupted.
     """
 
@@ -37,16 +47,10 @@ class Core:
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.options = options
-        self.metrics = Metrics(options.model_name)
+        self.models = ConfiguredModels(options, around_load)
+        self.metrics = Metrics()
         self.unsent = UnsentAnswers(options.max_unsent_bytes)
         self.is_loading = False
-        self.versions = Versions(
-            options.export_dir,
-            options.model_name,
-            options.max_num_load_retries,
-            options.load_retry_seconds,
-            around_load=around_load,
-        )
         self._batcher = Batcher(
             options.max_batch_size,
             options.max_batch_bytes,
@@ -62,37 +66,49 @@ class Core:
             lambda: self.versions.served,
         )
 
+    @property
+    def versions(self) -> Versions:
+        """The versions of the only model, or of the first."""
+        return self.models.first
+
     def start(self) -> None:
-        """Loads the latest version that can be loaded, if any, and keeps looking for later ones."""
-        self.versions.start(self.options.poll_seconds)
+        """Loads the versions that are wanted and can be loaded, if any, and keeps looking for others."""
+        self.models.start()
 
     def close(self, timeout: float) -> bool:
         """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
-        self.is_loading = not self.versions.stop()
+        self.is_loading = not self.models.stop()
         return self._batcher.close(timeout)
 
     def abandon(self) -> None:
         """Refuses new requests, and those that are not answered yet with an error."""
         self._batcher.abandon()
 
-    def lend(self, name: str, version: int | None) -> contextlib.AbstractContextManager[Model]:
-        """Lends the model of a request, the latest version if `version` is None, for a block; see `Versions.lend`.
+    @contextlib.contextmanager
+    def lend(self, name: str, version: int | str | None) -> Iterator[Lent]:
+        """Lends the model of a request for a block; see `Versions.lend`.
+
+        Args:
+            name: the model's name.
+            version: a number, a label, or None for the latest version.
 
         Raises:
-            ServingError: for another model's name, or, on entering the block, if the version is not served.
+            ServingError: there is no model of this name, or the version is not served.
         """
-        if name != self.options.model_name:
-            wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+        versions = self.models.get(name)
+        if not versions:
+            wanted = f"Specific({name}, {version})" if isinstance(version, int) else f"Latest({name})"
             raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
-        return self.versions.lend(version)
+        with versions.lend(version) as model:
+            yield Lent(model, versions)
 
     def submit(
-        self, model: Model, signature: Signature, inputs: Arrays, client_seconds: float | None = None
+        self, lent: Lent, signature: Signature, inputs: Arrays, client_seconds: float | None = None
     ) -> Future[Arrays]:
         """Queues a call, within the block of `lend`; cancelling the returned future drops it, or stops it if it runs.
 
         Args:
-            model: the lent model.
+            lent: the lent model.
             signature: one of its signatures.
             inputs: arrays by name.
             client_seconds: how long the client waits, if it says so.
@@ -105,8 +121,8 @@ class Core:
         if client_seconds is not None:
             seconds = min(seconds, client_seconds)
         future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows), seconds)
-        self.versions.keep(model)
-        future.add_done_callback(lambda future: self.versions.release(model))
+        lent.versions.keep(lent.model)
+        future.add_done_callback(lambda future: lent.versions.release(lent.model))
         return future
 
     async def outputs(self, future: Future[Arrays]) -> Arrays:
@@ -124,12 +140,14 @@ class Core:
         check_size(outputs, self.options.limits)
         return outputs
 
-    def status(self, name: str, version: int | None) -> get_model_status_pb2.GetModelStatusResponse:
+    def status(self, name: str, version: int | str | None) -> get_model_status_pb2.GetModelStatusResponse:
         """The status of a version or, for None, of all, the latest first; a `ServingError` if there is none."""
-        statuses = self.versions.statuses() if name == self.options.model_name else []
-        matching = [status for status in statuses if version in (None, status.version)]
+        versions = self.models.get(name)
+        number = versions.number(version) if versions else version
+        statuses = versions.statuses() if versions else []
+        matching = [status for status in statuses if number in (None, status.version)]
         if not matching:
-            what = "any versions" if version is None else f"version {version}"
+            what = "any versions" if number is None else f"version {number}"
             raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
         for status in matching:

@@ -15,12 +15,20 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
-from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_pb2, predict_pb2
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+    model_pb2,
+    predict_pb2,
+)
 
+from t2t_keras.errors import InputError
 from t2t_keras.serving import off_loop
 from t2t_keras.serving.answers import LARGE_BYTES, memory_of, seconds_to_send
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.metrics import Call
+from t2t_keras.serving.model_configs import model_settings
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.served_signatures import Arrays, Signature
@@ -76,8 +84,10 @@ class _Services:
         return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._unserved(missing)}
 
     def model_methods(self) -> dict[str, _Method]:
-        """Those of ModelService by name."""
-        return {"GetModelStatus": self._status, **self._unserved(["HandleReloadConfigRequest"])}
+        """Those of ModelService by name; a server of one directory has no configuration that could be changed."""
+        if not self._core.options.model_config_file:
+            return {"GetModelStatus": self._status, **self._unserved(["HandleReloadConfigRequest"])}
+        return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
 
     async def _predict(self, message: bytes, context: _Context) -> bytes:
         try:
@@ -109,11 +119,11 @@ class _Services:
                 raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
             if unknown := set(request.metadata_field) - {"signature_def"}:
                 raise invalid(f"Metadata field {', '.join(sorted(unknown))} is not supported")
-            with self._core.lend(name, version) as model:
+            with self._core.lend(name, version) as lent:
                 response = get_model_metadata_pb2.GetModelMetadataResponse()
                 response.model_spec.name = name
-                response.model_spec.version.value = model.version
-                response.metadata["signature_def"].Pack(model.signature_defs)
+                response.model_spec.version.value = lent.model.version
+                response.metadata["signature_def"].Pack(lent.model.signature_defs)
                 return response.SerializeToString()
         except ServingError as error:
             return await _refused(context, error)
@@ -122,6 +132,19 @@ class _Services:
         try:
             request = self._parsed(get_model_status_pb2.GetModelStatusRequest, message)
             return self._core.status(*_target(request)).SerializeToString()
+        except ServingError as error:
+            return await _refused(context, error)
+
+    async def _reload(self, message: bytes, context: _Context) -> bytes:
+        try:
+            request = self._parsed(model_management_pb2.ReloadConfigRequest, message)
+            try:
+                settings = model_settings(request.config, "ReloadConfigRequest")
+            except InputError as error:
+                raise invalid(str(error)) from error
+            # It loads models, and goes on if the client is gone.
+            await asyncio.shield(asyncio.to_thread(self._core.models.configure, settings))
+            return model_management_pb2.ReloadConfigResponse(status={}).SerializeToString()
         except ServingError as error:
             return await _refused(context, error)
 
@@ -152,15 +175,17 @@ class _Services:
         """Reads a request and queues its call."""
         request = _parsed(predict_pb2.PredictRequest, message)
         name, version = _target(request)
-        with self._core.lend(name, version) as model:
-            signature = _signature(model, request.model_spec.signature_name)
+        if self._core.models.get(name):
+            call.model = name
+        with self._core.lend(name, version) as lent:
+            signature = _signature(lent.model, request.model_spec.signature_name)
             call.signature = signature.name
             signature.check_names(request.inputs)
             inputs = {name: self._array(name, signature, proto) for name, proto in request.inputs.items()}
             signature.check_outputs(request.output_filter)
-            future = self._core.submit(model, signature, inputs, client_seconds)
+            future = self._core.submit(lent, signature, inputs, client_seconds)
             spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature.name)
-            spec.version.value = model.version
+            spec.version.value = lent.model.version
             return _Begun(future, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
@@ -195,15 +220,15 @@ def _parsed(message_type: Any, message: bytes) -> Any:
         raise invalid(f"the message is not a valid {message_type.DESCRIPTOR.name}") from error
 
 
-def _target(request: Any) -> tuple[str, int | None]:
-    """The name and the version of the model that a request is for."""
+def _target(request: Any) -> tuple[str, int | str | None]:
+    """The name and the version, by number or label, of the model that a request is for."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     spec = request.model_spec
     if not spec.name:
         raise invalid("ModelSpec has no name specified.")
     if spec.version_label:
-        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
+        return spec.name, spec.version_label
     return spec.name, spec.version.value if spec.HasField("version") else None
 
 

@@ -14,8 +14,8 @@ from t2t_keras.serving.request_errors import serving_error
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-# The label of all unknown signatures: names that clients invent must not add labels without limit.
-_NO_SIGNATURE = "unknown"
+# The label of all unknown models and signatures: names that clients invent must not add labels without limit.
+_UNKNOWN = "unknown"
 
 
 # TensorFlow Serving's names, labels and buckets (microseconds), so that its dashboards and alerts work here.
@@ -25,10 +25,10 @@ _THEIR_MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
 
 
 class Call:
-    """A request being counted and timed; set `signature` once it is known to exist."""
+    """A request being counted and timed; set `model` and `signature` once they are known to exist."""
 
     def __init__(self) -> None:
-        self.signature = _NO_SIGNATURE
+        self.model = self.signature = _UNKNOWN
         self.start = time.monotonic()
 
     def is_read(self) -> None:
@@ -39,28 +39,27 @@ class Call:
 class _TheirRequests(Collector):
     """Requests by outcome under TensorFlow Serving's name, which lacks the ending `_total` of Prometheus's counters."""
 
-    def __init__(self, model_name: str) -> None:
-        self._model_name = model_name
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: collections.Counter[str] = collections.Counter()
+        self._counts: collections.Counter[tuple[str, str]] = collections.Counter()
 
-    def inc(self, outcome: str) -> None:
+    def inc(self, model: str, outcome: str) -> None:
         with self._lock:
-            self._counts[outcome] += 1
+            self._counts[model, outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
         metric = Metric(_THEIR_REQUESTS, "Requests answered, by outcome.", "unknown")
         with self._lock:
             counts = dict(self._counts)
-        for outcome, count in counts.items():
-            metric.add_sample(_THEIR_REQUESTS, {"model_name": self._model_name, "status": outcome}, count)
+        for (model, outcome), count in counts.items():
+            metric.add_sample(_THEIR_REQUESTS, {"model_name": model, "status": outcome}, count)
         yield metric
 
 
 class Metrics:
-    """The metrics of a model in a separate registry, so that several servers can live in one process."""
+    """The metrics of a server in a separate registry, so that several servers can live in one process."""
 
-    def __init__(self, model_name: str) -> None:
+    def __init__(self) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         registry = self.registry
         self._requests = Counter(
@@ -83,8 +82,7 @@ class Metrics:
             buckets=_THEIR_MICROSECONDS,
             registry=registry,
         )
-        self._model_name = model_name
-        self._their_requests = _TheirRequests(model_name)
+        self._their_requests = _TheirRequests()
         self.registry.register(self._their_requests)
         self._batches = Histogram(
             "t2t_serving_batch_sentences", "Sentences in a batch.", buckets=_ROWS, registry=registry
@@ -99,7 +97,9 @@ class Metrics:
         self._unsent_bytes = Gauge(
             "t2t_serving_unsent_bytes", "Bytes of large answers that clients have not read yet.", registry=registry
         )
-        self._version = Gauge("t2t_serving_version", "The version that is served; 0 means none.", registry=registry)
+        self._version = Gauge(
+            "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
+        )
 
     def watch(
         self,
@@ -121,7 +121,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def request(self, interface: str, method: str) -> Iterator[Call]:
-        """Counts and times the block as a request; the block sets the signature of the `Call` it gets.
+        """Counts and times the block as a request; the block sets model and signature of the `Call` it gets.
 
         Args:
             interface: "rest" or "grpc".
@@ -143,10 +143,10 @@ class Metrics:
         finally:
             seconds = time.monotonic() - call.start
             self._requests.labels(interface, call.signature, outcome).inc()
-            self._their_requests.inc(outcome)
+            self._their_requests.inc(call.model, outcome)
             if outcome == "OK":
                 self._latency.labels(call.signature).observe(seconds)
-                self._their_latency.labels(self._model_name, method, interface.upper()).observe(1e6 * seconds)
+                self._their_latency.labels(call.model, method, interface.upper()).observe(1e6 * seconds)
 
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""

@@ -36,11 +36,17 @@ class ServingOptions:
 
     Attributes:
         export_dir: the directory of a model; each subdirectory with a number as its name is a version.
+        model_config_file: in place of `export_dir` a file of TensorFlow Serving that names several models, a
+            `ModelServerConfig` in protobuf's text format; read again when it changes.
         name: the model's name in requests; "" means the name of the directory.
         host: the address to listen at.
         allowed_hosts: names besides `host`, "localhost" and addresses, accepted in REST requests; "*" accepts all.
         rest_port: port of the REST interface; 0 means any free port.
         grpc_port: port of the gRPC interface; 0 means any free port.
+        tls_certificate: file with the certificate (or chain) in PEM for both ports; "" means no TLS.
+        tls_key: file with its key in PEM, without a password.
+        api_key_file: file with a key on each line, one of which requests must carry, except those for health and
+            states of models; "" means that none is needed.
         max_connections: most simultaneous connections to each interface, half of them from one address for REST, and
             most simultaneous gRPC calls.
         max_batch_size: most sentences of a batch; 1 disables merging.
@@ -60,12 +66,16 @@ class ServingOptions:
         InputError: a value is out of range.
     """
 
-    export_dir: str
+    export_dir: str = ""
+    model_config_file: str = ""
     name: str = ""
     host: str = "127.0.0.1"
     allowed_hosts: Sequence[str] = ()
     rest_port: int = 8501
     grpc_port: int = 8500
+    tls_certificate: str = ""
+    tls_key: str = ""
+    api_key_file: str = ""
     max_connections: int = 1000
     max_batch_size: int = 32
     max_batch_bytes: int = 8192
@@ -108,12 +118,19 @@ class ServingOptions:
         for host in self.allowed_hosts:
             if not host or ":" in host or "/" in host:
                 raise InputError(f"allowed_hosts must be names without ports, or '*'; got {host!r}")
-        if not pathlib.Path(self.export_dir).is_dir():
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise InputError("tls_certificate and tls_key go together: one of them is missing")
+        if bool(self.export_dir) == bool(self.model_config_file):
+            raise InputError("one of export_dir, the directory of a model, and model_config_file is needed")
+        if self.model_config_file:
+            if self.name:
+                raise InputError(f"name={self.name}: the models' names are those of model_config_file")
+        elif not pathlib.Path(self.export_dir).is_dir():
             raise InputError(f"{self.export_dir}: no such directory")
 
     @property
     def model_name(self) -> str:
-        """The model's name in requests."""
+        """The name of the model of `export_dir` in requests."""
         return self.name or pathlib.Path(self.export_dir).resolve().name
 
 

@@ -13,12 +13,15 @@ from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2
 
 from t2t_keras.machine import streams
 from t2t_keras.machine.files import sha256
+from t2t_keras.serving.parts import check_rows
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Signature
 
 DEFAULT_SIGNATURE = "serving_default"
 CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
 WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
+
+_PROBE = b"Hello."
 
 
 class Model:
@@ -75,6 +78,23 @@ class Model:
         except tf.errors.DataLossError as error:
             raise ServingError(Code.DATA_LOSS, f"{WARM_UP_FILE} is damaged: {error.message}") from error
         return len(list(streams.side_by_side(self._run_record, records)))
+
+    def check_answer(self) -> None:
+        """Has the model answer one line, if its usual signature takes lines of text; raises any exception otherwise.
+
+        So a version without warm-up requests is tried too before it is served.
+        """
+        signature = self.signatures.get(DEFAULT_SIGNATURE)
+        if not signature or [spec.dtype for spec in signature.inputs.values()] != [tf.string] or not signature.in_rows:
+            return
+        (name,) = signature.inputs
+        outputs = signature.run({name: np.array([_PROBE], object)})
+        check_rows(outputs, 1)
+        for name, array in outputs.items():
+            if array.dtype.kind == "f" and np.isnan(array).any():
+                raise ServingError(
+                    Code.DATA_LOSS, f"the output {name!r} of {DEFAULT_SIGNATURE!r} is not a number: damaged weights?"
+                )
 
     def _run_record(self, record: bytes) -> None:
         log = prediction_log_pb2.PredictionLog.FromString(record)

@@ -12,8 +12,10 @@ from concurrent.futures import Future
 import grpc
 import uvicorn
 
+from t2t_keras.serving.access import ApiKeys, KeyInterceptor, check_certificate, grpc_credentials
 from t2t_keras.serving.connections import BoundedProtocol, LoopErrors
 from t2t_keras.serving.core import Core
+from t2t_keras.serving.grpc_health import health_service
 from t2t_keras.serving.grpc_service import add_services
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
@@ -36,6 +38,9 @@ _CUT_OFF_SECONDS = 1
 class Server:
     """A server that runs in its own threads; for the arguments see `Core`.
 
+    Raises:
+        InputError: the configuration of models, the certificate or the keys are faulty.
+
     Attributes:
         core: the server without its front ends.
         rest_address: "host:port" of the REST interface, once started.
@@ -48,6 +53,9 @@ class Server:
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._options = options
+        if options.tls_certificate:
+            check_certificate(options.tls_certificate, options.tls_key)
+        self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
         self.core = Core(options, around_load)
         self.rest_address = self.grpc_address = ""
         self._told_to_serve, self._told_to_stop = asyncio.Event(), asyncio.Event()
@@ -119,6 +127,7 @@ class Server:
     def _bound_grpc(self) -> grpc.aio.Server:
         """A gRPC server that listens and does not answer yet."""
         server = grpc.aio.server(
+            interceptors=[KeyInterceptor(self._keys)] if self._keys else [],
             options=[
                 ("grpc.max_receive_message_length", self._options.limits.max_body_bytes),
                 ("grpc.max_send_message_length", -1),
@@ -130,9 +139,14 @@ class Server:
             maximum_concurrent_rpcs=self._options.max_connections,
         )
         add_services(server, self.core)
+        server.add_generic_rpc_handlers([health_service(self.core, self._told_to_stop)])
         wanted = _address(self._options.host, self._options.grpc_port)
         try:
-            port = server.add_insecure_port(wanted)
+            if self._options.tls_certificate:
+                credentials = grpc_credentials(self._options.tls_certificate, self._options.tls_key)
+                port = server.add_secure_port(wanted, credentials)
+            else:
+                port = server.add_insecure_port(wanted)
         except RuntimeError as error:
             raise OSError(f"cannot listen at {wanted}: {error}") from error
         self.grpc_address = _address(self._options.host, port)
@@ -140,8 +154,10 @@ class Server:
 
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
-            rest_app(self.core),
+            rest_app(self.core, self._keys),
             http=BoundedProtocol,
+            ssl_certfile=self._options.tls_certificate or None,
+            ssl_keyfile=self._options.tls_key or None,
             # uvicorn also counts the connection that asks.
             limit_concurrency=self._options.max_connections + 1,
             log_config=None,

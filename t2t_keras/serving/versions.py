@@ -1,4 +1,4 @@
-"""Follows the versions of a model in its directory and serves the latest that can be loaded."""
+"""Follows the versions of a model in its directory and serves those that are wanted and can be loaded."""
 
 import contextlib
 import dataclasses
@@ -7,9 +7,10 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
-from t2t_keras.serving.request_errors import Code, ServingError, serving_error
+from t2t_keras.serving.model_configs import VersionPolicy
+from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_models import Model
 
 _LOG = logging.getLogger(__name__)
@@ -43,11 +44,11 @@ class VersionStatus:
 
 
 class Versions:
-    """Follows a directory of versions and lends the latest that can be loaded.
+    """Follows a directory of versions and lends the latest that can be loaded, or those that a policy chooses.
 
     A new version is loaded and warmed up while the old one serves, then replaces it at once; the old one is unloaded
     after the last request that uses it. If the served version's directory disappears, the latest of the others is
-    served; if none is left, the loaded one stays.
+    served; if none is left, what is loaded stays.
 
     Args:
         export_dir: the directory whose subdirectories with numbers as names are versions.
@@ -56,6 +57,9 @@ class Versions:
         retry_seconds: time from a failure to the next try.
         load: returns the loaded and warmed-up model, given a version's directory and number.
         around_load: returns a context manager, within which each version is loaded.
+
+    Attributes:
+        export_dir: the directory.
     """
 
     def __init__(
@@ -67,14 +71,17 @@ class Versions:
         load: Callable[[pathlib.Path, int], Model] | None = None,
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        self._export_dir = pathlib.Path(export_dir)
+        self.export_dir = pathlib.Path(export_dir)
         self._name = name
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
         self._load = load or _loaded
         self._around_load = around_load
         self._lock = threading.Lock()
-        self._served: Model | None = None
+        self._poll_lock = threading.Lock()
+        self._policy = VersionPolicy()
+        self._labels: Mapping[str, int] = {}
+        self._served: dict[int, Model] = {}
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
         self._failed: dict[int, _Failure] = {}
@@ -96,23 +103,45 @@ class Versions:
         self._thread.join(timeout=1)
         return not self._thread.is_alive()
 
+    def choose(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
+        """Says which versions are wanted, from the next `poll` on, and which labels they have, from now on."""
+        self._policy, self._labels = policy, labels
+
+    def withdraw(self) -> None:
+        """Stops following and serves no version any more; each is unloaded after its last request."""
+        self._stopped.set()
+        with self._poll_lock:
+            self._retire(())
+
     @property
     def served(self) -> int | None:
-        """The number of the served version, or None."""
-        model = self._served
-        return model.version if model else None
+        """The number of the latest served version, or None."""
+        with self._lock:
+            return max(self._served, default=None)
+
+    def number(self, version: int | str | None) -> int | None:
+        """The number that a label stands for; what is no label stays. A `ServingError` for an unknown label."""
+        if not isinstance(version, str):
+            return version
+        if version not in self._labels:
+            raise invalid(f"Unrecognized servable version label: {version}")
+        return self._labels[version]
 
     @contextlib.contextmanager
-    def lend(self, version: int | None = None) -> Iterator[Model]:
-        """Lends a version, or for None the served one; it stays loaded within the block, and longer with `keep`.
+    def lend(self, version: int | str | None = None) -> Iterator[Model]:
+        """Lends a version, or for None the latest; it stays loaded within the block, and longer with `keep`.
+
+        Args:
+            version: a number or a label.
 
         Raises:
-            ServingError: this version is not served, or no version is.
+            ServingError: this version is not served, or no version is, or the label is unknown.
         """
+        number = self.number(version)
         with self._lock:
-            model = self._served
-            if not model or version not in (None, model.version):
-                wanted = f"Latest({self._name})" if version is None else f"Specific({self._name}, {version})"
+            model = self._served.get(max(self._served, default=-1) if number is None else number)
+            if not model:
+                wanted = f"Latest({self._name})" if number is None else f"Specific({self._name}, {number})"
                 raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
             self._uses[model] += 1
         try:
@@ -137,19 +166,33 @@ class Versions:
             return sorted(self._statuses.values(), key=lambda status: -status.version)
 
     def poll(self) -> None:
-        """Looks for versions once, and loads the latest that can be loaded unless it is already served."""
+        """Looks for versions once, loads those that are wanted and not served yet, and retires the others."""
+        with self._poll_lock:
+            if not self._stopped.is_set():
+                self._poll()
+
+    def _poll(self) -> None:
         try:
-            directories = _found(self._export_dir)
+            directories = _found(self.export_dir)
         except OSError as error:
-            self._complain(f"{self._export_dir}: {error.strerror}")
+            self._complain(f"{self.export_dir}: {error.strerror}")
             return
-        self._complain(
-            "" if directories else f"{self._export_dir}: no version, that is no directory with a number for a name"
-        )
+        policy, kept = self._policy, set[int]()
+        missing = sorted((policy.specific or set()) - set(directories))
+        if missing:
+            self._complain(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
+        else:
+            self._complain(
+                "" if directories else f"{self.export_dir}: no version, that is no directory with a number for a name"
+            )
         self._forget_gone(directories)
-        for version in sorted(directories, reverse=True):
-            if version == self.served or self._try(directories[version], version):
-                return
+        for version in policy.candidates(directories):
+            if policy.most is not None and len(kept) >= policy.most:
+                break
+            if version in self._served or self._try(directories[version], version):
+                kept.add(version)
+        if kept:
+            self._retire(kept)
 
     def _follow(self, poll_seconds: float) -> None:
         while not self._stopped.wait(poll_seconds):
@@ -192,7 +235,7 @@ class Versions:
             self._failed[version] = _Failure(look, tries, time.monotonic())
             self._refuse(version, tries, error)
             return False
-        self._swap(model)
+        self._serve(model)
         self._failed.pop(version, None)
         _LOG.info("serving version %d of %s, loaded in %.1f s", version, self._name, time.monotonic() - start)
         return True
@@ -209,19 +252,24 @@ class Versions:
         with self._lock:
             self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
 
-    def _swap(self, model: Model) -> None:
-        """Serves a model from now on; the previous one is unloaded after its last request."""
+    def _serve(self, model: Model) -> None:
+        """Serves a model from now on, besides those that are served."""
         with self._lock:
-            before, self._served = self._served, model
+            self._served[model.version] = model
             self._uses[model] = 0
             self._statuses[model.version] = VersionStatus(model.version, "AVAILABLE")
-            if before:
-                self._statuses[before.version] = VersionStatus(before.version, "UNLOADING")
-                self._forget_unused(before)
+
+    def _retire(self, kept: Collection[int]) -> None:
+        """Serves no others than these versions from now on; the others are unloaded after their last requests."""
+        with self._lock:
+            for version in set(self._served) - set(kept):
+                model = self._served.pop(version)
+                self._statuses[version] = VersionStatus(version, "UNLOADING")
+                self._forget_unused(model)
 
     def _forget_unused(self, model: Model) -> None:
         """Unloads a model that is neither served nor in use. The lock must be held."""
-        if model is self._served or self._uses[model]:
+        if model is self._served.get(model.version) or self._uses[model]:
             return
         del self._uses[model]
         # A version that was loaded again meanwhile has a newer status.
@@ -233,6 +281,7 @@ class Versions:
 def _loaded(path: pathlib.Path, version: int) -> Model:
     model = Model(path, version)
     model.warm_up(path)
+    model.check_answer()
     return model
 
 

@@ -210,6 +210,13 @@ def test_a_message_that_is_too_large(prediction):
     assert prediction.Predict(request(text=["a"]))
 
 
+def test_a_message_that_is_too_large_once_inflated(prediction):
+    code, details = refused(prediction.Predict, request(text=["a" * 10_000_000]), compression=grpc.Compression.Gzip)
+    assert code == "RESOURCE_EXHAUSTED" and "larger than max" in details
+    answer = prediction.Predict(request(text=["abc"] * 30), compression=grpc.Compression.Gzip)
+    assert arrays(answer)["translation"] == [b"CBA"] * 30
+
+
 def counted(server, outcome):
     """How many gRPC requests had this outcome."""
     text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics", timeout=300).text

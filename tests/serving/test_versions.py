@@ -15,6 +15,7 @@ import pytest
 
 from t2t_keras.serving import versions as module
 from t2t_keras.serving.core import Core
+from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
@@ -195,6 +196,57 @@ def test_a_version_in_use_outlives_its_successor(folder):
     gone = weakref.ref(model)
     del model
     assert gone() is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        (VersionPolicy(), {5}),
+        (VersionPolicy(most=2), {5, 3}),
+        (VersionPolicy(most=9), {5, 3, 1}),
+        (VersionPolicy(most=None), {5, 3, 1}),
+        (VersionPolicy(most=None, specific=frozenset({1, 3})), {3, 1}),
+    ],
+)
+def test_a_policy_chooses_among_those_that_can_be_loaded(folder, policy, wanted):
+    for version in (1, 3, 5):
+        write(folder, version)
+    write(folder, 4, "bad")
+    versions = following(folder)
+    versions.choose(policy, {})
+    versions.poll()
+    assert {version for version, state in states(versions).items() if state == "AVAILABLE"} == wanted
+    assert versions.served == max(wanted)
+    for version in wanted:
+        with versions.lend(version) as model:
+            assert model.version == version
+
+
+def test_versions_that_a_policy_asks_for_in_vain(folder, caplog):
+    """What is served goes on, and a label of a version that is not served is told from an unknown one."""
+    write(folder, 1)
+    versions = following(folder)
+    versions.choose(VersionPolicy(most=None, specific=frozenset({7, 8})), {"next": 7, "now": 1})
+    versions.poll()
+    versions.poll()
+    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the policy asks for") == 1
+    with versions.lend("now") as model:
+        assert model.version == 1
+    for label, code in (("next", Code.NOT_FOUND), ("other", Code.INVALID_ARGUMENT)):
+        with pytest.raises(ServingError) as caught, versions.lend(label):
+            pass
+        assert caught.value.code is code
+
+
+def test_a_model_that_is_withdrawn_is_unloaded_after_its_last_request(folder):
+    write(folder, 1)
+    versions = following(folder)
+    with versions.lend() as model:
+        versions.withdraw()
+        assert versions.served is None and states(versions) == {1: "UNLOADING"}
+    assert states(versions) == {1: "END"} and model.version == 1
+    versions.poll()
+    assert versions.served is None
 
 
 def test_a_failing_look_does_not_end_the_looking(folder, monkeypatch, caplog):

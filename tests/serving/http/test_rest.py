@@ -204,12 +204,34 @@ def test_compressed_bodies_are_inflated(client):
         (gzip.compress(b" " * 10_000_000), "gzip", 413, "once inflated: the limit is max_body_bytes=20000"),
         (b"not compressed", "gzip", 400, "not valid gzip"),
         (gzip.compress(b'{"instances": ["a"]}', mtime=0)[:-9], "gzip", 400, "cut off"),
+        (gzip.compress(b"{}") + gzip.compress(b"{}", mtime=0), "gzip", 400, "22 bytes follow"),
         (b"{}", "br", 400, "'br'"),
     ],
 )
 def test_bodies_that_are_not_well_compressed(client, body, encoding, status, words):
     answer = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": encoding})
     assert answer.status_code == status and words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "size", "asked", "encoding"),
+    [
+        ("nbest", 300, "gzip", "gzip"),
+        ("square", 300, "deflate, gzip;q=0.5", "gzip"),  # large enough to be written while it is sent
+        ("nbest", 300, "identity", None),
+        ("nbest", 3, "gzip", None),
+    ],
+)
+def test_large_answers_are_compressed_for_those_who_ask(client, signature, size, asked, encoding):
+    body = {"signature_name": signature, "inputs": ["a" * size] * (1 if signature == "square" else 5)}
+    headers = {"Accept-Encoding": asked}
+    with client.stream("POST", f"{MODEL}:predict", json=body, headers=headers) as answer:
+        raw = b"".join(answer.iter_raw())
+    assert (answer.status_code, answer.headers.get("content-encoding")) == (200, encoding)
+    assert "content-length" not in answer.headers or int(answer.headers["content-length"]) == len(raw)
+    plain = predict(client, body).json()
+    assert json.loads(gzip.decompress(raw) if encoding else raw) == plain
+    assert not encoding or 3 * len(raw) < len(json.dumps(plain))
 
 
 @pytest.mark.parametrize("chunked", [False, True])

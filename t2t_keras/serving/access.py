@@ -1,0 +1,118 @@
+"""Who may use the server: certificates of its ports, and keys that requests must carry."""
+
+import hashlib
+import hmac
+import json
+import pathlib
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NoReturn
+
+import grpc
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from t2t_keras.errors import InputError
+
+# What needs no key, so that probes work without: states of models, and gRPC's health service.
+_OPEN_PATH = re.compile(r"/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII)
+_OPEN_METHODS = ("/grpc.health.v1.Health/", "/tensorflow.serving.ModelService/GetModelStatus")
+
+_REFUSAL = "a key is needed: Authorization: Bearer KEY"
+
+
+class ApiKeys:
+    """The keys that requests may carry, from a file with one on each line.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: it cannot be read, has no key, or a line is no key.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            lines = pathlib.Path(path).read_bytes().splitlines()
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+        keys = [line.strip() for line in lines]
+        for number, key in enumerate(keys, start=1):
+            # The line itself is not shown: it may be a key with a slip.
+            if not re.fullmatch(rb"[!-~]*", key):
+                raise InputError(f"{path}, line {number}: a key must be visible ASCII characters without spaces")
+        # Digests are equally long, so that comparing them does not tell a key's length.
+        self._digests = [_digest(key) for key in keys if key]
+        if not self._digests:
+            raise InputError(f"{path}: no key")
+
+    def allow(self, authorization: str) -> bool:
+        """Whether the header "Bearer KEY" has one of the keys; takes as long for any other key."""
+        scheme, _, key = authorization.partition(" ")
+        digest = _digest(key.strip().encode("utf-8", "surrogateescape"))
+        found = [hmac.compare_digest(digest, known) for known in self._digests]
+        return scheme.lower() == "bearer" and any(found)
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+class KeyCheck:
+    """Middleware that answers 401 to requests without a key, except for states of models."""
+
+    def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
+        is_open = scope["method"] == "GET" and _OPEN_PATH.fullmatch(path)
+        if is_open or self._keys.allow(Headers(scope=scope).get("authorization", "")):
+            await self._app(scope, receive, send)
+        else:
+            headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
+            content = json.dumps({"error": _REFUSAL})
+            await Response(content, 401, headers, "application/json")(scope, receive, send)
+
+
+class KeyInterceptor(grpc.aio.ServerInterceptor):
+    """Answers UNAUTHENTICATED to calls without a key, except for health and states of models."""
+
+    def __init__(self, keys: ApiKeys) -> None:
+        self._keys = keys
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """Called by gRPC for each call."""
+        metadata: Iterable[tuple[str, Any]] = handler_call_details.invocation_metadata or ()
+        authorization = next((value for name, value in metadata if name == "authorization"), "")
+        if handler_call_details.method.startswith(_OPEN_METHODS) or self._keys.allow(authorization):
+            return await continuation(handler_call_details)
+        return grpc.unary_unary_rpc_method_handler(_refuse)
+
+
+async def _refuse(message: bytes, context: Any) -> NoReturn:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
+    raise AssertionError("abort always raises")
+
+
+def check_certificate(certificate: str, key: str) -> None:
+    """Raises an `InputError` unless the files hold a certificate (or a chain) in PEM and its key without a password."""
+    for path in (certificate, key):
+        try:
+            pathlib.Path(path).read_bytes()
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+    try:
+        # A password is never asked for: the server may have no terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=b"")
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise InputError(f"{certificate} and {key} are no certificate in PEM and its key: {reason}") from error
+
+
+def grpc_credentials(certificate: str, key: str) -> grpc.ServerCredentials:
+    """The credentials of a gRPC port, from files that `check_certificate` has accepted."""
+    return grpc.ssl_server_credentials([(pathlib.Path(key).read_bytes(), pathlib.Path(certificate).read_bytes())])

@@ -1,0 +1,150 @@
+"""The models that a configuration names, each with its versions, and what follows the configuration's file."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.model_configs import ModelSettings, parse_model_configs
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.versions import Versions
+
+_LOG = logging.getLogger(__name__)
+
+
+class ConfiguredModels:
+    """The models of a server, by name; they can change while it runs, from any thread.
+
+    Args:
+        options: names a model, or the file of a configuration, which is read again when it changes.
+        around_load: returns a context manager, within which each version is loaded.
+
+    Raises:
+        InputError: the configuration's file is faulty.
+    """
+
+    def __init__(
+        self, options: ServingOptions, around_load: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
+        self._options = options
+        self._around_load = around_load
+        self._lock = threading.Lock()
+        self._text = ""
+        self._complaint = ""
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        if options.model_config_file:
+            self._text = _text(options.model_config_file)
+            settings = parse_model_configs(self._text, options.model_config_file)
+        else:
+            settings = (ModelSettings(options.model_name, options.export_dir),)
+        self._versions = {model.name: self._made(model) for model in settings}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the models, in the order of the configuration."""
+        return list(self._versions)
+
+    @property
+    def first(self) -> Versions:
+        """The versions of the first model, which the page shows."""
+        return next(iter(self._versions.values()))
+
+    @property
+    def are_served(self) -> bool:
+        """Whether each model has a version that is served."""
+        return all(versions.served is not None for versions in self._versions.values())
+
+    def get(self, name: str) -> Versions | None:
+        """The versions of a model, or None if there is none of this name."""
+        return self._versions.get(name)
+
+    def start(self) -> None:
+        """Loads what can be loaded of each model, then follows their directories and the configuration's file."""
+        for versions in self._versions.values():
+            versions.start(self._options.poll_seconds)
+        if self._options.model_config_file:
+            self._thread = threading.Thread(target=self._follow, name="configuration", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> bool:
+        """Stops following; returns False if a load, which cannot be interrupted, is still running."""
+        self._stopped.set()
+        stopped = [versions.stop() for versions in self._versions.values()]
+        if self._thread:
+            self._thread.join(timeout=1)
+            stopped.append(not self._thread.is_alive())
+        return all(stopped)
+
+    def configure(self, settings: Sequence[ModelSettings]) -> None:
+        """Serves these models from now on: loads new ones, applies new policies and labels, and withdraws the others.
+
+        It returns when what can be loaded is loaded. A model whose directory changes is served from the old one until
+        then.
+        """
+        with self._lock:
+            if self._stopped.is_set():
+                raise ServingError(Code.UNAVAILABLE, "the server is stopping")
+            before, after = self._versions, dict[str, Versions]()
+            for model in settings:
+                versions = before.get(model.name)
+                if versions and str(versions.export_dir) == model.base_path:
+                    versions.choose(model.policy, model.labels)
+                    versions.poll()
+                else:
+                    versions = self._made(model)
+                    versions.start(self._options.poll_seconds)
+                after[model.name] = versions
+            self._versions = after
+            for name, versions in before.items():
+                if after.get(name) is not versions:
+                    versions.withdraw()
+            _LOG.info("the models are now %s", ", ".join(after))
+
+    def look(self) -> None:
+        """Reads the configuration's file once, and applies it if it has changed; a faulty one is logged, once."""
+        path = self._options.model_config_file
+        try:
+            text = _text(path)
+            if text == self._text:
+                return
+            settings = parse_model_configs(text, path)
+        except InputError as error:
+            if str(error) != self._complaint:
+                _LOG.error("%s; the models stay as they are", error)
+            self._complaint = str(error)
+            return
+        self._text, self._complaint = text, ""
+        self.configure(settings)
+
+    def _made(self, model: ModelSettings) -> Versions:
+        options = self._options
+        versions = Versions(
+            model.base_path,
+            model.name,
+            options.max_num_load_retries,
+            options.load_retry_seconds,
+            around_load=self._around_load,
+        )
+        versions.choose(model.policy, model.labels)
+        return versions
+
+    def _follow(self) -> None:
+        while not self._stopped.wait(self._options.poll_seconds):
+            try:
+                self.look()
+            except Exception:
+                # No error may end the looking.
+                _LOG.exception("reading %s failed", self._options.model_config_file)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not valid UTF-8: {error.reason} at byte {error.start}") from error

@@ -1,0 +1,161 @@
+"""TLS and keys of both interfaces over real sockets, and what needs no key."""
+
+import shutil
+import ssl
+import subprocess
+
+import grpc
+import httpx
+import pytest
+from google.protobuf.wrappers_pb2 import StringValue
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    model_service_pb2_grpc,
+    prediction_service_pb2_grpc,
+)
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.access import ApiKeys, check_certificate
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+
+KEYS = ("first-key", "second-key")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that is its own authority, and its key."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate), "-days", "2"]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True)
+    return str(certificate), str(key)
+
+
+@pytest.fixture(scope="module")
+def secured(certificate, versions_1_and_2, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("secured")
+    shutil.copytree(versions_1_and_2 / "1", folder / "toy" / "1")
+    (folder / "keys").write_text("\n".join([KEYS[0], "", KEYS[1]]) + "\n")
+    options = ServingOptions(
+        str(folder / "toy"),
+        rest_port=0,
+        grpc_port=0,
+        tls_certificate=certificate[0],
+        tls_key=certificate[1],
+        api_key_file=str(folder / "keys"),
+    )
+    server = Server(options)
+    server.start()
+    yield server
+    assert server.stop()
+
+
+@pytest.fixture(scope="module")
+def https(secured, certificate):
+    trust = ssl.create_default_context(cafile=certificate[0])
+    with httpx.Client(base_url=f"https://{secured.rest_address}", verify=trust, timeout=300) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def channel(secured, certificate):
+    with open(certificate[0], "rb") as file:
+        credentials = grpc.ssl_channel_credentials(file.read())
+    with grpc.secure_channel(secured.grpc_address, credentials) as channel:
+        yield channel
+
+
+def ask(client, **headers):
+    return client.post("/v1/models/toy:predict", json={"instances": ["abc"]}, headers=headers)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_request_with_a_key_is_answered(https, key):
+    answer = ask(https, Authorization=f"Bearer {key}")
+    assert answer.json()["predictions"][0]["translation"] == "CBA"
+
+
+def test_a_large_answer_is_whole(https):
+    body = {"signature_name": "square", "inputs": ["a" * 400]}
+    for encoding in ("identity", "gzip"):
+        headers = {"Authorization": f"Bearer {KEYS[0]}", "Accept-Encoding": encoding}
+        table = https.post("/v1/models/toy:predict", json=body, headers=headers).json()["outputs"]
+        assert [len(row) for row in table[0]] == [400] * 400
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", "Bearer", "Bearer first-ke", "Bearer first-key2", "Basic first-key", "first-key"]
+)
+def test_a_request_without_one_is_not(https, value):
+    answer = ask(https, **({} if value is None else {"Authorization": value}))
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert answer.json() == {"error": "a key is needed: Authorization: Bearer KEY"}
+
+
+def test_readiness_needs_no_key_and_all_else_does(https):
+    paths = ["/v1/models/toy", "/v1/models/toy/versions/1", "/v1/models/other"]
+    assert [https.get(path).status_code for path in paths] == [200, 200, 404]
+    closed = ["/v1/models/toy/metadata", "/monitoring/prometheus/metrics", "/server.json", "/", "/v1/models/toy%2f"]
+    assert {https.get(path).status_code for path in closed[:-1]} == {401}
+    assert https.get(closed[-1]).status_code == 404
+
+
+def test_grpc_needs_the_same(channel):
+    prediction = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    spec = model_pb2.ModelSpec(name="toy")
+    request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
+    metadata = [("authorization", f"Bearer {KEYS[1]}")]
+    answer = prediction.GetModelMetadata(request, metadata=metadata, timeout=300)
+    assert answer.model_spec.version.value == 1
+    for given in (None, [("authorization", "Bearer other")], [("authorization", KEYS[1])]):
+        with pytest.raises(grpc.RpcError) as caught:
+            prediction.GetModelMetadata(request, metadata=given, timeout=300)
+        assert caught.value.code().name == "UNAUTHENTICATED" and "Bearer KEY" in caught.value.details()
+    models = model_service_pb2_grpc.ModelServiceStub(channel)
+    status = models.GetModelStatus(get_model_status_pb2.GetModelStatusRequest(model_spec=spec), timeout=300)
+    assert status.model_version_status[0].version == 1
+    health = channel.unary_unary("/grpc.health.v1.Health/Check")
+    assert health(StringValue().SerializeToString(), timeout=300) == b"\x08\x01"
+
+
+def test_without_tls_there_is_no_answer(secured):
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"http://{secured.rest_address}/v1/models/toy", timeout=300)
+    with grpc.insecure_channel(secured.grpc_address) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=300)
+    assert caught.value.code().name == "UNAVAILABLE"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("", "no key"), ("\n \n", "no key"), ("key\nmy key\n", "line 2: a key must"), ("schlüssel", "line 1: a key must")],
+)
+def test_a_file_without_keys_is_one_line(tmp_path, content, words):
+    file = tmp_path / "keys"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=words) as caught:
+        ApiKeys(str(file))
+    assert str(file) in str(caught.value) and "schl" not in str(caught.value)
+    with pytest.raises(InputError, match="nowhere: No such file"):
+        ApiKeys(str(tmp_path / "nowhere"))
+
+
+def test_a_certificate_that_is_none_is_one_line(certificate, tmp_path):
+    check_certificate(*certificate)
+    noise = tmp_path / "noise.pem"
+    noise.write_text("noise")
+    for pair in ((str(noise), certificate[1]), (certificate[0], str(noise)), (certificate[0], certificate[0])):
+        with pytest.raises(InputError) as caught:
+            check_certificate(*pair)
+        assert str(caught.value).startswith(f"{pair[0]} and {pair[1]} are no certificate")
+    with pytest.raises(InputError, match="nowhere: No such file"):
+        check_certificate(str(tmp_path / "nowhere"), certificate[1])
+    with pytest.raises(InputError, match="tls_key"):
+        ServingOptions(str(tmp_path), tls_certificate=certificate[0])

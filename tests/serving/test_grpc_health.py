@@ -1,0 +1,83 @@
+"""gRPC's health service over a real channel, and that only a version that answers makes a server ready."""
+
+import math
+import shutil
+
+import grpc
+import pytest
+import tensorflow as tf
+import toy
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+
+from t2t_keras.serving.grpc_health import Health
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+
+
+def name(service):
+    return StringValue(value=service).SerializeToString()
+
+
+def health(message):
+    return Health(Int32Value.FromString(message).value)
+
+
+def save_mute(path, *, fails):
+    """Writes a SavedModel without warm-up requests that cannot translate."""
+
+    class Mute(tf.Module):
+        @tf.function(input_signature=[toy.TEXT])
+        def translate(self, text):
+            with tf.control_dependencies([tf.debugging.Assert(not fails, ["the weights are lost"])]):
+                return {"translation": tf.identity(text), "score": tf.fill(tf.shape(text), math.nan)}
+
+    mute = Mute()
+    temporary = path.with_name("temporary")
+    tf.saved_model.save(mute, str(temporary), signatures={"serving_default": mute.translate})
+    temporary.rename(path)
+
+
+@pytest.mark.parametrize("service", ["", "toy", "tensorflow.serving.PredictionService"])
+def test_a_server_with_a_version_is_ready(server, service):
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        assert health(channel.unary_unary(CHECK)(name(service), timeout=300)) is Health.SERVING
+
+
+def test_what_there_is_not_is_unknown(server):
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(CHECK)(name("other"), timeout=300)
+        assert (caught.value.code().name, "'other'" in caught.value.details()) == ("NOT_FOUND", True)
+        watching = channel.unary_stream(WATCH)(name("other"), timeout=300)
+        assert health(next(watching)) is Health.SERVICE_UNKNOWN
+        watching.cancel()
+        for method in (channel.unary_unary(CHECK), lambda *a, **k: next(channel.unary_stream(WATCH)(*a, **k))):
+            with pytest.raises(grpc.RpcError) as caught:
+                method(b"\xff", timeout=300)
+            assert caught.value.code().name == "INVALID_ARGUMENT"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("fails", "words"), [(True, "the weights are lost"), (False, "'score'")])
+def test_a_version_that_cannot_translate_is_not_served_and_a_watcher_is_told_of_one_that_can(
+    versions_1_and_2, tmp_path, fails, words
+):
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    save_mute(folder / "1", fails=fails)
+    server = Server(ServingOptions(str(folder), rest_port=0, grpc_port=0, poll_seconds=0.05))
+    server.start()
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        assert health(channel.unary_unary(CHECK)(name(""), timeout=300)) is Health.NOT_SERVING
+        (status,) = server.core.status("toy", None).model_version_status
+        assert words in status.status.error_message
+        watching = channel.unary_stream(WATCH)(name("toy"), timeout=300)
+        assert health(next(watching)) is Health.NOT_SERVING
+        shutil.copytree(versions_1_and_2 / "2", tmp_path / "2")
+        (tmp_path / "2").rename(folder / "2")
+        assert health(next(watching)) is Health.SERVING
+        # A server that stops says so, and does not wait for those that watch.
+        assert server.stop()
+        assert [health(message) for message in watching] == [Health.NOT_SERVING]
