@@ -13,7 +13,7 @@ class Layer(keras.layers.Layer):
     Its result has the shape of its first input, unless a subclass has its own `compute_output_shape`.
     """
 
-    def compute_output_shape(self, *shapes: tuple, **named_shapes: tuple) -> tuple:
+    def compute_output_shape(self, *shapes: Any, **named_shapes: Any) -> Any:
         return (*shapes, *named_shapes.values())[0]  # Keras's summary names them as `build` does
 
     def get_config(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class EncoderDecoder(keras.Model):
 
     @classmethod
     def from_preset(cls, preset: str | os.PathLike[str], **changes: Any) -> Self:
-        """A model of a preset such as "base", freshly initialised, or of a run's or an export's folder, with its weights.
+        """A new model of a preset such as "base", or the model of a run's or an export's folder, with its weights.
 
         Args:
             preset: a name of `presets.PRESETS`, or "MODEL_DIR" or "MODEL_DIR@CHECKPOINT" as `launch.translate` takes
