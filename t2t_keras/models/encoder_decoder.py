@@ -83,13 +83,14 @@ class EncoderDecoder(keras.Model):
             raise InputError(f"{name} has settings of its own; leave out {', '.join(changes)}")
         if not is_folder and os.sep in name:
             raise InputError(f"{name} is neither a folder nor a preset")
-        model = _runs().load_model(*_runs().RunCheckpoint.parse(name))[0] if is_folder else None
-        config = presets.preset(name).model if model is None else model.config
+        run = _runs().RunCheckpoint.parse(name) if is_folder else None
+        config = presets.preset(name).model if run is None else _runs().Run(run.model_dir).config.model
         if type(config) is not cls.config_class:
             raise InputError(f"the preset {name!r} is of the family {config.family}, not {cls.config_class.family}")
-        if model is None:
-            model = cls(dataclasses.replace(config, **changes))
-            model.build()
+        if run is not None:
+            return _runs().load_model(*run)[0]
+        model = cls(dataclasses.replace(config, **changes))
+        model.build()
         return model
 
     def save_to_preset(self, folder: str | os.PathLike[str], *, like: str | os.PathLike[str] | None = None) -> None:
