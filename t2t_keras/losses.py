@@ -57,6 +57,11 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         super().__init__(name=name, **kwargs)
         self.label_smoothing = label_smoothing
 
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        if sample_weight is not None and ops.ndim(sample_weight) == 1:
+            sample_weight = ops.expand_dims(sample_weight, -1)  # of all tokens of a sentence
+        return super().__call__(y_true, y_pred, sample_weight)
+
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         targets = ops.cast(y_true, "int32")
         real = ops.cast(ops.not_equal(targets, 0), "float32")

@@ -169,10 +169,16 @@ class EncoderDecoder(keras.Model):
             self.build()
         super().save(filepath, *args, **kwargs)
 
-    def export(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """Exports the call, token ids to logits, as Keras does; `launch.export` exports translating, text to text."""
+    def export(self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **kwargs: Any) -> None:
+        """Exports the call, token ids to logits, as Keras does; `launch.export` exports translating, text to text.
+
+        Raises:
+            ValueError: the format "litert", in which Keras would leave operations that LiteRT does not have.
+        """
+        if format == "litert":
+            raise ValueError("Keras's export needs more operations than LiteRT has; use launch.convert --to=litert")
         ids = keras.InputSpec(shape=(None, None), dtype="int32")
-        super().export(filepath, *args, **{"input_signature": [{"source": ids, "target": ids}], **kwargs})
+        super().export(filepath, format, **{"input_signature": [{"source": ids, "target": ids}], **kwargs})
 
     def quantize(self, *args: Any, **kwargs: Any) -> None:
         """Raises a ValueError, because Keras would skip every layer here."""

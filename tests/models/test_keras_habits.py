@@ -80,7 +80,9 @@ def test_a_call_says_what_it_takes(model, inputs, given):
         model(inputs)
 
 
-def test_quantizing_is_refused(model):
+def test_quantizing_and_litert_are_refused(model, tmp_path):
+    with pytest.raises(ValueError, match="launch.convert --to=litert"):
+        model.export(tmp_path / "model.tflite", format="litert")
     with pytest.raises(ValueError, match="--engine=ctranslate2 --compute_type=int8"):
         model.quantize("int8")
 
@@ -145,9 +147,9 @@ def test_fit_with_callbacks_and_what_they_save(model, tmp_path):
 @pytest.mark.integration
 def test_an_export_is_the_call_for_any_lengths(model, tmp_path):
     model.export(tmp_path / "saved", verbose=False)
-    serve = tf.saved_model.load(str(tmp_path / "saved")).serve
+    exported = tf.saved_model.load(str(tmp_path / "saved"))
     for inputs in (INPUTS, {"source": SOURCE[:1, :4], "target": TARGET[:1, :3]}):
-        np.testing.assert_allclose(serve(inputs), model(inputs), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(exported.serve(inputs), model(inputs), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.integration
