@@ -71,7 +71,6 @@ def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str
 def seconds_of_steps(flags: argparse.Namespace, window: int | None, positions: list[int]) -> list[float]:
     """The median seconds of a step around each position, of a search with so many hypotheses of one sentence."""
     model = Transformer.from_preset("tiny", vocab_size=1000, attention_window=window)
-    model.build()
     source = tf.random.uniform([1, 32], 3, 1000, tf.int32)
     search = model.begin(source, model.encode(source), flags.beam_size)
     shapes = cache_shapes(search.cache)

@@ -34,7 +34,6 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     tf.matmul(tf.ones([512, 512]), tf.ones([512, 512]))  # whatever the libraries take when first used
     idle = _peak_mib()
     model = Transformer.from_preset(preset, vocab_size=vocab_size)
-    model.build()
     step = TrainingStep(model, TrainConfig(), strategy)
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     step.run(distributed(strategy, dataset), 3)

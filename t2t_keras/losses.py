@@ -35,6 +35,9 @@ def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float =
 class SmoothedCrossEntropy(keras.losses.Loss):
     """The loss for Keras's `fit`: a mean over the batch's tokens without padding, float32 scalar.
 
+    Weights of samples, float [batch] or [batch, target_len], multiply the token losses; they do not change what the sum
+    is divided by, as in Keras's own losses.
+
     Args:
         label_smoothing: epsilon, in [0, 1).
 
@@ -54,9 +57,17 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         super().__init__(name=name, **kwargs)
         self.label_smoothing = label_smoothing
 
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        if sample_weight is not None and ops.ndim(sample_weight) == 1:
+            sample_weight = ops.expand_dims(sample_weight, -1)  # of all tokens of a sentence
+        return super().__call__(y_true, y_pred, sample_weight)
+
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        total, count = loss_sum_and_count(ops.cast(y_true, "int32"), y_pred, self.label_smoothing)
-        return total / ops.maximum(count, 1.0)
+        targets = ops.cast(y_true, "int32")
+        real = ops.cast(ops.not_equal(targets, 0), "float32")
+        # Keras takes the mean over all positions: times this, it is one over the tokens.
+        share = ops.mean(real) if self.reduction == "sum_over_batch_size" else 1.0
+        return token_losses(targets, y_pred, self.label_smoothing) * real / ops.where(share > 0, share, 1.0)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}

@@ -97,3 +97,14 @@ def test_the_keras_loss_is_saved():
 def test_smoothing_outside_0_to_1_is_refused(epsilon):
     with pytest.raises(ValueError, match=rf"`label_smoothing` must be in \[0, 1\), got {epsilon}"):
         SmoothedCrossEntropy(epsilon)
+
+
+def test_weights_of_samples_are_those_of_their_tokens():
+    logits = np.random.default_rng(3).normal(size=(2, 3, 5)).astype("float32")
+    targets, weights = np.array([[2, 1, 0], [4, 3, 1]]), np.array([0.5, 3.0], "float32")
+    losses = np.asarray(token_losses(targets, logits, 0.1)) * (targets != 0)
+    loss = SmoothedCrossEntropy(0.1)
+    assert float(loss(targets, logits)) == pytest.approx(losses.sum() / 5)
+    assert float(loss(targets, logits, weights)) == pytest.approx((losses * weights[:, None]).sum() / 5)
+    places = np.array([[1.0, 0.0, 7.0], [0.0, 2.0, 1.0]], "float32")
+    assert float(loss(targets, logits, places)) == pytest.approx((losses * places).sum() / 5)

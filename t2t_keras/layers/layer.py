@@ -13,8 +13,8 @@ class Layer(keras.layers.Layer):
     Its result has the shape of its first input, unless a subclass has its own `compute_output_shape`.
     """
 
-    def compute_output_shape(self, inputs_shape: tuple, *_: Any) -> tuple:
-        return inputs_shape
+    def compute_output_shape(self, *shapes: Any, **named_shapes: Any) -> Any:
+        return (*shapes, *named_shapes.values())[0]  # Keras's summary names them as `build` does
 
     def get_config(self) -> dict[str, Any]:
         _, *arguments = inspect.signature(type(self).__init__).parameters.values()  # all but self

@@ -1,7 +1,10 @@
 """What the families of this project share: embeddings, logits, and how Keras stores a model."""
 
 import dataclasses
-from collections.abc import Callable
+import importlib
+import os
+import pathlib
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import keras
@@ -62,16 +65,46 @@ class EncoderDecoder(keras.Model):
         return self.config.source_entries if name == "source_embedding" else self.config.vocab_size
 
     @classmethod
-    def from_preset(cls, name: str, **changes: Any) -> Self:
-        """A freshly initialised model of a preset such as "base"; `changes` are other fields, such as vocab_size=8000.
+    def from_preset(cls, preset: str | os.PathLike[str], **changes: Any) -> Self:
+        """A new model of a preset such as "base", or the model of a run's or an export's folder, with its weights.
+
+        Args:
+            preset: a name of `presets.PRESETS`, or "MODEL_DIR" or "MODEL_DIR@CHECKPOINT" as `launch.translate` takes
+                them: without a checkpoint, the newest average, or the latest one if there is none.
+            changes: other fields of a named preset, such as vocab_size=8000.
 
         Raises:
-            InputError: an unknown name (lists the known ones), or a preset of another family.
+            InputError: neither a preset nor a folder (lists the presets), a model of another family, a folder without a
+                model, or changes to one.
         """
-        config = presets.preset(name).model
+        name = os.fspath(preset)
+        is_folder = name not in presets.PRESETS and any(map(os.path.isdir, (name, name.rpartition("@")[0])))
+        if is_folder and changes:
+            raise InputError(f"{name} has settings of its own; leave out {', '.join(changes)}")
+        if not is_folder and os.sep in name:
+            raise InputError(f"{name} is neither a folder nor a preset")
+        run = _runs().RunCheckpoint.parse(name) if is_folder else None
+        config = presets.preset(name).model if run is None else _runs().Run(run.model_dir).config.model
         if type(config) is not cls.config_class:
             raise InputError(f"the preset {name!r} is of the family {config.family}, not {cls.config_class.family}")
-        return cls(dataclasses.replace(config, **changes))
+        if run is not None:
+            return _runs().load_model(*run)[0]
+        model = cls(dataclasses.replace(config, **changes))
+        model.build()
+        return model
+
+    def save_to_preset(self, folder: str | os.PathLike[str], *, like: str | os.PathLike[str] | None = None) -> None:
+        """Writes the model into a new folder that `from_preset` reads, and also the programs with `like`.
+
+        Args:
+            folder: is made; must be empty if it exists.
+            like: a run or an export of a model of the same settings, whose vocabulary and other settings (of its data
+                and its search) go with the weights. Without it, there are token ids but no text.
+
+        Raises:
+            InputError: the folder is not empty, or the model of `like` has other settings.
+        """
+        _runs().save_model(self, folder, like)
 
     def build(self, input_shape: Any = None) -> None:
         for embedding in (self.target_embedding, self.source_embedding, self.output_embedding):
@@ -79,6 +112,12 @@ class EncoderDecoder(keras.Model):
                 embedding.build()
 
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
+        if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():
+            given = f"a dict with {', '.join(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise ValueError(
+                f'`inputs` must be a dict with token ids "source" and "target", got {given}; to translate a source '
+                "alone, use t2t_keras.Translator"
+            )
         states = self.states(inputs, seed=seed, training=training)
         if training:  # for Keras's `fit`: over tokens, like `SmoothedCrossEntropy`
             tokens = ops.sum(ops.cast(ops.not_equal(inputs["target"], PAD_ID), "float32"))
@@ -121,3 +160,34 @@ class EncoderDecoder(keras.Model):
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         return cls(**{**config, "config": cls.config_class(**config["config"])})
+
+    def save(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """Saves the model as Keras does, built; a ValueError for the old format, which could not be loaded."""
+        if pathlib.Path(filepath).suffix in (".h5", ".hdf5"):
+            raise ValueError(f"{filepath}: Keras cannot load this model from its old format; give a .keras file")
+        if not self.built:
+            self.build()
+        super().save(filepath, *args, **kwargs)
+
+    def export(self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **kwargs: Any) -> None:
+        """Exports the call, token ids to logits, as Keras does; `launch.export` exports translating, text to text.
+
+        Raises:
+            ValueError: the format "litert", in which Keras would leave operations that LiteRT does not have.
+        """
+        if format == "litert":
+            raise ValueError("Keras's export needs more operations than LiteRT has; use launch.convert --to=litert")
+        ids = keras.InputSpec(shape=(None, None), dtype="int32")
+        super().export(filepath, format, **{"input_signature": [{"source": ids, "target": ids}], **kwargs})
+
+    def quantize(self, *args: Any, **kwargs: Any) -> None:
+        """Raises a ValueError, because Keras would skip every layer here."""
+        raise ValueError(
+            "Keras has no quantized versions of these layers; translate with --engine=ctranslate2 --compute_type=int8 "
+            "or export with launch.export --weights=bfloat16"
+        )
+
+
+def _runs() -> Any:
+    """The module that reads and writes runs, by its name: it stands on models, and most of them never need it."""
+    return importlib.import_module("t2t_keras.runs.load")

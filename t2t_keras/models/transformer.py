@@ -50,6 +50,8 @@ class Transformer(EncoderDecoder):
         self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder", dtype=self.dtype_policy)
 
     def build(self, input_shape: Any = None) -> None:
+        if self.built:
+            return
         super().build(input_shape)
         states = (None, None, self.config.d_model)
         for positions in (self.source_positions, self.target_positions):

@@ -1,4 +1,4 @@
-"""Loads models and weights of runs."""
+"""Loads models and weights of runs, and saves models in folders that can be read like runs."""
 
 import os
 import pathlib
@@ -6,12 +6,15 @@ from typing import NamedTuple
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import new_folder, write_json
 from t2t_keras.models.contract import SequenceModel
+from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.exported import exported_weights
-from t2t_keras.runs.run import Run
+from t2t_keras.runs.run import IMPORTED, Run
+from t2t_keras.text.tokenizer import Tokenizer
 
 
 class RunCheckpoint(NamedTuple):
@@ -72,3 +75,21 @@ def load_weights(path: pathlib.Path) -> dict:
         return exported_weights(path)
     saved = checkpoints.load(path, weights_only=True)
     return saved.weights if saved.ema is None else saved.ema
+
+
+def save_model(
+    model: EncoderDecoder, folder: str | os.PathLike[str], like: str | os.PathLike[str] | None = None
+) -> None:
+    """Writes a built model into a new folder that `load_model` reads; see `EncoderDecoder.save_to_preset`."""
+    config = Config(model=model.config) if like is None else Run(like).config
+    if config.model != model.config:
+        raise InputError(f"{like} has a model with other settings than the one to save")
+    # Of frozen layers too, which are not among the trainable ones.
+    weights = {weight.path.partition("/")[2]: weight.numpy() for weight in model.weights}
+    origin = {"format": "keras"} if like is None else {"format": "keras", "like": os.fspath(like)}
+    with new_folder(folder) as temporary:
+        run = Run(temporary)
+        if like is not None:
+            Tokenizer.load(Run(like).vocab_path).save(run.vocab_path)
+        checkpoints.save_weights(run.checkpoints_path, IMPORTED, 0, weights, {IMPORTED: origin})
+        write_json(run.config_path, {**config.to_dict(), IMPORTED: origin})

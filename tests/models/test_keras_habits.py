@@ -1,0 +1,167 @@
+"""The Transformer does what users of Keras expect of a model, or says in one line what to use instead."""
+
+import io
+import json
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny_training
+
+from t2t_keras.config import Config, TransformerConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.translator import Translator
+from t2t_keras.losses import SmoothedCrossEntropy
+from t2t_keras.models.presets import preset
+from t2t_keras.models.transformer import Transformer
+from t2t_keras.runs.load import load_model
+from t2t_keras.runs.run import Run
+from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
+
+SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 24, "num_heads": 2}
+SOURCE = np.array([[3, 4, 5, 1, 0, 0], [6, 7, 8, 9, 3, 1]], "int32")
+TARGET = np.array([[5, 6, 7, 8, 1], [9, 3, 1, 0, 0]], "int32")
+INPUTS = {"source": SOURCE, "target": TARGET}
+
+
+@pytest.fixture
+def model() -> Transformer:
+    return Transformer.from_preset("tiny", vocab_size=13, **SIZES)
+
+
+def compiled(model: Transformer) -> Transformer:
+    model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.1))
+    return model
+
+
+def summary_of(model: Transformer) -> str:
+    text = io.StringIO()
+    model.summary(line_length=100, expand_nested=True, print_fn=lambda line: text.write(f"{line}\n"))
+    return text.getvalue()
+
+
+def test_a_preset_is_built_and_stays_as_it_is_when_built_again(model):
+    count = model.count_params()
+    model.build()
+    assert model.count_params() == count == sum(model.config.parameter_counts().values())
+
+
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_a_summary_has_shapes_and_all_parameters(norm_position):
+    model = Transformer.from_preset("tiny", vocab_size=13, norm_position=norm_position, **SIZES)
+    text = summary_of(model)
+    assert re.search(r"encoder \(Encoder\).+\(None, None, 16\)", text)
+    assert re.search(r"layer_0 \(DecoderLayer\).+\(None, None, 16\)", text)
+    assert f"Total params: {model.count_params():,}" in text
+
+
+def test_a_model_is_built_before_it_is_saved(tmp_path):
+    model = Transformer(TransformerConfig(vocab_size=13, **SIZES))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(INPUTS), model(INPUTS))
+
+
+def test_what_keras_could_not_load_is_not_saved(model, tmp_path):
+    with pytest.raises(ValueError, match=r"model\.h5: .+ give a \.keras file"):
+        model.save(tmp_path / "model.h5")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "given"),
+    [({"source": SOURCE}, "a dict with source"), (SOURCE, "EagerTensor"), ((SOURCE, TARGET), "tuple")],
+)
+def test_a_call_says_what_it_takes(model, inputs, given):
+    with pytest.raises(ValueError, match=f'"source" and "target", got {given}; .+ use t2t_keras.Translator'):
+        model(inputs)
+
+
+def test_quantizing_and_litert_are_refused(model, tmp_path):
+    with pytest.raises(ValueError, match="launch.convert --to=litert"):
+        model.export(tmp_path / "model.tflite", format="litert")
+    with pytest.raises(ValueError, match="--engine=ctranslate2 --compute_type=int8"):
+        model.quantize("int8")
+
+
+def test_a_saved_preset_is_the_model(model, tmp_path):
+    model.encoder.trainable = False
+    model.save_to_preset(tmp_path / "mine")
+    for name in (tmp_path / "mine", f"{tmp_path}/mine@imported"):
+        loaded = Transformer.from_preset(name)
+        assert loaded.config == model.config
+        np.testing.assert_array_equal(loaded(INPUTS), model(INPUTS))
+    with pytest.raises(InputError, match="mine exists already"):
+        model.save_to_preset(tmp_path / "mine")
+    with pytest.raises(InputError, match="config.json is not that of a training"):
+        Run(tmp_path / "mine").check_trainable()
+
+
+def test_a_preset_that_cannot_be_one_is_refused(model, tmp_path):
+    with pytest.raises(InputError, match="runs/none is neither a folder nor a preset"):
+        Transformer.from_preset("runs/none")
+    with pytest.raises(InputError, match="has no config.json"):
+        Transformer.from_preset(tmp_path)
+    model.save_to_preset(tmp_path / "mine")
+    with pytest.raises(InputError, match="mine has settings of its own; leave out d_model, d_ff"):
+        Transformer.from_preset(tmp_path / "mine", d_model=32, d_ff=64)
+    with pytest.raises(InputError, match="no checkpoint '7' .+ names there: imported"):
+        Transformer.from_preset(f"{tmp_path}/mine@7")
+    other = Transformer.from_preset("tiny", vocab_size=14, **SIZES)
+    with pytest.raises(InputError, match="mine has a model with other settings"):
+        other.save_to_preset(tmp_path / "other", like=tmp_path / "mine")
+
+
+def test_a_run_of_another_family_is_no_transformer(tmp_path):
+    config = preset("conv_tiny")
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()), "utf-8")
+    with pytest.raises(InputError, match="is of the family conv_s2s, not transformer"):
+        Transformer.from_preset(tmp_path)
+
+
+@pytest.mark.integration
+def test_fit_with_callbacks_and_what_they_save(model, tmp_path):
+    best = tmp_path / "best.keras"
+    callbacks = [
+        keras.callbacks.EarlyStopping(monitor="loss", patience=0, min_delta=100.0),  # never so much better
+        keras.callbacks.ModelCheckpoint(best, monitor="loss", save_best_only=True),
+        keras.callbacks.ModelCheckpoint(tmp_path / "last.weights.h5", save_weights_only=True),
+    ]
+    compiled(model).fit(INPUTS, TARGET, epochs=9, verbose=0, callbacks=callbacks)
+    epochs = int(model.optimizer.iterations)  # one step each
+    assert epochs < 9
+    loaded = keras.models.load_model(best)
+    loss = loaded.evaluate(INPUTS, TARGET, verbose=0)
+    assert loss == pytest.approx(float(SmoothedCrossEntropy(0.1)(TARGET, loaded(INPUTS))), rel=1e-5)
+    loaded.fit(INPUTS, TARGET, verbose=0)  # goes on with the optimizer's state
+    assert int(loaded.optimizer.iterations) > 1
+    fresh = Transformer.from_preset("tiny", vocab_size=13, **SIZES)
+    fresh.load_weights(tmp_path / "last.weights.h5")
+    np.testing.assert_array_equal(fresh(INPUTS), model(INPUTS))
+    np.testing.assert_allclose(model.predict(INPUTS, verbose=0), model(INPUTS), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.integration
+def test_an_export_is_the_call_for_any_lengths(model, tmp_path):
+    model.export(tmp_path / "saved", verbose=False)
+    exported = tf.saved_model.load(str(tmp_path / "saved"))
+    for inputs in (INPUTS, {"source": SOURCE[:1, :4], "target": TARGET[:1, :3]}):
+        np.testing.assert_allclose(exported.serve(inputs), model(inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.integration
+def test_a_run_goes_through_keras_and_back(tmp_path):
+    data = tiny_training.make_data(tmp_path)
+    config = tiny_training.make_config(data, max_steps=4)
+    Trainer(Run(tmp_path / "run"), config, data, make_strategy("cpu")).train()
+    model = Transformer.from_preset(tmp_path / "run")
+    np.testing.assert_array_equal(model(INPUTS), load_model(tmp_path / "run")[0](INPUTS))
+    compiled(model).fit(INPUTS, TARGET, epochs=2, verbose=0)
+    model.save_to_preset(tmp_path / "tuned", like=tmp_path / "run")
+    assert len(Translator.load(tmp_path / "tuned").translate(["ba do", "ge"])) == 2
+    stored = json.loads((tmp_path / "tuned/config.json").read_text("utf-8"))
+    assert Config.from_dict({name: stored[name] for name in Config().to_dict()}) == config
+    np.testing.assert_array_equal(Transformer.from_preset(tmp_path / "tuned")(INPUTS), model(INPUTS))
