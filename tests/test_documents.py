@@ -118,7 +118,7 @@ def test_getting_started_lists_the_steps_of_the_quickstart() -> None:
     source = (ROOT / "launch/quickstart.py").read_text(encoding="utf-8")
     section = (ROOT / "docs/getting_started.md").read_text(encoding="utf-8").partition("## The quickstart")[2]
     steps = re.findall(r"^(\d+)\. ", section.partition("\n## ")[0], re.MULTILINE)
-    assert steps == re.findall(r'_title\(f?"(\d+)\. ', source)
+    assert steps == re.findall(r'program\.title\(f?"(\d+)\. ', source)
     assert len(steps) == 5
 
 

@@ -88,8 +88,7 @@ class TrainConfig:
         check_positive(
             self,
             *("tokens_per_batch", "max_steps", "learning_rate_scale", "warmup_steps", "adam_epsilon"),
-            *("accumulation_steps", "steps_per_call", "log_steps", "checkpoint_steps"),
-            *("keep_checkpoints",),
+            *("accumulation_steps", "steps_per_call", "log_steps", "checkpoint_steps", "keep_checkpoints"),
         )
         check_rate(self, "adam_beta1", "adam_beta2", "label_smoothing", "ema_decay")
         check_seed(self)

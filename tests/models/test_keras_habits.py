@@ -33,7 +33,7 @@ def model() -> Transformer:
 
 
 def compiled(model: Transformer) -> Transformer:
-    model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.1))
+    model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.1), jit_compile=False)
     return model
 
 
