@@ -11,7 +11,6 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_attention import AttentionSizes, Choice, chosen, queries_and_keys
 from t2t_keras.export.graph_batches import in_batches, widened
-from t2t_keras.export.graph_executors import by_one_thread_if_few
 from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
@@ -118,9 +117,9 @@ class Pipeline:
 
         sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
         self.parts = _stage(self._parts_of, _TEXTS)
-        self._search_best = _search_stage(self._with_weights(search_best), sentences)
-        self._search_all = _search_stage(self._with_weights(search_all), sentences)
-        self.sample = _search_stage(self._with_weights(draw), sentences, _SEEDS)
+        self._search_best = _stage(self._with_weights(search_best), sentences)
+        self._search_all = _stage(self._with_weights(search_all), sentences)
+        self.sample = _stage(self._with_weights(draw), sentences, _SEEDS)
         self.log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
         self.attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
         self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
@@ -312,16 +311,6 @@ class Pipeline:
 def _stage(compute: Callable, *inputs: Any) -> Any:
     """A function of the graph that is traced and stored once; `inputs` are tensor specs or nests of them."""
     return tf.function(compute, input_signature=inputs, autograph=False)
-
-
-def _search_stage(search: Callable, *inputs: Any) -> Any:
-    """A `_stage` for a search of `Sentences`, the first of its inputs, which one thread runs if they are few."""
-    stage = _stage(search, *inputs)
-
-    def compute(sentences: Sentences, *others: tf.Tensor) -> Found:
-        return by_one_thread_if_few(stage, tf.size(sentences.lengths), sentences, *others)
-
-    return _stage(compute, *inputs)
 
 
 def longest(lengths: tf.Tensor) -> tf.Tensor:
