@@ -13,8 +13,9 @@ class Layer(keras.layers.Layer):
     Its result has the shape of its first input, unless a subclass has its own `compute_output_shape`.
     """
 
-    def compute_output_shape(self, *shapes: Any, **named_shapes: Any) -> Any:
-        return (*shapes, *named_shapes.values())[0]  # Keras's summary names them as `build` does
+    def compute_output_shape(self, inputs_shape: Any = None, *_: Any, **named_shapes: Any) -> Any:
+        # Keras's summary names shapes as `build` does, the first input's first.
+        return next(iter(named_shapes.values())) if inputs_shape is None else inputs_shape
 
     def get_config(self) -> dict[str, Any]:
         _, *arguments = inspect.signature(type(self).__init__).parameters.values()  # all but self
