@@ -13,9 +13,11 @@ class Layer(keras.layers.Layer):
     Its result has the shape of its first input, unless a subclass has its own `compute_output_shape`.
     """
 
-    def compute_output_shape(self, inputs_shape: Any = None, *_: Any, **named_shapes: Any) -> Any:
+    def _shape_of_first(self, inputs_shape: Any = None, *_: Any, **named_shapes: Any) -> Any:
         # Keras's summary names shapes as `build` does, the first input's first.
         return next(iter(named_shapes.values())) if inputs_shape is None else inputs_shape
+
+    compute_output_shape: Any = _shape_of_first  # of any signature in a subclass
 
     def get_config(self) -> dict[str, Any]:
         _, *arguments = inspect.signature(type(self).__init__).parameters.values()  # all but self
