@@ -18,7 +18,7 @@ from t2t_keras.data.cleaning import Cleaner
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.output_limit import output_limit
-from t2t_keras.data.shards import VOCABULARY, Counts, Encoding, encode, intermediate_paths, text_paths, write_text
+from t2t_keras.data.shards import VOCABULARY, Counts, encode, intermediate_paths, text_paths, write_text
 from t2t_keras.data.sources.corpora import SPLITS, Corpus
 from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.data.training_split import TrainingSplit, summary
@@ -229,8 +229,7 @@ def _prepared(
     journal.step("vocabulary", lambda: _make_vocabulary(training, corpus, config, data_dir, counts["train"]["kept"]))
     for split in (name for name in SPLITS if name in counts and name != "train"):
         report(f"encoding {split}")
-        encoding = Encoding(data_dir, config, split, 1, -1)
-        tokens = journal.step(f"encoding {split}", functools.partial(_encode, encoding))
+        tokens = journal.step(f"encoding {split}", functools.partial(_encode, data_dir, config, split))
         counts[split] = {**counts[split], **tokens}
     report("encoding train")
     counts["train"] = training.encode(counts["train"])
@@ -307,23 +306,19 @@ def _vocabulary_step(corpus: Corpus, config: DataConfig) -> str:
     return f"training a {config.vocab_type} vocabulary of {size} entries"
 
 
-def _encode(encoding: Encoding) -> Counts:
-    """Writes the token ids of a validation or test split and returns their number on each side."""
-    pairs = list(read_pairs(*text_paths(encoding.data_dir, encoding.split)))
-    if task(encoding.config.task).has_known_labels:
-        _check_symbols(encoding, [reference for _, reference in pairs])
-    counts = encode(0, encoding, pairs)
-    return {side: counts[side] for side in ("source_tokens", "target_tokens")}
+def _encode(data_dir: Path, config: DataConfig, split: str) -> Counts:
+    """Writes the token ids of a validation or test split and returns their number on each side.
 
-
-def _check_symbols(encoding: Encoding, references: Sequence[str]) -> None:
-    """Refuses references with labels that training does not have."""
-    known = Tokenizer.load(encoding.data_dir / VOCABULARY).symbols
-    for number, reference in enumerate(references, start=1):
-        unknown = [symbol for symbol in task(encoding.config.task).symbols([reference]) if symbol not in known]
-        if unknown:
+    An InputError names a reference with a label that training does not have.
+    """
+    pairs, kind = list(read_pairs(*text_paths(data_dir, split))), task(config.task)
+    known = Tokenizer.load(data_dir / VOCABULARY).symbols
+    for number, (_, reference) in enumerate(pairs if kind.has_known_labels else [], start=1):
+        if unknown := [symbol for symbol in kind.symbols([reference]) if symbol not in known]:
             labels = ", ".join(map(of_symbol, unknown))
-            raise InputError(f"{encoding.split}, example {number}: {labels}: no training example has this label")
+            raise InputError(f"{split}, example {number}: {labels}: no training example has this label")
+    counts = encode(data_dir, config, split, pairs)
+    return {side: counts[side] for side in ("source_tokens", "target_tokens")}
 
 
 def _check_some_left(counts: Counts, step: str) -> None:

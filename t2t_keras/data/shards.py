@@ -4,8 +4,6 @@ A shard is a fixed number of consecutive pairs of the corpus. Each step takes th
 The files it writes depend only on the text and the settings, and get their names when they are complete.
 """
 
-import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -30,76 +28,26 @@ _ENCODE_PAIRS = 20_000
 _KEY = np.dtype([("key", np.uint64), ("is_repaired", bool)])
 
 
-@dataclasses.dataclass(frozen=True)
-class _OfPreparation:
-    """What every step knows: the folder that is being prepared, and the data settings."""
-
-    data_dir: Path
-    config: DataConfig
-
-
-@dataclasses.dataclass(frozen=True)
-class Raw(_OfPreparation):
-    """A shard's pairs before cleaning.
-
-    Attributes:
-        held_out: existing splits that training must not see, unless the task keeps all.
-        pairs: source and target sentences.
-    """
-
-    held_out: tuple[str, ...]
-    pairs: list[Pair]
-
-
-@dataclasses.dataclass(frozen=True)
-class Selection(_OfPreparation):
-    """The rows to drop from a cleaned shard.
-
-    Attributes:
-        duplicates: rows that occur in an earlier shard, int64.
-        validation: rows drawn for the validation set, int64.
-        is_drawn: whether a validation set was drawn; pairs that resemble it are then dropped too, unless the task
-            keeps all.
-    """
-
-    duplicates: np.ndarray
-    validation: np.ndarray
-    is_drawn: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Encoding(_OfPreparation):
-    """How to encode a split, or one shard of it.
-
-    Attributes:
-        split: "train", "valid" or "test".
-        shards: number of shards of the split.
-        num_threads: number of threads of the tokenizer; -1 for all cores.
-    """
-
-    split: str
-    shards: int
-    num_threads: int
-
-
-def clean_shard(number: int, raw: Raw) -> Counts:
-    """Writes a shard's cleaned text and the keys by which duplicates are found."""
-    kind = task(raw.config.task)
-    held_out = _held_out(raw.data_dir, raw.config, raw.held_out)
-    cleaner = Cleaner(raw.config.lowercase)
+def clean_shard(
+    data_dir: Path, config: DataConfig, held_out: tuple[str, ...], number: int, pairs: list[Pair]
+) -> Counts:
+    """Writes a shard's cleaned text, without that of the splits `held_out`, and the keys that duplicates share."""
+    kind = task(config.task)
+    unseen = _held_out(data_dir, config, held_out)
+    cleaner = Cleaner(config.lowercase)
     keys: list[tuple[int, bool]] = []
 
     def kept() -> Iterator[Pair]:
         repaired = 0
         cuts = kind.context is not None or kind.reads_beginnings
         flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text, "keeps_repeated": kind.keeps_repeated}
-        for pair in cleaner.for_training(raw.pairs, raw.config.max_length, held_out, **flags):
+        for pair in cleaner.for_training(pairs, config.max_length, unseen, **flags):
             keys.append((int.from_bytes(fingerprint(pair), "little"), cleaner.counts["repaired"] > repaired))
             repaired = cleaner.counts["repaired"]
             yield pair
 
-    write_text(raw.data_dir, _text_name(number), kept())
-    with replacing(keys_path(raw.data_dir, number), "wb") as file:
+    write_text(data_dir, _text_name(number), kept())
+    with replacing(keys_path(data_dir, number), "wb") as file:
         np.save(file, np.array(keys, _KEY))
     return cleaner.counts
 
@@ -109,25 +57,32 @@ def read_keys(data_dir: Path, number: int) -> np.ndarray:
     return MappedArray(keys_path(data_dir, number))[:]["key"]
 
 
-def select_shard(number: int, selection: Selection) -> Counts:
-    """Writes which rows of a cleaned shard stay; counts dropped pairs by reason, and the repaired among them."""
-    keys = np.load(keys_path(selection.data_dir, number))
+def select_shard(
+    data_dir: Path, config: DataConfig, is_drawn: bool, number: int, dropped: tuple[np.ndarray, np.ndarray]
+) -> Counts:
+    """Writes which rows of a cleaned shard stay; counts dropped pairs by reason, and the repaired among them.
+
+    `dropped` are the rows that occur in an earlier shard, and those drawn for the validation set, int64. If one was
+    drawn, pairs that resemble it are dropped too, unless the task keeps all.
+    """
+    duplicates, validation = dropped
+    keys = np.load(keys_path(data_dir, number))
     stays = np.ones(len(keys), bool)
-    stays[selection.duplicates] = False
+    stays[duplicates] = False
     held_out_rows = np.zeros(0, np.int64)
-    if selection.is_drawn:
-        held_out = _held_out(selection.data_dir, selection.config, ("valid",))
-        pairs = read_pairs(*text_paths(selection.data_dir, _text_name(number)))
+    if is_drawn:
+        held_out = _held_out(data_dir, config, ("valid",))
+        pairs = read_pairs(*text_paths(data_dir, _text_name(number)))
         matching_rows = (row for row, pair in enumerate(pairs) if stays[row] and pair in held_out)
-        held_out_rows = np.setdiff1d(np.fromiter(matching_rows, np.int64), selection.validation)
-        stays[selection.validation] = False
+        held_out_rows = np.setdiff1d(np.fromiter(matching_rows, np.int64), validation)
+        stays[validation] = False
     stays[held_out_rows] = False
-    with replacing(rows_path(selection.data_dir, number), "wb") as file:
+    with replacing(rows_path(data_dir, number), "wb") as file:
         np.save(file, np.flatnonzero(stays))
     return {
-        "duplicate": len(selection.duplicates),
+        "duplicate": len(duplicates),
         "held_out": len(held_out_rows),
-        "validation": len(selection.validation),
+        "validation": len(validation),
         "repaired": int(keys["is_repaired"][~stays].sum()),
     }
 
@@ -150,32 +105,42 @@ def selected_pairs(data_dir: Path, number: int, rows: np.ndarray) -> Iterator[Pa
         yield decoded_line(source), decoded_line(target)
 
 
-def encode_shard(number: int, encoding: Encoding) -> Counts:
-    """Writes the token ids of a shard of the training text; returns as `encode`."""
-    pairs = selected_pairs(encoding.data_dir, number, np.load(rows_path(encoding.data_dir, number)))
-    return encode(number, encoding, pairs)
+def encode_shard(data_dir: Path, config: DataConfig, num_threads: int, number: int, count: int) -> Counts:
+    """Writes the token ids of shard `number` of `count` of the training text; returns as `encode`."""
+    pairs = selected_pairs(data_dir, number, np.load(rows_path(data_dir, number)))
+    return encode(data_dir, config, "train", pairs, (number, count), num_threads)
 
 
-def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
-    """Writes the token ids of pairs as a shard; counts tokens, pairs kept and, in training data, pairs dropped."""
-    tokenizer = Tokenizer.load(encoding.data_dir / VOCABULARY)
-    config = encoding.config
-    fits = functools.partial(_fits, tokenizer.source, config.max_length)
+def encode(
+    data_dir: Path,
+    config: DataConfig,
+    split: str,
+    pairs: Iterable[Pair],
+    place: tuple[int, int] = (0, 1),
+    num_threads: int = -1,
+) -> Counts:
+    """Writes the token ids of pairs as a split, or at the `place`, from 0, of so many shards of it.
+
+    `num_threads` are those of the tokenizer, -1 for all cores. Counts tokens, pairs kept and, in training data, pairs
+    dropped.
+    """
+    tokenizer = Tokenizer.load(data_dir / VOCABULARY)
     sides = (tokenizer.source, tokenizer)
     # Validation and test sets stay whole, unless only beginnings are read: their loss is that of what is translated.
-    is_cut = encoding.split == "train" or task(config.task).reads_beginnings
-    pairs = targets_of(pairs, config, fits if is_cut else None)
-    is_masked = encoding.split == "train" and task(config.task).is_masked  # sources are not kept
+    is_cut = split == "train" or task(config.task).reads_beginnings
+    fits = (lambda text: len(tokenizer.source.encode(text)) < config.max_length) if is_cut else None
+    pairs = targets_of(pairs, config, fits)
+    is_masked = split == "train" and task(config.task).is_masked  # sources are not kept
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
 
     def encoded_pairs() -> Iterator[tuple[list[int], list[int]]]:
         while chunk := list(itertools.islice(pairs, _ENCODE_PAIRS)):
             texts = zip(sides, zip(*chunk, strict=True), strict=True)
-            encoded = (side.encode_batch(lines, encoding.num_threads) for side, lines in texts)
+            encoded = (side.encode_batch(lines, num_threads) for side, lines in texts)
             for source, target in zip(*encoded, strict=True):
                 lengths = len(source) + 1, len(target) + 1
                 reason = length_reason(*lengths, config.max_length, config.max_length_ratio)
-                if encoding.split == "train" and reason:
+                if split == "train" and reason:
                     counts[reason] += 1
                     continue
                 counts["kept"] += 1
@@ -183,8 +148,7 @@ def encode(number: int, encoding: Encoding, pairs: Iterable[Pair]) -> Counts:
                 counts["target_tokens"] += lengths[1]
                 yield [] if is_masked else source, target
 
-    name = shard_name(encoding.split, number, encoding.shards)
-    write_encoded(encoding.data_dir, name, encoded_pairs(), max(side.vocab_size for side in sides))
+    write_encoded(data_dir, shard_name(split, *place), encoded_pairs(), max(side.vocab_size for side in sides))
     return counts
 
 
@@ -197,10 +161,6 @@ def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], 
     if fits is None:
         return ((source, kind.target(reference)) for source, reference in pairs)
     return itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
-
-
-def _fits(tokenizer: Tokenizer, max_length: int, text: str) -> bool:
-    return len(tokenizer.encode(text)) < max_length
 
 
 def text_paths(data_dir: Path, split: str) -> tuple[Path, Path]:

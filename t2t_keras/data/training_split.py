@@ -16,11 +16,11 @@ import tqdm
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data import shards
-from t2t_keras.data.cleaning import REASONS
+from t2t_keras.data.cleaning import REASONS, Pair
 from t2t_keras.data.encoded import EncodedCorpus, shard_name
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.output_limit import Lengths
-from t2t_keras.data.shards import Counts, Encoding, Raw, Selection
+from t2t_keras.data.shards import Counts
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import run_jobs
@@ -43,6 +43,7 @@ class TrainingSplit:
 
     def __init__(self, data_dir: Path, config: DataConfig, journal: Journal, processes: int, shard_pairs: int) -> None:
         self._data_dir, self._config, self._journal = data_dir, config, journal
+        self._place = data_dir, config  # what every step of a shard is told first
         self._processes, self._shard_pairs = processes, shard_pairs
 
     def clean(self, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
@@ -50,16 +51,16 @@ class TrainingSplit:
         if _READING not in self._journal.done:
             parts = [0] * len(corpus.training_parts)  # number of shards of each
 
-            def jobs() -> Iterator[tuple[int, Raw]]:
+            def jobs() -> Iterator[tuple[int, list[Pair]]]:
                 for part, read in enumerate(corpus.training_parts):
                     remaining = iter(_progress(read(), "cleaning"))
                     while block := list(itertools.islice(remaining, self._shard_pairs)):
                         number = sum(parts)
                         parts[part] += 1
                         if f"cleaning {number}" not in self._journal.done:
-                            yield number, Raw(self._data_dir, self._config, held_out, block)
+                            yield number, block
 
-            self._run("cleaning", shards.clean_shard, jobs())
+            self._run("cleaning", functools.partial(shards.clean_shard, *self._place, held_out), jobs())
             provenance = dict(corpus.provenance())
             self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
         empty = dict.fromkeys(("read", "kept", "repaired", *REASONS), 0)
@@ -79,13 +80,11 @@ class TrainingSplit:
                 duplicates = repeated_rows(sizes, functools.partial(shards.read_keys, self._data_dir))
             kept = counts["kept"] - sum(map(len, duplicates))
             drawn = self._draw(kept, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
-            jobs = (
-                (number, Selection(self._data_dir, self._config, *rows, draw))
-                for number, rows in enumerate(zip(duplicates, drawn, strict=True))
-                if names[number] not in self._journal.done
-            )
+            dropped = enumerate(zip(duplicates, drawn, strict=True))
+            jobs = ((number, rows) for number, rows in dropped if names[number] not in self._journal.done)
+            select = functools.partial(shards.select_shard, *self._place, draw)
             # Without a drawn set no text is read: processes would take longer to start than to work.
-            self._run("selecting", shards.select_shard, jobs, self._processes if draw else 1)
+            self._run("selecting", select, jobs, self._processes if draw else 1)
         for dropped in self._results("selecting"):
             counts = {**counts, "repaired": counts["repaired"] - dropped["repaired"]}
             for reason in ("duplicate", "held_out", "validation"):
@@ -113,12 +112,10 @@ class TrainingSplit:
     def encode(self, counts: Counts) -> Counts:
         """Writes the token ids of all shards; returns the counts, updated with tokens and dropped pairs."""
         processes = min(self._processes, self._count)
-        num_threads = 1 if processes > 1 else -1
-        encoding = Encoding(self._data_dir, self._config, "train", self._count, num_threads)
+        encode = functools.partial(shards.encode_shard, *self._place, 1 if processes > 1 else -1)
         names = (f"encoding train {number}" for number in range(self._count))
-        jobs = [(number, encoding) for number, name in enumerate(names) if name not in self._journal.done]
-        progress = _progress(jobs, "encoding train", len(jobs), " shards")
-        self._run("encoding train", shards.encode_shard, progress, processes)
+        jobs = [(number, self._count) for number, name in enumerate(names) if name not in self._journal.done]
+        self._run("encoding train", encode, _progress(jobs, "encoding train", len(jobs), " shards"), processes)
         counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0}
         return _summed(counts, self._results("encoding train"))
 

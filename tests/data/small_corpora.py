@@ -48,6 +48,6 @@ def files_of(folder, **splits):
     return corpora.files(paths)
 
 
-def kill_itself(number, raw):
-    (raw.data_dir / "reached").touch()
+def kill_itself(data_dir, *_):
+    (data_dir / "reached").touch()
     os.kill(os.getpid(), signal.SIGKILL)
