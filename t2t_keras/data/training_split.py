@@ -80,8 +80,8 @@ class TrainingSplit:
                 duplicates = repeated_rows(sizes, functools.partial(shards.read_keys, self._data_dir))
             kept = counts["kept"] - sum(map(len, duplicates))
             drawn = self._draw(kept, counts, duplicates) if draw else [np.zeros(0, np.int64)] * self._count
-            dropped = enumerate(zip(duplicates, drawn, strict=True))
-            jobs = ((number, rows) for number, rows in dropped if names[number] not in self._journal.done)
+            rows_of_shards = enumerate(zip(duplicates, drawn, strict=True))
+            jobs = ((number, rows) for number, rows in rows_of_shards if names[number] not in self._journal.done)
             select = functools.partial(shards.select_shard, *self._place, draw)
             # Without a drawn set no text is read: processes would take longer to start than to work.
             self._run("selecting", select, jobs, self._processes if draw else 1)
