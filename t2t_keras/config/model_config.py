@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-import importlib
+import pkgutil
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from t2t_keras.config.checks import check_positive
@@ -128,6 +128,5 @@ def model_config_class(family: str) -> type[ModelConfig]:
         )
     found = _FAMILIES[family]
     if isinstance(found, str):
-        module, _, name = found.partition(":")
-        found = _FAMILIES[family] = cast(type[ModelConfig], getattr(importlib.import_module(module), name))
+        found = _FAMILIES[family] = cast(type[ModelConfig], pkgutil.resolve_name(found))
     return found

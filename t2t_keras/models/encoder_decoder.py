@@ -22,7 +22,7 @@ from t2t_keras.tensor import Tensor
 
 
 class EncoderDecoder(keras.Model):
-    """The base of a family: a subclass names its `config_class` and implements `states`, `encode` and `begin`.
+    """The base of a family: a subclass names its `config_class`; it has `build_layers`, `states`, `encode` and `begin`.
 
     Works with Keras's `compile` and `fit`: `fit({"source": s, "target": t}, t)` with
     `t2t_keras.losses.SmoothedCrossEntropy`. Targets are shifted right inside, so the logits at a position predict the
@@ -107,9 +107,16 @@ class EncoderDecoder(keras.Model):
         _runs().save_model(self, folder, like)
 
     def build(self, input_shape: Any = None) -> None:
+        if self.built:  # a second time would make every weight anew
+            return
         for embedding in (self.target_embedding, self.source_embedding, self.output_embedding):
             if not embedding.built:
                 embedding.build()
+        self.build_layers()
+
+    def build_layers(self) -> None:
+        """Builds what a family has besides the embeddings; `build` calls it once."""
+        raise NotImplementedError
 
     def call(self, inputs: dict[str, Tensor], seed: Tensor | None = None, training: bool | None = None) -> Tensor:
         if not isinstance(inputs, Mapping) or not {"source", "target"} <= inputs.keys():

@@ -1,6 +1,6 @@
 """The families of models by name: which class makes a model from which settings."""
 
-import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -39,8 +39,7 @@ def make_model(config: ModelConfig) -> SequenceModel:
         raise InputError(f"model.family {config.family!r} has settings, but no model: call `families.register`")
     model = _MODELS[config.family]
     if isinstance(model, str):
-        module, _, name = model.partition(":")
-        model = cast(Callable[[Any], SequenceModel], getattr(importlib.import_module(module), name))
+        model = cast(Callable[[Any], SequenceModel], pkgutil.resolve_name(model))
     made = model(config)
     made.build()
     if getattr(made, "losses", None):

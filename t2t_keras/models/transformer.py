@@ -49,10 +49,7 @@ class Transformer(EncoderDecoder):
         self.encoder = Encoder(config.num_encoder_layers, layer, name="encoder", dtype=self.dtype_policy)
         self.decoder = Decoder(config.num_decoder_layers, layer, name="decoder", dtype=self.dtype_policy)
 
-    def build(self, input_shape: Any = None) -> None:
-        if self.built:
-            return
-        super().build(input_shape)
+    def build_layers(self) -> None:
         states = (None, None, self.config.d_model)
         for positions in (self.source_positions, self.target_positions):
             positions.build(states)

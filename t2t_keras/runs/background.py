@@ -28,14 +28,6 @@ class _Job(NamedTuple):
     is_provisional: bool
 
 
-class _Completion(NamedTuple):
-    """The arguments of `CheckpointWriter.complete`."""
-
-    step: int
-    state: Mapping[str, Any]
-    best: Best | None
-
-
 class CheckpointWriter:
     """Saves a run's checkpoints in the background, one at a time; keeps the newest `keep` (at least 1) and the best.
 
@@ -52,7 +44,7 @@ class CheckpointWriter:
         self._error: Exception | None = None
         self._job: _Job | None = None
         self._newest: int | None = None
-        self._completion: _Completion | None = None
+        self._completion: tuple[int, Mapping[str, Any], Best | None] | None = None  # what `complete` was given
         self._unnoted: Best | None = None
 
     def __enter__(self) -> "CheckpointWriter":
@@ -91,7 +83,7 @@ class CheckpointWriter:
         def work() -> None:
             if before is not None:
                 before.join()
-            self._completion = _Completion(step, state, best)
+            self._completion = step, state, best
             if self._job is None:
                 self._work()
 

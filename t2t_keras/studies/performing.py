@@ -1,8 +1,8 @@
 """Performs a study's jobs one after the other, each phase in a process of its own, whose end frees all it took."""
 
-import importlib
 import multiprocessing
 import pathlib
+import pkgutil
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
@@ -127,9 +127,8 @@ class _HandedOnSignals(StopSignals):
 
 def answer_of_phase(phase: str, job: Job, study_dir: pathlib.Path) -> _Answer:
     """Runs one phase of a job, in the process that it has for itself."""
-    module, _, name = phase.partition(":")
     import_tensorflow()
-    function = getattr(importlib.import_module(module), name)
+    function = pkgutil.resolve_name(phase)
     try:
         return _Answer("done", function(job, study_dir))
     except StoppedError as error:

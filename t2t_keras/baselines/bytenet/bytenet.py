@@ -70,8 +70,7 @@ class ByteNet(EncoderDecoder):
             for number in range(num_layers)
         ]
 
-    def build(self, input_shape: Any = None) -> None:
-        super().build(input_shape)
+    def build_layers(self) -> None:
         # Zeros in its place would be normalised: their gradient is a thousand times that of others, in every layer.
         self.unfolding = self.add_weight(
             shape=(2 * self.config.d_model,),

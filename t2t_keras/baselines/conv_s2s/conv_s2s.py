@@ -74,8 +74,7 @@ class ConvS2S(EncoderDecoder):
             stddev = math.sqrt((1 - config.dropout_rate) / width)
         return TiedEmbedding(self.entries_of(name), width, use_bias, 1.0, stddev, name=name, dtype=self.dtype_policy)
 
-    def build(self, input_shape: Any = None) -> None:
-        super().build(input_shape)
+    def build_layers(self) -> None:
         config = self.config
         embedded = (None, None, config.d_model)
         for layer in (self.source_positions, self.target_positions, self.encoder_inputs, self.decoder_inputs):

@@ -60,8 +60,7 @@ class MoERNN(EncoderDecoder):
         sizes = config.num_experts, config.experts_per_token, config.d_expert
         return MixtureOfExperts(*sizes, config.gate_noise, config.balance_weight, name=name, dtype=self.dtype_policy)
 
-    def build(self, input_shape: Any = None) -> None:
-        super().build(input_shape)
+    def build_layers(self) -> None:
         states = (None, None, self.config.d_model)
         self.bottom.build(states, states)
         layers = [self.forward, self.backward, *self.encoder_layers, *self.decoder_layers]

@@ -78,8 +78,7 @@ class RNNAttention(EncoderDecoder):
             self.readout = self._projection("readout", config.d_model)
         self.dropout = Dropout(config.dropout_rate, name="dropout", dtype=dtype)
 
-    def build(self, input_shape: Any = None) -> None:
-        super().build(input_shape)
+    def build_layers(self) -> None:
         config = self.config
         columns, above, decoder = config.layer_inputs()
         stacks = zip(

@@ -123,6 +123,7 @@ def test_more_padding_changes_nothing(padding):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_parameters_are_counted(shape):
     model = make(shape)
+    model.build()  # again, which makes no weight twice
     assert model.count_params() == sum(model.config.parameter_counts().values())
     parts = {"embedding": 0, "encoder": 0, "decoder": 0}
     for weight in model.trainable_variables:

@@ -120,6 +120,7 @@ def test_equals_numpy(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_its_settings_count_its_weights(shape):
     model = make(shape)
+    model.build()  # again, which makes no weight twice
     assert model.count_params() == sum(model.config.parameter_counts().values())
 
 

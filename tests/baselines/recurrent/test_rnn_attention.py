@@ -149,6 +149,7 @@ def test_the_second_layer_has_no_residual_connection():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_its_settings_count_its_weights(shape):
     model = make(shape)
+    model.build()  # again, which makes no weight twice
     assert model.count_params() == sum(model.config.parameter_counts().values())
     assert sum(model.config.training_flops(20).values()) > 6 * sum(model.config.parameter_counts().values()) / 4
 
