@@ -18,6 +18,7 @@ from absl import app, flags, logging
 
 import t2t_keras
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import local_path
 
 from . import helping
 
@@ -27,6 +28,7 @@ PATHS = (
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
     *("source", "target", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
     *("init_from", "hypotheses", "references", "vocab_from"),
+    *("model_config_file", "tls_certificate", "tls_key", "api_key_file"),
 )
 
 # Those of them that are texts in the program that runs.
@@ -103,10 +105,8 @@ def _check_paths() -> None:
     for name in (name for name in PATHS if name in flags.FLAGS and name not in TEXTS):
         value = flags.FLAGS[name].value
         for path in value if isinstance(value, list) else [value]:
-            if path and "://" in path:
-                raise InputError(
-                    f"--{name}={path} is no path of this machine's file system; mount the bucket or copy what is in it"
-                )
+            if path:
+                local_path(path, f"--{name}")
 
 
 def title(text: str) -> None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import replacing, write_json
+from t2t_keras.machine.files import local_path, replacing, write_json
 from t2t_keras.search.batches import Progress, length_batches, padded
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.score import Score, check_lines
@@ -137,7 +137,7 @@ def write_evaluation(
     `output_dir` is created if missing; `settings` are JSON values that say what was evaluated. Raises an OSError if a
     file cannot be written.
     """
-    directory = pathlib.Path(output_dir)
+    directory = local_path(output_dir, "output_dir")
     directory.mkdir(parents=True, exist_ok=True)
     hypotheses_path, scores_path = directory / "hypotheses.txt", directory / "scores.json"
     with replacing(hypotheses_path) as file:

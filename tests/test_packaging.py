@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import venv
 from importlib.metadata import version
 from pathlib import Path
 
 import programs
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import t2t_keras
 from t2t_keras.data.cleaning import REASONS
@@ -23,6 +25,7 @@ from t2t_keras.data.sources.corpora import NAMES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in sorted(folder.glob("*.md"))]
+SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -198,17 +201,51 @@ def test_make_keeps_an_environment_for_each_tensorflow(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("beside", [None, "protobuf<7"])
 @pytest.mark.parametrize("tensorflow", ["2.20", "2.21"])
-def test_pip_finds_packages_of_one_tensorflow(tensorflow: str, tmp_path: Path) -> None:
-    """From the index, for somebody who names TensorFlow alone."""
+def test_pip_finds_packages_of_one_tensorflow(tensorflow: str, beside: str | None, tmp_path: Path) -> None:
+    """From the index, for somebody who names TensorFlow alone, or also has a package that wants an older protobuf."""
     report = tmp_path / "report.json"
     install = ["install", "--dry-run", "--ignore-installed", f"--report={report}", f"{ROOT}[serve]"]
-    subprocess.run([sys.executable, "-m", "pip", *install, f"tensorflow=={tensorflow}.*"], check=True)
+    install += [f"tensorflow=={tensorflow}.*", *filter(None, [beside])]
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True)
     packages = [package["metadata"] for package in json.loads(report.read_text(encoding="utf-8"))["install"]]
     versions = {package["name"].replace("_", "-"): package["version"] for package in packages}
     for name in ("tensorflow", "tensorflow-text", "tensorflow-serving-api"):
         assert versions[name].startswith(f"{tensorflow}."), versions
     assert versions["keras"].startswith("3.15."), versions
+
+
+def test_no_sentencepiece_is_taken_that_needs_a_newer_protobuf_than_it_asks_for() -> None:
+    """From 0.2.3 on its code is generated for protobuf 7, and with an older one it cannot be imported."""
+    requirements = {each.name: each.specifier for each in map(Requirement, project()["dependencies"])}
+    versions = ["0.2.1", "0.2.2", "0.2.3", "0.2.4", "0.3"]
+    assert list(requirements["sentencepiece"].filter(versions)) == versions[:2]
+
+
+@pytest.mark.slow
+def test_data_is_prepared_beside_protobuf_6(tmp_path: Path) -> None:
+    """In an environment that has protobuf and SentencePiece of its own, and the rest from this one."""
+    venv.create(tmp_path / "six")
+    python = tmp_path / "six/bin/python"
+    packages_here, packages_there = (
+        Path(subprocess.run([path, "-c", SITE], check=True, capture_output=True, text=True).stdout.strip())
+        for path in (sys.executable, python)
+    )
+    (sentencepiece,) = (line for line in project()["dependencies"] if line.startswith("sentencepiece"))
+    pip = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "protobuf>=6,<7", sentencepiece], check=True)
+    (packages_there / "others.pth").write_text(f"{packages_here}\n", encoding="utf-8")
+    lines = [f"line {number} of some text" for number in range(3000)]
+    (tmp_path / "a.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("\n".join(lines).upper() + "\n", encoding="utf-8")
+    files = f"--train_source={tmp_path / 'a.en'}", f"--train_target={tmp_path / 'a.de'}"
+    flags = ["--corpus=files", *files, "--vocab_size=290", f"--data_dir={tmp_path / 'data'}"]
+    code = (
+        "import google.protobuf; assert google.protobuf.__version__.startswith('6.'); import launch.prepare_data as p"
+    )
+    subprocess.run([python, "-c", f"{code}; p.run()", *flags], check=True, cwd=ROOT)
+    assert (tmp_path / "data/data.json").is_file()
 
 
 @pytest.mark.integration

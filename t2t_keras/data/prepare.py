@@ -23,7 +23,7 @@ from t2t_keras.data.sources.corpora import SPLITS, Corpus
 from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.data.training_split import TrainingSplit, summary
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import read_json, write_json
+from t2t_keras.machine.files import local_path, read_json, write_json
 from t2t_keras.machine.locking import locked
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
@@ -79,10 +79,11 @@ class PreparedData:
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
         """Opens the prepared data of a folder; raises an InputError if it is missing or incomplete."""
-        record = read_json(Path(data_dir) / _COMPLETE)
+        data_dir = local_path(data_dir, "data_dir")
+        record = read_json(data_dir / _COMPLETE)
         if record is not None:
             return cls(data_dir, record)
-        if (Path(data_dir) / _JOURNAL).exists():
+        if (data_dir / _JOURNAL).exists():
             raise InputError(
                 f"{data_dir}: its preparation was interrupted; run launch.prepare_data again with the same settings"
             )
@@ -164,11 +165,11 @@ def prepare(
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
     if vocab_from:
-        vocabularies = {"vocab_from": Path(vocab_from)}
+        vocabularies = {"vocab_from": local_path(vocab_from, "vocab_from")}
         if (beside := source_vocabulary(vocab_from)).exists():
             vocabularies["source_vocab_from"] = beside
         corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabularies})
-    data_dir = Path(data_dir)
+    data_dir = local_path(data_dir, "data_dir")
     _check_stays(corpus.files, data_dir)
     if (data_dir / _COMPLETE).exists():  # the folder may be read-only, so it is not locked
         return _reopened(corpus, config, data_dir, report)

@@ -18,7 +18,7 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.warmup import warmup_records
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import sha256
+from t2t_keras.machine.files import local_path, sha256, temporary_name
 from t2t_keras.models.contract import ATTENTION
 
 _VOCABULARY = "vocab.model"
@@ -55,12 +55,12 @@ def export_translator(
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():
         raise ValueError("export_translator must be called outside of the scope of a tf.distribute.Strategy")
-    export_dir = pathlib.Path(export_dir)
+    export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
     warmup = warmup_records(name, has_attention=ATTENTION in model.offers)
     details: dict[str, Any] = {"weights": storage, "excluded": list(translator.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
-    temporary = export_dir / f".export_{os.getpid()}"  # not a number, so servers ignore it
+    temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it
     try:
         _save(translator, storage, temporary)
         details["sha256"] = _checksums(temporary)

@@ -1,11 +1,14 @@
-"""Writes files so that each is either complete or missing; JSON files, and the checksum of a file."""
+"""Writes files so that each is either complete or missing; local paths, JSON files, and the checksum of a file."""
 
 import contextlib
 import errno
 import hashlib
 import json
 import os
+import re
 import shutil
+import socket
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -22,6 +25,33 @@ DAMAGED_NPZ = (*_OF_ARCHIVE, ValueError, TypeError, RuntimeError, MemoryError)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+# Of a URL, and of what is left of one that has been a `Path`: s3://bucket/run is then s3:/bucket/run.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*://")
+
+
+def local_path(path: str | os.PathLike[str], name: str) -> Path:
+    """The path that a flag or an argument of that name has; raises an InputError if it is a URL.
+
+    Everything here reads and writes files of the machine. Without this, s3://bucket/run would be made there, as the
+    folder "s3:", and be lost with the machine.
+    """
+    if _SCHEME.match(os.fspath(path)):
+        raise InputError(
+            f"{name}={path} is no path of this machine's file system, and only local and mounted folders are read and "
+            "written; mount the bucket or copy what is in it"
+        )
+    return Path(path)
+
+
+def temporary_name(name: str) -> str:
+    """A hidden name for what is written, and then renamed to `name`: .NAME.HOST_PID_UUID.tmp.
+
+    A process id alone is no process's own where containers share a folder: each counts from 1.
+    """
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:20]
+    return f".{name}.{host}_{os.getpid()}_{uuid.uuid4().hex[:12]}.tmp"
+
+
 @contextlib.contextmanager
 def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Opens a file that gets its name only once it is complete.
@@ -30,8 +60,8 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     which is renamed at the end. After an error (a full disk, an interruption) the temporary file is removed and an
     existing file of that name is untouched.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    path = local_path(path, "path")
+    temporary = path.with_name(temporary_name(path.name))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with open(temporary, mode, **text) as file:
@@ -56,10 +86,10 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         InputError: there is something of that name already, other than an empty folder.
         OSError: it cannot be written.
     """
-    path = Path(path)
+    path = local_path(path, "path")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} exists already; give a folder that is new")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(temporary_name(path.name))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary.mkdir()
     try:

@@ -22,7 +22,7 @@ from typing import Any
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import read_note, replacing
+from t2t_keras.machine.files import local_path, read_note, replacing
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs.exported import exported_version
 from t2t_keras.text.tokenizer import source_vocabulary
@@ -63,7 +63,7 @@ class Run:
     """
 
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
-        self.path = pathlib.Path(model_dir)
+        self.path = local_path(model_dir, "model_dir")
         self.exported = exported_version(self.path)
         self.config_path = self.path / "config.json"
         self.vocab_path = self.path / "vocab.model"

@@ -1,6 +1,7 @@
 """Signals that ask a training to stop."""
 
 import signal
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -9,14 +10,19 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Records signals inside its context instead of ending the process; `received` is the last one's number, or 0."""
+    """Records signals inside its context instead of ending the process; `received` is the last one's number, or 0.
+
+    Python hands signals to the main thread alone. In another one, where a framework may run its workers, nothing is
+    recorded, and signals do what they did.
+    """
 
     def __init__(self) -> None:
         self.received = 0
         self._handlers: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
 
     def __enter__(self) -> "StopSignals":
-        self._handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}
+        if threading.current_thread() is threading.main_thread():
+            self._handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:

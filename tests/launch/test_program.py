@@ -59,7 +59,10 @@ if __name__ == "__main__":
     program.run(main)
 '''
 
-URL = "is no path of this machine's file system; mount the bucket or copy what is in it"
+URL = (
+    "is no path of this machine's file system, and only local and mounted folders are read and written; mount the "
+    "bucket or copy what is in it"
+)
 
 
 @pytest.fixture(scope="module")

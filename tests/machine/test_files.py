@@ -1,9 +1,16 @@
 """JSON files and checksums."""
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import read_json, sha256, write_json
+from t2t_keras.machine.files import local_path, new_folder, read_json, replacing, sha256, temporary_name, write_json
+from t2t_keras.runs.run import Run
 
 
 def test_json_is_read_as_it_was_written(tmp_path):
@@ -21,3 +28,53 @@ def test_a_checksum_is_that_of_the_contents(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     assert sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+URLS = ["s3://bucket/run", Path("s3://bucket/run"), "file:///mine", "run@gs://mine"]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_is_no_path(url):
+    """Also one that has been a path, which has one slash less."""
+    with pytest.raises(InputError, match=f"^--model_dir={re.escape(str(url))} is no path .+ only local and mounted"):
+        local_path(url, "--model_dir")
+
+
+@pytest.mark.parametrize("path", ["runs/mine", "/a:/b", "de:en/run", "run@12", "a//b", "", Path("..")])
+def test_all_else_is_a_path(path):
+    assert local_path(path, "path") == Path(path)
+
+
+def test_what_is_called_from_python_makes_no_folder_of_a_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    calls = {
+        "model_dir": Run,
+        "data_dir": PreparedData.open,
+        "train_source": lambda url: corpora.files({"train": (url, None)}),
+        "path": lambda url: write_json(Path(url, "note.json"), {}),
+    }
+    for name, call in calls.items():
+        with pytest.raises(InputError, match=f"^{name}=s3:/"):
+            call("s3://bucket/mine")
+    with pytest.raises(InputError, match="^path=s3://bucket/mine is no path"), new_folder("s3://bucket/mine"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypatch):
+    """Both are process 1, and may have the same name of a host; what is left of either has the same form."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    names = {temporary_name("config.json") for _ in range(100)}
+    assert len(names) == 100
+    assert all(re.fullmatch(r"\.config\.json\.[A-Za-z0-9-]+_1_[0-9a-f]{12}\.tmp", name) for name in names)
+    with replacing(tmp_path / "a") as first, replacing(tmp_path / "a") as second:
+        first.write("first")
+        second.write("second")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"] and (tmp_path / "a").read_text() == "first"
+
+
+def test_what_a_killed_process_left_is_found_as_before(tmp_path):
+    run = Run(tmp_path)
+    (tmp_path / temporary_name("config.json")).touch()
+    run.remove_leftovers()
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 
 import pytest
 
@@ -32,3 +33,16 @@ def test_a_scheduler_may_repeat_itself():
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)
         assert signals.received == signal.SIGTERM
+
+
+def test_outside_of_the_main_thread_signals_do_what_they_did():
+    before, inside = {each: signal.getsignal(each) for each in SIGNALS}, []
+
+    def enter() -> None:
+        with StopSignals() as signals:
+            inside.append((signals.received, {each: signal.getsignal(each) for each in SIGNALS}))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert inside == [(0, before)]

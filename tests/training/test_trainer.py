@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import programs
@@ -107,6 +108,15 @@ def test_stopping_and_going_on_changes_nothing(tmp_path, data, uninterrupted):
     assert train(run_dir, data, **SETTINGS) == (12, "reached train.max_steps", 0)
     assert_same_end(run_dir, uninterrupted, 12)
     assert [line["step"] for line in records(run_dir, "valid")] == [4, 6, 8, 12]
+
+
+@pytest.mark.integration
+def test_a_thread_that_is_not_the_main_one_trains_as_that_does(tmp_path, data, uninterrupted):
+    """Frameworks start workers so; only the main thread hears signals."""
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(train, tmp_path / "run", data, **SETTINGS).result()
+    assert outcome == (12, "reached train.max_steps", 0)
+    assert_same_end(tmp_path / "run", uninterrupted, 12)
 
 
 @pytest.mark.integration

@@ -43,8 +43,8 @@ class MoERNN(EncoderDecoder):
         def layer(name: str, reverse: bool = False) -> LSTM:
             return LSTM(units, reverse, width, name=name, dtype=dtype)
 
-        self.forward = layer("encoder_1")
-        self.backward = layer("encoder_2", reverse=True)
+        self.forward_layer = layer("encoder_1")
+        self.backward_layer = layer("encoder_2", reverse=True)
         self.encoder_layers = [layer(f"encoder_{number}") for number in range(3, config.num_encoder_layers + 1)]
         self.bottom = AttentiveLSTM(
             units, config.d_attention, width, score="multiplicative", name="decoder_1", dtype=dtype
@@ -63,7 +63,7 @@ class MoERNN(EncoderDecoder):
     def build_layers(self) -> None:
         states = (None, None, self.config.d_model)
         self.bottom.build(states, states)
-        layers = [self.forward, self.backward, *self.encoder_layers, *self.decoder_layers]
+        layers = [self.forward_layer, self.backward_layer, *self.encoder_layers, *self.decoder_layers]
         for layer in (*layers, self.encoder_experts, self.decoder_experts):
             if layer is not None:
                 layer.build(states)
@@ -95,7 +95,7 @@ class MoERNN(EncoderDecoder):
         is_token = ops.not_equal(source, 0)
         embedded = self._dropped(self.source_embedding(source), fold_in(seed, 0), training)
         x = embedded
-        for number, layer in enumerate((self.forward, self.backward), start=1):
+        for number, layer in enumerate((self.forward_layer, self.backward_layer), start=1):
             x = x + self._dropped(layer(embedded, is_token), fold_in(seed, number), training)
         x = self._mixed(self.encoder_experts, x, source, fold_in(seed, 3), training, skip_padding)
         for number, layer in enumerate(self.encoder_layers, start=4):

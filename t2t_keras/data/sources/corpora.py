@@ -14,6 +14,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources import corpora_files, docstrings, downloads, gettext_catalogues, packages, tatoeba
 from t2t_keras.errors import InputError
+from t2t_keras.machine.files import local_path
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import Task
 
@@ -118,7 +119,7 @@ def files(paths: Mapping[str, Paths], task_name: str = "translation") -> Corpus:
         needed = "--train_source and --train_target" if read.is_parallel else "--train_source"
         raise InputError(f"corpus=files needs training files: {needed}")
     all_files = {
-        f"{split}_{side}": Path(path)
+        f"{split}_{side}": local_path(path, f"{split}_{side}")
         for split, sides in paths.items()
         for side, path in zip(("source", "target"), sides, strict=True)
         if path is not None
@@ -210,7 +211,7 @@ def gettext(
         pairs = gettext_catalogues.read_wheel(wheel, language)
         return pairs if source_language == "en" else ((other, english) for english, other in pairs)
 
-    return _of_packages(packages.GETTEXT, Path(download_dir) / "gettext", read, report)
+    return _of_packages(packages.GETTEXT, local_path(download_dir, "download_dir") / "gettext", read, report)
 
 
 def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = print) -> Corpus:
@@ -219,7 +220,7 @@ def docstring_pairs(download_dir: str | Path, report: Callable[[str], None] = pr
     A source is a docstring without its first sentence, and its summary is that sentence. `report` is called with a line
     of text about downloads and missing packages.
     """
-    folder = Path(download_dir) / "docstrings"
+    folder = local_path(download_dir, "download_dir") / "docstrings"
     return _of_packages(packages.DOCSTRINGS, folder, docstrings.read_wheel, report)
 
 
@@ -261,7 +262,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
     import tensorflow_datasets as tfds  # imports TensorFlow, which is slow
 
     try:
-        builder = tfds.builder(name, data_dir=str(Path(download_dir) / "tensorflow_datasets"))
+        builder = tfds.builder(name, data_dir=str(local_path(download_dir, "download_dir") / "tensorflow_datasets"))
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
         raise InputError(f"corpus=tfds:{name}: no such data set: {str(error).splitlines()[0]}") from error
     languages = getattr(builder.info.features, "languages", ())
@@ -285,7 +286,7 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
 
 def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
     """The folder of a data set: `download_dir` itself if it holds the data set's files, otherwise its folder `name`."""
-    download_dir = Path(download_dir)
+    download_dir = local_path(download_dir, "download_dir")
     return download_dir if (download_dir / file_name).exists() else download_dir / name
 
 

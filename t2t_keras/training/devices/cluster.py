@@ -71,6 +71,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise InputError(f"the environment's TF_CONFIG={text!r} is not the JSON of a cluster: {error}") from None
     chief, workers = jobs.pop("chief", []), jobs.pop("worker", [])
+    jobs.pop("evaluator", None)  # it takes no part in training, and others may need it there
     if jobs or kind not in ("chief", "worker"):
         raise InputError(f"TF_CONFIG={text!r} names {', '.join(jobs) or kind}; there are only workers here")
     if not chief and not workers:

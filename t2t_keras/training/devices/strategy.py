@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -155,7 +156,8 @@ def _workers_strategy(cluster: Cluster, replicas: int) -> tf.distribute.Strategy
     handler = signal.getsignal(signal.SIGTERM)
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-        signal.signal(signal.SIGTERM, handler)  # TensorFlow has replaced it by a handler that only takes note
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # TensorFlow has replaced it by a handler that only takes note
         return strategy
     except tf.errors.OpError as error:
         raise WorkerLostError(

@@ -82,7 +82,7 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
         return rows * (np.array(ids) != 0)[:, None]
 
     x = embedded(model.source_embedding, source)
-    x = with_experts(model.encoder_experts, x + read(model.forward, x) + read(model.backward, x))
+    x = with_experts(model.encoder_experts, x + read(model.forward_layer, x) + read(model.backward_layer, x))
     for layer in model.encoder_layers:
         x = x + read(layer, x)
     memory, attention, bottom, outputs, seen = x, model.bottom.attention, LSTMInNumpy(model.bottom.lstm), [], []

@@ -35,6 +35,11 @@ def test_a_chief_is_the_first_worker():
     assert find_cluster("auto", tf_config(cluster=cluster, task=chief)) == Cluster(("c:3", "a:1", "b:2"), 0)
 
 
+def test_an_evaluator_in_the_cluster_takes_no_part():
+    cluster = {"worker": ["a:1", "b:2"], "evaluator": ["e:9"]}
+    assert find_cluster("tf_config", tf_config(cluster=cluster)) == Cluster(("a:1", "b:2"), 1)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
