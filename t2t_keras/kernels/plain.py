@@ -10,6 +10,7 @@ from t2t_keras.tensor import Tensor
 
 __all__ = [
     "add",
+    "attend_from_few",
     "convolution",
     "dropout",
     "embedding_lookup",
@@ -24,6 +25,7 @@ __all__ = [
     "scores",
     "shape",
     "softmax",
+    "take_places",
     "take_rows",
 ]
 
@@ -118,6 +120,24 @@ def add(inputs: Tensor, outputs: Tensor) -> Tensor:
 def scores(queries: Tensor, keys: Tensor) -> Tensor:
     """Q K^T over the last two axes: [..., query_len, d_key], [..., key_len, d_key] --> [..., query_len, key_len]."""
     return ops.matmul(queries, ops.swapaxes(keys, -2, -1))  # --> [..., query_len, key_len]
+
+
+def attend_from_few(
+    queries: Tensor, keys: Tensor, values: Tensor, *, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """softmax(Q K^T + bias) V for the few queries of a step of a search, which are divided by sqrt(d_key) already.
+
+    Takes float [batch, heads, beam, d_key], [batch, heads, key_len, d_key], [batch, heads, key_len, d_value] and a
+    `mask_bias`. Returns float [batch, heads, beam, d_value], and the weights, float [batch, heads, beam, key_len].
+    """
+    scored = scores(queries, keys)
+    weights = softmax(scored if bias is None else scored + bias)
+    return ops.matmul(weights, values), weights
+
+
+def take_places(x: Tensor, places: Sequence[Sequence[int]]) -> Tensor:
+    """The rows of each batch element at some places: [batch, rows, width], [n, m] --> [batch, n, m, width]."""
+    return ops.take(x, ops.convert_to_tensor([list(row) for row in places], "int32"), axis=1)
 
 
 def shape(x: Tensor) -> list[Tensor | int]:

@@ -219,6 +219,26 @@ def scores(queries: Tensor, keys: Tensor) -> Tensor:
     return tf.matmul(queries, keys, transpose_b=True)  # --> [..., query_len, key_len]
 
 
+def attend_from_few(
+    queries: Tensor, keys: Tensor, values: Tensor, *, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """`plain.attend_from_few` by operations that TensorFlow does not hand to oneDNN.
+
+    oneDNN shares out even the smallest of its products, softmaxes and transpositions over all threads of a processor,
+    and waking them takes longer than the few thousand numbers of a step.
+    """
+    if queries.dtype != tf.float32:
+        return plain.attend_from_few(queries, keys, values, bias=bias)
+    scored = tf.raw_ops.BatchMatMulV3(x=queries, y=keys, Tout=tf.float32, adj_y=True)
+    weights = tf.exp(tf.nn.log_softmax(scored if bias is None else scored + bias))
+    return tf.raw_ops.BatchMatMulV3(x=weights, y=values, Tout=tf.float32), weights
+
+
+def take_places(x: Tensor, places: Sequence[Sequence[int]]) -> Tensor:
+    """`plain.take_places` without support for negative places."""
+    return tf.gather(x, tf.constant([list(row) for row in places], tf.int32), axis=1)
+
+
 def shape(x: Tensor) -> list[Tensor | int]:
     """`plain.shape` with one operation that splits off all dimensions."""
     static = list(x.shape)

@@ -319,3 +319,21 @@ def test_normal_numbers_are_normal_and_of_their_seed(module):
     assert abs(np.mean(first * other)) < noise
     assert abs(np.mean(first[1:] * first[:-1])) < noise
     assert first.dtype == np.float32 and np.isfinite(first).all()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_attending_from_few(rng, dtype, has_bias):
+    queries, keys = (tf.cast(rng.standard_normal((2, 3, length, 5)), dtype) for length in (4, 6))
+    values = tf.cast(rng.standard_normal((2, 3, 6, 7)), dtype)
+    bias = tf.cast(np.where(rng.random((2, 1, 4, 6)) < 0.5, 0.0, -1e9), dtype) if has_bias else None
+    fast_results, plain_results = (module.attend_from_few(queries, keys, values, bias=bias) for module in (fast, plain))
+    for found, expected in zip(fast_results, plain_results, strict=True):
+        np.testing.assert_allclose(tf.cast(found, tf.float32), tf.cast(expected, tf.float32), atol=tolerance(dtype))
+
+
+@pytest.mark.parametrize("module", [fast, plain])
+def test_taking_places(rng, module):
+    x = tf.constant(rng.standard_normal((2, 6, 5)), tf.float32)
+    transposed = np.array(x).reshape(2, 2, 3, 5).swapaxes(1, 2)
+    np.testing.assert_array_equal(module.take_places(x, [[0, 3], [1, 4], [2, 5]]), transposed)

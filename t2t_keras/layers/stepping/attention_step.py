@@ -27,20 +27,30 @@ class _AttentionStep:
         self._layer = layer
         self._beam_size = beam_size
         self._attention = layer.attention_function(0)
+        if beam_size > 1 and layer.score_vector is None:
+            self._attention = kernels.attend_from_few
         self.output_kernel = ops.cast(layer.output_kernel, dtype)
 
     def _beam_heads(self, x: Tensor, num_heads: int, d_head: int) -> Tensor:
         """[batch * beam, heads * d_head] --> [batch, heads, beam, d_head]."""
         if self._beam_size == 1:
             return ops.reshape(x, (-1, num_heads, 1, d_head))
-        return ops.transpose(ops.reshape(x, (-1, self._beam_size, num_heads, d_head)), (0, 2, 1, 3))
+        rows = ops.reshape(x, (-1, self._beam_size * num_heads, d_head))
+        return kernels.take_places(rows, _columns(self._beam_size, num_heads))
 
     def _joined_heads(self, heads: Tensor) -> Tensor:
         """[batch, heads, beam, d_value] --> [batch * beam, d_model]."""
+        num_heads, d_value = self._layer.num_heads, self._layer.d_value
         if self._beam_size > 1:
-            heads = ops.transpose(heads, (0, 2, 1, 3))  # --> [batch, beam, heads, d_value]
-        rows = ops.reshape(heads, (-1, self._layer.num_heads * self._layer.d_value))
+            rows = ops.reshape(heads, (-1, num_heads * self._beam_size, d_value))
+            heads = kernels.take_places(rows, _columns(num_heads, self._beam_size))  # --> [batch, beam, heads, d_value]
+        rows = ops.reshape(heads, (-1, num_heads * d_value))
         return kernels.linear(rows, self.output_kernel, self._layer.output_bias)
+
+
+def _columns(rows: int, columns: int) -> list[range]:
+    """The places of each column in a matrix of rows and columns, whose transposition they are."""
+    return [range(column, rows * columns, columns) for column in range(columns)]
 
 
 class SelfAttentionStep(_AttentionStep):
