@@ -75,15 +75,22 @@ class Server:
             loop.call_soon_threadsafe(self._told_to_serve.set)
             self._serves.result()
         except Exception:
-            self.core.close(timeout=0)
+            self.stop()
             raise
 
     def stop(self) -> bool:
-        """Stops the server; returns whether all requests were answered in `grace_seconds`. The others are refused."""
+        """Stops the server; returns whether all requests were answered in `grace_seconds`. The others are refused.
+
+        It may be called again, and of a server that did not start.
+        """
         if not self._thread:
             return self.core.close(0)
         deadline = time.monotonic() + self._options.grace_seconds
-        self._bound.result().call_soon_threadsafe(self._told_to_stop.set)
+        if not self._bound.exception():
+            loop = self._bound.result()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._told_to_stop.set)
+                loop.call_soon_threadsafe(self._told_to_serve.set)
         self._thread.join(self._options.grace_seconds + _CUT_OFF_SECONDS + 1)
         return self.core.close(max(deadline - time.monotonic(), 0)) and not self._thread.is_alive()
 
@@ -106,6 +113,9 @@ class Server:
         self.rest_address = _address(self._options.host, listener.getsockname()[1])
         self._bound.set_result(loop)
         await self._told_to_serve.wait()
+        if self._told_to_stop.is_set():
+            await grpc_server.stop(None)
+            return
         await grpc_server.start()
         rest_server = uvicorn.Server(self._rest_config())
         serving = asyncio.create_task(rest_server.serve(sockets=[listener]))

@@ -4,7 +4,6 @@ import contextlib
 import json
 import socket
 import struct
-import time
 
 import grpc
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 import tensorflow as tf
 from rest_calls import MODEL, metric
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from waiting import wait_until
 
 from t2t_keras.serving import grpc_service
 from t2t_keras.serving.answers import UnsentAnswers, memory_of, seconds_to_send
@@ -58,13 +58,6 @@ def server(versions_1_and_2):
     server.start()
     yield server
     assert server.stop()
-
-
-def wait_until(true):
-    end = time.monotonic() + 300
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def unsent(client):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import uvicorn
+from waiting import wait_until
 
 from t2t_keras.serving import answers, connections, server
 from t2t_keras.serving.options import ServingOptions
@@ -45,13 +46,6 @@ class Watched(connections.BoundedProtocol):
     def connection_lost(self, exc):
         super().connection_lost(exc)
         self.gone.add(self.client)
-
-
-def wait_until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,6 +23,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
     regression_pb2,
 )
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -295,12 +296,6 @@ def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, ho
     def metric(name):
         text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics", timeout=300).text
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name} "))
-
-    def wait_until(true):
-        end = time.monotonic() + 300
-        while not true():
-            assert time.monotonic() < end
-            time.sleep(0.01)
 
     gate, batches, waiting = tmp_path / "open", "t2t_serving_batch_sentences_count", "t2t_serving_queue_sentences"
     before = metric(batches)

@@ -4,11 +4,11 @@ import dataclasses
 import json
 import socket
 import threading
-import time
 
 import httpx
 import pytest
 from rest_calls import MODEL, metric, predict
+from waiting import wait_until
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
@@ -20,13 +20,6 @@ RUNS = "t2t_serving_batch_sentences_count"
 
 def queued(client):
     return metric(client, "t2t_serving_queue_sentences")["t2t_serving_queue_sentences"]
-
-
-def wait_until(true, seconds=20):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def held(server, path, number):

@@ -12,6 +12,7 @@ import weakref
 
 import httpx
 import pytest
+from waiting import wait_until
 
 from t2t_keras.serving import versions as module
 from t2t_keras.serving.core import Core
@@ -268,13 +269,6 @@ def test_a_failing_look_does_not_end_the_looking(folder, monkeypatch, caplog):
     finally:
         versions.stop()
     assert "lost" in caplog.text
-
-
-def wait_until(true):
-    end = time.monotonic() + 300
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def cut(path: pathlib.Path, size):
