@@ -7,6 +7,7 @@ Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --input=in.txt.gz --output=out.txt --beam_size=1
     python -m launch.translate --model_dir=runs/mine --glossary=terms.tsv < in.txt > out.txt
+    python -m launch.translate --model_dir=runs/mine --markup=html < page.en.html > page.de.html
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
@@ -16,7 +17,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable
-from typing import IO
+from typing import IO, get_args
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
@@ -29,9 +30,11 @@ from t2t_keras.inference import json_lines, verification
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
+from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 
 from .flag_groups import decoding_flags
+from .marked_input import write_marked
 from .slow_notice import SlowNotice
 from .term_report import TermReport
 
@@ -59,6 +62,12 @@ _GLOSSARY = flags.DEFINE_string(
     None,
     "File of lines 'term TAB form|form|...': where a source has the term, its translation has one of the forms.",
 )
+_MARKUP = flags.DEFINE_enum(
+    "markup",
+    None,
+    get_args(Markup),
+    "What the input has beside text, which stays; html, xml: it is one document; placeholders: such as {name} or %s.",
+)
 _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines read, sorted by length and translated at a time; 1 answers each at once.", lower_bound=1
 )
@@ -71,6 +80,9 @@ def main(argv: list[str]) -> None:
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")
+    if _MARKUP.value:
+        _translate_marked()
+        return
     if _INPUT.value is None and sys.stdin.isatty() and _OUTPUT.value is None and not _VERIFY.value:
         _converse(_load_translator())
         return
@@ -88,6 +100,21 @@ def main(argv: list[str]) -> None:
         report.print()
     if _VERIFY.value and not sample.verify(translator):
         sys.exit(1)
+
+
+def _translate_marked() -> None:
+    """Translates input with markup."""
+    others = {"json": _JSON, "json_input": _JSON_INPUT, "verify": _VERIFY}
+    odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
+    if odd or _ON_ERROR.value == "skip":
+        raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
+    lines = sys.stdin.buffer if _INPUT.value is None else read_raw_lines(_INPUT.value)
+    standard: contextlib.AbstractContextManager[IO[bytes]] = contextlib.nullcontext(sys.stdout.buffer)
+    with standard if _OUTPUT.value is None else replacing(_OUTPUT.value, "wb") as output:
+        translator = _load_translator()
+        name = _INPUT.value or "standard input"
+        num_cut = write_marked(translator, lines, output, _MARKUP.value, name, _CHUNK_LINES.value)
+    decoding_flags.warn_of_cut(num_cut, translator.config)
 
 
 def _load_translator() -> Translator:

@@ -15,7 +15,13 @@ from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import loading
 from t2t_keras.inference.ctranslate2_engine import ComputeType
-from t2t_keras.inference.explain import Explanation, WordAlignment, alignment_function, explanation_function
+from t2t_keras.inference.explain import (
+    Explanation,
+    WordAlignment,
+    alignment_function,
+    explanation_function,
+    token_links,
+)
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.inference.request import (
     EncodedRequest,
@@ -281,6 +287,19 @@ class Translator:
             return Explanation.of(*self._pieces(source, target), *found)
 
         return self._each_pair(self._explained, finish, sources, targets, on_progress)
+
+    def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[tuple[int, int]]]:
+        """The source token of each target token, as `Explanation.alignment` has them, without keeping attention.
+
+        Raises:
+            InputError: the model does not offer its attention.
+        """
+        attention_views(self.model)  # raises if it has none
+
+        def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
+            return token_links(*self._pieces(source, target), weights)
+
+        return self._each_pair(self._alignment_attention, finish, sources, targets, None)
 
     def align_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None

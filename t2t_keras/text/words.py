@@ -33,3 +33,15 @@ def word_places(text: str, phrase: str) -> Iterator[int]:
 def is_apart(text: str, place: int) -> bool:
     """Whether a position in a text is not within a word."""
     return not (0 < place < len(text) and is_of_word(text[place - 1]) and is_of_word(text[place]))
+
+
+def units(text: str) -> list[tuple[int, int]]:
+    """The beginnings and ends of a text's words, and of its other characters but blanks, each alone."""
+    found: list[tuple[int, int]] = []
+    for place, character in enumerate(text):
+        if not character.isspace():
+            if found and found[-1][1] == place and not is_apart(text, place):
+                found[-1] = (found[-1][0], place + 1)
+            else:
+                found.append((place, place + 1))
+    return found

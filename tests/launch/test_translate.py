@@ -84,6 +84,9 @@ def results(folder):
         "bad_glossary": ([*run, f"--glossary={folder / 'bad.tsv'}"], b""),
         "no_glossary": ([*run, f"--glossary={folder / 'missing.tsv'}"], b""),
         "glossary": ([*run, f"--glossary={folder / 'terms.tsv'}", "--json"], b"A man\ndogs\n\nThe dog\n"),
+        "html": ([*run, "--markup=html"], b"<p>A <b>man</b>\n{x}</p>\n<br>\n"),
+        "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
+        "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
         "empty": (run, b""),
         "invalid": ([*run, f"--output={folder / 'never.txt'}"], b"A man\nA d\xffg\nA man\n"),
@@ -199,6 +202,8 @@ def test_nothing_in_nothing_out(results):
         ("ctranslate2_glossary", ["glossary", "--engine=tensorflow"]),
         ("bad_glossary", ["bad.tsv, line 2", "'dog Hund'"]),
         ("no_glossary", ["missing.tsv"]),
+        ("bad_xml", ["standard input, line 2", "not well-formed XML"]),
+        ("json_markup", ["--markup", "--json"]),
         ("no_compute_type", ["--compute_type=int8", "--engine=ctranslate2"]),
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
@@ -211,12 +216,18 @@ def test_bad_input_is_one_line(results, name, words, folder):
     assert not (folder / "never.txt").exists()
 
 
+def test_markup_stays(results):
+    status, out, _ = results["html"]
+    assert status == 0 and out.startswith("<p>") and out.endswith("</p>\n<br>\n")
+    assert all(out.count(once) == 1 for once in ("<b>", "</b>", "{x}"))
+
+
 def test_a_glossary_is_kept_and_counted(results):
     status, out, err = results["glossary"]
     answers = [json.loads(line) for line in out.splitlines()]
     assert status == 0 and "terms" not in answers[1] and "terms" not in answers[2]
     (term,) = answers[0]["terms"]
-    assert term["source"] == "man" and term["form"] in answers[0]["translation"].split() and term["forced"]
+    assert term["source"] == "man" and term["form"] in answers[0]["translation"] and term["forced"]
     assert answers[3]["terms"] == [{"source": "dog", "form": None, "forced": False}]
     warning, *_, counts = err.splitlines()
     assert warning.startswith("warning: standard input, line 4: no form of the term 'dog' could be met")
