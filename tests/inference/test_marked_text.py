@@ -1,5 +1,8 @@
 """Documents with markup through a translator."""
 
+import pathlib
+import re
+
 import pytest
 import tiny
 
@@ -42,3 +45,12 @@ def test_a_model_without_attention_is_refused():
     translator = Translator(tiny.tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), DecodeConfig(beam_size=1))
     with pytest.raises(InputError, match="attention"):
         translate_marked(translator, [MarkedDocument.parsed(DOCUMENT, "html", "in.html")])
+
+
+def test_the_page_runs_as_it_stands_there():
+    page = (pathlib.Path(__file__).parents[2] / "docs/markup.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    config = DecodeConfig(beam_size=1, max_length_offset=3)
+    names = {"translator": Translator(tiny.tokenizer(), tiny.transformer(), config)}
+    exec(compile(code, "markup.md", "exec"), names)
+    assert names["translated"].startswith("<p>") and names["translated"].count("<b>") == 1
