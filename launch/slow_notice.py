@@ -25,6 +25,7 @@ class SlowNotice:
         form = translator.task.form(translator.tokenizer)
         self._due = (
             engine == "tensorflow"
+            and translator.glossary is None
             and not tf.config.list_physical_devices("GPU")
             and not refusal(translator.model, translator.config, translator.excluded, form)
         )

@@ -6,6 +6,8 @@ object with "text" and optionally "prefix", "constraints", "excluded" and "id".
 Examples:
     python -m launch.translate --model_dir=runs/mine < in.txt > out.txt
     python -m launch.translate --model_dir=runs/mine --input=in.txt.gz --output=out.txt --beam_size=1
+    python -m launch.translate --model_dir=runs/mine --glossary=terms.tsv < in.txt > out.txt
+    python -m launch.translate --model_dir=runs/mine --markup=html < page.en.html > page.de.html
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
@@ -15,22 +17,26 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable
-from typing import IO
+from typing import IO, get_args
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
 import tqdm
 from absl import flags
 
-from t2t_keras.data.sources.corpora_files import decoded_line, read_raw_lines
+from t2t_keras.data.sources.corpora_files import decoded_line, read_lines, read_raw_lines
 from t2t_keras.errors import InputError
 from t2t_keras.inference import json_lines, verification
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import replacing
+from t2t_keras.text.markup.documents import Markup
+from t2t_keras.text.terms import Glossary
 
 from .flag_groups import decoding_flags
+from .marked_input import write_marked
 from .slow_notice import SlowNotice
+from .term_report import TermReport
 
 _INPUT = flags.DEFINE_string("input", None, "UTF-8 text, also .gz .bz2 .xz; default: standard input.")
 _OUTPUT = flags.DEFINE_string("output", None, "File for the translations; default: standard output.")
@@ -51,6 +57,17 @@ _ON_ERROR = flags.DEFINE_enum(
 _VERIFY = flags.DEFINE_integer(
     "verify", 0, "Translate so many lines again, one by one, and compare; exit status 1 if any differs.", lower_bound=0
 )
+_GLOSSARY = flags.DEFINE_string(
+    "glossary",
+    None,
+    "File of lines 'term TAB form|form|...': where a source has the term, its translation has one of the forms.",
+)
+_MARKUP = flags.DEFINE_enum(
+    "markup",
+    None,
+    get_args(Markup),
+    "What the input has beside text, which stays; html, xml: it is one document; placeholders: such as {name} or %s.",
+)
 _CHUNK_LINES = flags.DEFINE_integer(
     "chunk_lines", 5000, "Lines read, sorted by length and translated at a time; 1 answers each at once.", lower_bound=1
 )
@@ -63,33 +80,58 @@ def main(argv: list[str]) -> None:
     for name, flag in (("token_scores", _TOKEN_SCORES), ("alignments", _ALIGNMENTS)):
         if flag.value and not _JSON.value:
             raise InputError(f"--{name} needs --json")
+    if _MARKUP.value:
+        _translate_marked()
+        return
     if _INPUT.value is None and sys.stdin.isatty() and _OUTPUT.value is None and not _VERIFY.value:
         _converse(_load_translator())
         return
     # Not read behind its end, which on a terminal would have to be typed again.
     lines = iter(sys.stdin.buffer.readline, b"") if _INPUT.value is None else read_raw_lines(_INPUT.value)
-    sample = verification.Sample(_VERIFY.value)
+    sample, report = verification.Sample(_VERIFY.value), TermReport(_INPUT.value or "standard input")
     standard: contextlib.AbstractContextManager[IO[bytes]] = contextlib.nullcontext(sys.stdout.buffer)
     with standard if _OUTPUT.value is None else replacing(_OUTPUT.value, "wb") as output:
         translator = _load_translator()
-        num_long, num_cut = _translate(translator, lines, output, sample)
+        num_long, num_cut = _translate(translator, lines, output, sample, report)
     if num_long:
         print(f"warning: {num_long} lines were too long for one piece and were translated in parts", file=sys.stderr)
     decoding_flags.warn_of_cut(num_cut, translator.config)
+    if _GLOSSARY.value:
+        report.print()
     if _VERIFY.value and not sample.verify(translator):
         sys.exit(1)
 
 
+def _translate_marked() -> None:
+    """Translates input with markup."""
+    others = {"json": _JSON, "json_input": _JSON_INPUT, "verify": _VERIFY}
+    odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
+    if odd or _ON_ERROR.value == "skip":
+        raise InputError(f"--markup does not go together with --{(odd or ['on_error=skip'])[0]}")
+    lines = sys.stdin.buffer if _INPUT.value is None else read_raw_lines(_INPUT.value)
+    standard: contextlib.AbstractContextManager[IO[bytes]] = contextlib.nullcontext(sys.stdout.buffer)
+    with standard if _OUTPUT.value is None else replacing(_OUTPUT.value, "wb") as output:
+        translator = _load_translator()
+        name = _INPUT.value or "standard input"
+        num_cut = write_marked(translator, lines, output, _MARKUP.value, name, _CHUNK_LINES.value)
+    decoding_flags.warn_of_cut(num_cut, translator.config)
+
+
 def _load_translator() -> Translator:
     """Loads the translator of the flags; refuses a beam smaller than --num_best."""
-    translator = decoding_flags.load_translator()
+    name = _GLOSSARY.value
+    translator = decoding_flags.load_translator(Glossary.parsed(read_lines(name), name) if name else None)
     if _NUM_BEST.value > translator.config.beam_size:
         raise InputError(f"--num_best={_NUM_BEST.value} is more than --beam_size={translator.config.beam_size}")
     return translator
 
 
 def _translate(
-    translator: Translator, raw_lines: Iterable[bytes], output: IO[bytes], sample: verification.Sample
+    translator: Translator,
+    raw_lines: Iterable[bytes],
+    output: IO[bytes],
+    sample: verification.Sample,
+    report: TermReport,
 ) -> tuple[int, int]:
     """Writes all translations; returns the number of lines that were too long for one piece, and of outputs cut."""
     num_long = num_cut = 0
@@ -111,7 +153,10 @@ def _translate(
             lines = [_found_none(line, results) for line in lines]
             if _ON_ERROR.value == "stop":
                 _stop_at_error(lines)
-            sample.add((line.number, line.request, results[line.number][0]) for line in lines if not line.error)
+            answered = [(line.number, line.request, results[line.number][0]) for line in lines if not line.error]
+            sample.add(answered)
+            for number, _, best in answered:
+                report.add(number, best)
             output.write(_output_text(translator, lines, results).encode("utf-8"))
             output.flush()
     return num_long, num_cut
@@ -207,6 +252,7 @@ def _converse(translator: Translator) -> None:
         if line.error:
             print(line.error, file=sys.stderr)
             continue
+        TermReport("standard input").add(number, results[number][0])
         print(_output_text(translator, [line], results), end="", flush=True)
 
 

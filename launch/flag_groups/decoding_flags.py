@@ -9,6 +9,7 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.ctranslate2_engine import ComputeType
 from t2t_keras.inference.loading import EngineName
 from t2t_keras.inference.translator import Translator
+from t2t_keras.text.terms import Glossary
 
 from . import model_flags, setting_flags
 
@@ -56,7 +57,7 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
         print(f"warning: {number:,} outputs were cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
-def load_translator() -> Translator:
+def load_translator(glossary: Glossary | None = None) -> Translator:
     """Like `model_flags.load_translator`, with all decoding settings of the flags."""
     settings = setting_flags.given(_SETTINGS)
-    return model_flags.load_translator(settings, _EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value)
+    return model_flags.load_translator(settings, _EXCLUDE.value, ENGINE.value, COMPUTE_TYPE.value, glossary)

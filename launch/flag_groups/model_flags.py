@@ -15,6 +15,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.streams import share_out_cores
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
+from t2t_keras.text.terms import Glossary
 
 from . import extensions, setting_flags
 
@@ -37,6 +38,7 @@ def load_translator(
     excluded: Sequence[str] = (),
     engine: EngineName = "tensorflow",
     compute_type: ComputeType = "float32",
+    glossary: Glossary | None = None,
 ) -> Translator:
     """Loads the translator of the run or the ensemble; `settings`, by name, override those of the flags."""
     if ENSEMBLE.value and engine != "tensorflow":
@@ -47,6 +49,6 @@ def load_translator(
         Run(MODEL_DIR.value).config.decode, **setting_flags.given(_SETTINGS), **(settings or {})
     )
     if not ENSEMBLE.value:
-        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine, compute_type)
+        return Translator.load(MODEL_DIR.value, CHECKPOINT.value, config, excluded, engine, compute_type, glossary)
     members = [RunCheckpoint(MODEL_DIR.value, CHECKPOINT.value), *map(RunCheckpoint.parse, ENSEMBLE.value)]
-    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded)
+    return Translator.load_ensemble(members, ENSEMBLE_MEAN.value, config, excluded, glossary)

@@ -70,9 +70,14 @@ class CTranslate2Engine:
         self._compute_type, self._longest_source = compute_type, longest_source
 
     def searches(
-        self, model: Any, config: DecodeConfig, excluded: Sequence[Sequence[int]], form: Form | None
+        self,
+        model: Any,
+        config: DecodeConfig,
+        excluded: Sequence[Sequence[int]] = (),
+        form: Form | None = None,
+        continuations: Sequence[int] = (),
     ) -> "CTranslate2Searches":
-        """The searches with these settings; arguments are those of `Searches`.
+        """The searches with these settings; arguments are those of `Searches`, the last for constraints alone.
 
         Raises:
             InputError: the package is missing, or there is something that it cannot do; names it.

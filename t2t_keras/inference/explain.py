@@ -143,6 +143,13 @@ class WordAlignment:
         return " ".join(f"{source}-{target}" for source, target in self.links)
 
 
+def token_links(
+    source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray
+) -> list[tuple[int, int]]:
+    """Pairs (source, target), one per target token, by attention [target_len, source_len], without end symbols."""
+    return _links(_inside(weights, target_pieces, source_pieces))
+
+
 def joined_word_alignment(parts: Sequence[WordAlignment]) -> WordAlignment:
     """Joins the alignments of a line's parts, in order."""
     source_words = target_words = 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from t2t_keras.errors import InputError
 from t2t_keras.inference.explain import joined_word_alignment
 from t2t_keras.inference.request import Request
-from t2t_keras.inference.translation import Translation
+from t2t_keras.inference.translation import TermUse, Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -56,12 +56,17 @@ def _request(values: dict[str, Any]) -> Request:
     for key in _TEXTS:
         if not isinstance(values.get(key, ""), str):
             raise InputError(f"{key!r} must be a string, got {values[key]!r}")
-    for key in _LISTS:
-        phrases = values.get(key, [])
-        if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
-            raise InputError(f"{key!r} must be a list of strings, got {phrases!r}")
-    lists = {key: tuple(values.get(key, ())) for key in _LISTS}
-    return Request(values["text"], values.get("prefix", ""), **lists)
+    constraints, excluded = (values.get(key, []) for key in _LISTS)
+    if not _is_list_of_strings(excluded):
+        raise InputError(f"'excluded' must be a list of strings, got {excluded!r}")
+    if not isinstance(constraints, list) or not all(isinstance(c, str) or _is_list_of_strings(c) for c in constraints):
+        raise InputError(f"'constraints' must be a list of strings or of lists of strings, got {constraints!r}")
+    alternatives = tuple(one if isinstance(one, str) else tuple(one) for one in constraints)
+    return Request(values["text"], values.get("prefix", ""), alternatives, tuple(excluded))
+
+
+def _is_list_of_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def answers(
@@ -73,6 +78,7 @@ def answers(
     """The JSON object for each line: its best translation and, if there are several, all under "nbest".
 
     `token_scores` adds "pieces" and "token_log_probs"; `alignments` adds "source_pieces", "pieces" and "alignment".
+    What became of a glossary's terms is under "terms", if the line has any.
     """
     flat = [translation for hypotheses in translations for translation in hypotheses]
     values: list[dict[str, Any]] = [
@@ -81,6 +87,7 @@ def answers(
             "score": round(translation.score, _DIGITS),
             "log_prob": round(translation.log_prob, _DIGITS),
             "num_tokens": translation.num_tokens,
+            **({"terms": [_term(term) for term in translation.terms]} if translation.terms else {}),
         }
         for translation in flat
     ]
@@ -90,6 +97,10 @@ def answers(
     remaining = iter(values)
     rows = [[next(remaining) for _ in hypotheses] for hypotheses in translations]
     return [{**row[0], "nbest": row} if len(row) > 1 else row[0] for row in rows]
+
+
+def _term(term: TermUse) -> dict[str, Any]:
+    return {"source": term.source, "form": term.form or None, "forced": term.is_forced}
 
 
 def _details(

@@ -9,7 +9,7 @@ import numpy as np
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.search.batches import length_batches, padded
-from t2t_keras.search.searches import OPTIONS, output_limits, padded_phrases
+from t2t_keras.search.searches import OPTIONS, output_limits, padded_constraints, padded_phrases
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.labels import check_known, of_symbol
 from t2t_keras.tasks.task import Task
@@ -37,8 +37,8 @@ class Request:
         text: the line.
         prefix: how the translation begins. It continues after the prefix's last token, so an incomplete word is
             completed, and a complete one may get an ending.
-        constraints: words or phrases that the translation must contain, spelled as in the middle of a line: each begins
-            a word, and may get an ending. Case counts.
+        constraints: words or phrases that the translation must contain, spelled as in the middle of a line and not as
+            part of a longer word; or tuples of such, of which it must contain one. Case counts.
         excluded: words or phrases that the translation must not contain. One that begins with a letter or a digit is
             barred at the beginning of a word ("hund" bars "hunde" if that is written with the tokens of "hund" and one
             more, but not "Hund" or "Schäferhund"), any other everywhere. All spellings are barred, up to the 64
@@ -47,7 +47,7 @@ class Request:
 
     text: str
     prefix: str = ""
-    constraints: tuple[str, ...] = ()
+    constraints: tuple[str | tuple[str, ...], ...] = ()
     excluded: tuple[str, ...] = ()
 
 
@@ -59,14 +59,14 @@ class EncodedRequest:
         parts: token ids of each part that the line is translated in; none for a blank line.
         text: the line as the tokenizer got it.
         prefix: token ids of the prefix.
-        constraints: token ids of each phrase.
+        constraints: token ids of each constraint's phrases, of which one is enough.
         excluded: token ids of each spelling of each phrase.
     """
 
     parts: tuple[Ids, ...]
     text: str = ""
     prefix: Ids = ()
-    constraints: tuple[Ids, ...] = ()
+    constraints: tuple[tuple[Ids, ...], ...] = ()
     excluded: tuple[Ids, ...] = ()
 
 
@@ -158,8 +158,8 @@ class RequestEncoder:
         encoded = EncodedRequest(
             self._parts(text, self._source_tokenizer.encode(text)),
             text,
-            self._phrase("prefix", request.prefix) if request.prefix else (),
-            tuple(self._phrase("constraints", phrase) for phrase in request.constraints),
+            self.phrase("prefix", request.prefix) if request.prefix else (),
+            tuple(self._alternatives(constraint) for constraint in request.constraints),
             self._spellings_of(request.excluded),
         )
         self._check(request, encoded)
@@ -177,7 +177,14 @@ class RequestEncoder:
     def _fits(self, piece: str) -> bool:
         return len(self._source_tokenizer.encode(piece)) < self._max_source_length
 
-    def _phrase(self, field: str, phrase: str) -> Ids:
+    def _alternatives(self, constraint: str | tuple[str, ...]) -> tuple[Ids, ...]:
+        if not constraint:
+            raise InputError(f"constraints: {constraint!r} is blank")
+        phrases = (constraint,) if isinstance(constraint, str) else constraint
+        return tuple(dict.fromkeys(self.phrase("constraints", phrase) for phrase in phrases))
+
+    def phrase(self, field: str, phrase: str) -> Ids:
+        """The token ids of a phrase of outputs; the `InputError` of one that cannot be written names the field."""
         try:
             text = self.target(phrase) if self._writes_labels else self.repaired(phrase)
         except InputError as error:
@@ -195,7 +202,7 @@ class RequestEncoder:
             raise InputError("excluded: tensor2tensor's subwords do not say where words begin, so none can be excluded")
         spellings: dict[Ids, None] = {}  # an ordered set
         for phrase in phrases:
-            spellings[self._phrase("excluded", phrase)] = None
+            spellings[self.phrase("excluded", phrase)] = None
             if self._writes_labels:
                 continue
             text = self.repaired(phrase)
@@ -240,28 +247,49 @@ class RequestEncoder:
         ):
             if encoded.constraints and value != off:
                 raise InputError(f"constraints do not go together with decode.{name}={str(value).lower()}")
-        for name, ids in [("prefix", encoded.prefix), *(("constraints", ids) for ids in encoded.constraints)]:
-            for phrase in (*self.excluded, *encoded.excluded):
-                if _contains(ids, phrase):
-                    raise InputError(f"{name}: {self._text(ids)!r} has {self._text(phrase)!r}, which is excluded")
+        self._check_exclusions(encoded)
         if restrictions:
             self._check_length(encoded)
+
+    def _check_exclusions(self, encoded: EncodedRequest) -> None:
+        """Refuses a prefix or a constraint that no output can have beside what is excluded."""
+        for name, phrases in [("prefix", (encoded.prefix,)), *(("constraints", each) for each in encoded.constraints)]:
+            excluded = [self.exclusion(ids, encoded.excluded) for ids in phrases]
+            if all(excluded):
+                raise InputError(f"{name}: {self._text(phrases[0])!r} has {excluded[0]!r}, which is excluded")
+
+    def exclusion(self, ids: Ids, excluded: Sequence[Ids] = ()) -> str:
+        """What token ids have of what no output may have, or these spellings; "" if nothing."""
+        return next((self._text(phrase) for phrase in (*self.excluded, *excluded) if _contains(ids, phrase)), "")
 
     def _text(self, ids: Ids) -> str:
         """What a request said for these tokens."""
         text = self._tokenizer.decode(ids)
         return " ".join(map(of_symbol, text.split(" "))) if self._writes_labels else text
 
-    def _check_length(self, encoded: EncodedRequest) -> None:
+    def limit(self, encoded: EncodedRequest) -> int:
+        """Most tokens, end symbol included, of the translation of a request of one part."""
         source = [*encoded.parts[0], EOS_ID]
         if self._form is None:
-            limit = int(output_limits([len(source)], self._config)[0])
-        else:
-            limit = int(self._form.counts([source])[0]) + 1
+            return int(output_limits([len(source)], self._config)[0])
+        return int(self._form.counts([source])[0]) + 1
+
+    def num_needed(self, encoded: EncodedRequest) -> int:
+        """How many tokens the prefix, the shortest phrases of all constraints and the end symbol take."""
+        return (
+            len(encoded.prefix)
+            + 1
+            + sum(
+                min(map(len, phrases))
+                for phrases in encoded.constraints
+                if not any(_contains(encoded.prefix, ids) for ids in phrases)
+            )
+        )
+
+    def _check_length(self, encoded: EncodedRequest) -> None:
+        limit, total = self.limit(encoded), self.num_needed(encoded)
         if len(encoded.prefix) >= limit:
             raise InputError(f"prefix: its {len(encoded.prefix)} tokens and an end symbol exceed the limit of {limit}")
-        needed = [ids for ids in encoded.constraints if not _contains(encoded.prefix, ids)]
-        total = len(encoded.prefix) + sum(map(len, needed)) + 1
         if total > limit:
             raise InputError(
                 f"constraints: with prefix and end symbol {total} tokens, which exceed the limit of {limit}"
@@ -269,22 +297,29 @@ class RequestEncoder:
 
 
 def request_batches(requests: Sequence[EncodedRequest], tokens_per_batch: int) -> list[list[int]]:
-    """The indices of requests of one part each, grouped by kinds of restrictions, then as in `length_batches`."""
+    """The indices of requests of one part each, grouped by kinds of restrictions, then as in `length_batches`.
+
+    A request with very many phrases counts as a long one: a step compares each with each hypothesis.
+    """
     kinds: dict[tuple[bool, ...], list[int]] = {}
     for row, request in enumerate(requests):
         kinds.setdefault((bool(request.prefix), bool(request.constraints), bool(request.excluded)), []).append(row)
     batches = []
     for rows in kinds.values():
-        lengths = [len(requests[row].parts[0]) + 1 for row in rows]
+        lengths = [max(len(requests[row].parts[0]) + 1, _num_phrase_tokens(requests[row])) for row in rows]
         batches += [[rows[index] for index in batch] for batch in length_batches(lengths, tokens_per_batch)]
     return batches
+
+
+def _num_phrase_tokens(request: EncodedRequest) -> int:
+    return sum(len(phrase) for phrases in request.constraints for phrase in phrases)
 
 
 def asked_arrays(batch: Sequence[EncodedRequest]) -> dict[str, np.ndarray]:
     """The search's options for a batch of requests with the same kinds of restrictions; see `Searches`."""
     arrays = {
         "prefix": padded([request.prefix for request in batch]),
-        "constraints": padded_phrases([request.constraints for request in batch]),
+        "constraints": padded_constraints([request.constraints for request in batch]),
         "excluded": padded_phrases([request.excluded for request in batch], at_front=True),
     }
     return {name: array for name, array in arrays.items() if getattr(batch[0], name)}

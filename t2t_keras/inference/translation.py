@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,22 @@ from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
+
+
+class TermUse(NamedTuple):
+    """What became of a glossary's term that a line has.
+
+    Attributes:
+        source: the term.
+        form: its form that the translation has; "" if it has none.
+        is_forced: whether the model wrote another translation without the glossary, which had no form of it.
+        forms: what it might have been.
+    """
+
+    source: str
+    form: str
+    is_forced: bool
+    forms: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +42,7 @@ class Translation:
         source_ids: token ids of each part, end symbols included.
         token_ids: token ids that the search chose for each part, with the end symbol unless the length limit came
             first. Tokenizing the text again may give others.
+        terms: the terms of the translator's glossary that the line has, part by part.
     """
 
     text: str
@@ -34,6 +52,7 @@ class Translation:
     num_parts: int = 0
     source_ids: tuple[tuple[int, ...], ...] = dataclasses.field(default=(), repr=False)
     token_ids: tuple[tuple[int, ...], ...] = dataclasses.field(default=(), repr=False)
+    terms: tuple[TermUse, ...] = ()
 
     @property
     def exists(self) -> bool:
@@ -87,6 +106,7 @@ def joined(parts: Sequence[Translation]) -> Translation:
         len(parts),
         tuple(ids for part in parts for ids in part.source_ids),
         tuple(ids for part in parts for ids in part.token_ids),
+        tuple(term for part in parts for term in part.terms),
     )
 
 

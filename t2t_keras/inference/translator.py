@@ -15,7 +15,13 @@ from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import loading
 from t2t_keras.inference.ctranslate2_engine import ComputeType
-from t2t_keras.inference.explain import Explanation, WordAlignment, alignment_function, explanation_function
+from t2t_keras.inference.explain import (
+    Explanation,
+    WordAlignment,
+    alignment_function,
+    explanation_function,
+    token_links,
+)
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.inference.request import (
     EncodedRequest,
@@ -26,6 +32,7 @@ from t2t_keras.inference.request import (
     numbered,
     request_batches,
 )
+from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, chosen_list, found_translations, joined_lists
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
@@ -37,6 +44,7 @@ from t2t_keras.search.ensemble import Combination
 from t2t_keras.search.scoring import normalised_score
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
+from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 
 _Result = TypeVar("_Result")
@@ -62,10 +70,11 @@ class Translator:
             `task`, which finishes what the model wrote. None means the defaults.
         excluded: words or phrases that no translation may contain; see `Request.excluded`.
         engine: what runs the searches; None means TensorFlow.
+        glossary: terms of which a translation must have a form if its source has the term; None means none.
 
     Raises:
-        InputError: a beam larger than the vocabulary, an excluded phrase that is blank or cannot be spelled, an
-            unknown task, or something that the engine cannot do.
+        InputError: a beam larger than the vocabulary, an excluded phrase or a form of the glossary that cannot be
+            spelled, an unknown task, or something that the engine cannot do.
     """
 
     def __init__(
@@ -76,6 +85,7 @@ class Translator:
         data: DataConfig | None = None,
         excluded: Sequence[str] = (),
         engine: Engine | None = None,
+        glossary: Glossary | None = None,
     ) -> None:
         data = data or DataConfig()
         self.tokenizer = tokenizer
@@ -89,10 +99,17 @@ class Translator:
         self.max_source_length = max(2, data.max_length)  # a token and the end
         self.task = task(data.task)
         self.excluded = tuple(excluded)
+        self.glossary = glossary
         engine = engine or TensorFlowEngine()
         settings = (self.config, self.lowercase, self.max_source_length, self.excluded, self.task, engine.options)
         self._encoder = RequestEncoder(tokenizer, *settings)
-        self._searches = engine.searches(model, self.config, self._encoder.excluded, self.task.form(tokenizer))
+        form = self.task.form(tokenizer)
+        self._terms: RequiredTerms | None = None
+        if glossary is not None:
+            check_combination(self.config, tokenizer, engine.options, writes_labels=form is not None)
+            self._terms = RequiredTerms(glossary, self._encoder, tokenizer.source.decode)
+        given = self._encoder.excluded, form, tokenizer.continuations
+        self._searches = engine.searches(model, self.config, *given)
         self._token_log_probs = token_log_probs_function(model)
         self._explained = explanation_function(model)
         self._alignment_attention = alignment_function(model)
@@ -113,6 +130,7 @@ class Translator:
         excluded: Sequence[str] = (),
         engine: loading.EngineName = "tensorflow",
         compute_type: ComputeType = "float32",
+        glossary: Glossary | None = None,
     ) -> "Translator":
         """Loads the translator of a run or an export.
 
@@ -123,13 +141,15 @@ class Translator:
             excluded: words or phrases that no translation may contain, in addition to those of an export.
             engine: "tensorflow", or "ctranslate2", which is faster on a CPU; see `CTranslate2Engine`.
             compute_type: how CTranslate2 multiplies.
+            glossary: terms of which a translation must have a form.
 
         Raises:
             InputError: no such run or checkpoint, a vocabulary that does not fit, or something that the engine cannot
                 do.
         """
         loaded = loading.load_run(model_dir, checkpoint)
-        return cls._of(loaded, config, excluded, loading.engine_of(engine, compute_type, loaded.config.data.max_length))
+        made = loading.engine_of(engine, compute_type, loaded.config.data.max_length)
+        return cls._of(loaded, config, excluded, made, glossary)
 
     @classmethod
     def load_ensemble(
@@ -138,25 +158,32 @@ class Translator:
         combination: Combination = "probabilities",
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),
+        glossary: Glossary | None = None,
     ) -> "Translator":
         """Loads the translator of several runs or checkpoints, whose predictions are averaged.
 
         `members` are pairs of a run's directory and a checkpoint, such as `RunCheckpoint`; `combination` names what is
         averaged, "probabilities" or "log_probabilities". Without `config` the settings are the first run's. For
-        `excluded` see `load`.
+        `excluded` and `glossary` see `load`.
 
         Raises:
             InputError: as for `load`, or members whose vocabularies or whose training texts' case differ.
             ValueError: no member, or an unknown combination.
         """
-        return cls._of(loading.load_ensemble(members, combination), config, excluded)
+        return cls._of(loading.load_ensemble(members, combination), config, excluded, None, glossary)
 
     @classmethod
     def _of(
-        cls, loaded: loading.Loaded, config: DecodeConfig | None, excluded: Sequence[str], engine: Engine | None = None
+        cls,
+        loaded: loading.Loaded,
+        config: DecodeConfig | None,
+        excluded: Sequence[str],
+        engine: Engine | None,
+        glossary: Glossary | None,
     ) -> "Translator":
         excluded = tuple(dict.fromkeys((*loaded.excluded, *excluded)))
-        return cls(loaded.tokenizer, loaded.model, config or loaded.config.decode, loaded.config.data, excluded, engine)
+        parts = loaded.tokenizer, loaded.model, config or loaded.config.decode, loaded.config.data
+        return cls(*parts, excluded, engine, glossary)
 
     def translate(
         self, lines: Iterable[str | Request], on_progress: Progress | None = None, scored: bool = True
@@ -261,6 +288,19 @@ class Translator:
 
         return self._each_pair(self._explained, finish, sources, targets, on_progress)
 
+    def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[tuple[int, int]]]:
+        """The source token of each target token, as `Explanation.alignment` has them, without keeping attention.
+
+        Raises:
+            InputError: the model does not offer its attention.
+        """
+        attention_views(self.model)  # raises if it has none
+
+        def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
+            return token_links(*self._pieces(source, target), weights)
+
+        return self._each_pair(self._alignment_attention, finish, sources, targets, None)
+
     def align_tokens(
         self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
     ) -> list[WordAlignment]:
@@ -338,7 +378,15 @@ class Translator:
         # The best answer of a line's parts is chosen by score.
         scored = scored or (self.task.context is not None and any(len(request.parts) > 1 for request in encoded))
         parts = [dataclasses.replace(request, parts=(ids,)) for request in encoded for ids in request.parts]
-        part_translations = iter(self._translate_parts(parts, num_best, on_progress, scored))
+        if self._terms is None:
+            found = self._translate_parts(parts, num_best, on_progress, scored)
+        else:
+            found = self._terms.translations(
+                parts,
+                lambda first: self._translate_parts(first, num_best, on_progress, scored),
+                lambda again: self._translate_parts(again, num_best, None, scored),
+            )
+        part_translations = iter(found)
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
         return [
             [self._finished(request.text, translation) for translation in self._of_line(line, num_best)]

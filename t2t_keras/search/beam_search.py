@@ -191,7 +191,8 @@ def _restricted_candidates(
     may_end = may_end[:, tf.newaxis]
     progress = None
     if goal.constraints is not None:
-        progress = lexical.progress(texts_of(tracked), tracked.constraints[0])
+        phrases = lexical.Phrases.of(tracked.constraints[0], goal.continuations, vocab)
+        progress = lexical.progress(texts_of(tracked), phrases)
         may_end &= lexical.may_end(progress)
     bias = restriction_bias(tracked, may_end, state.length, vocab, goal)
     if progress is not None:

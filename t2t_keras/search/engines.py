@@ -29,7 +29,12 @@ class Engine(Protocol):
     def options(self) -> frozenset[str]: ...
 
     def searches(
-        self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]], form: Form | None
+        self,
+        model: StepModel,
+        config: DecodeConfig,
+        excluded: Sequence[Sequence[int]] = (),
+        form: Form | None = None,
+        continuations: Sequence[int] = (),
     ) -> SearchFunction:
         """The searches with these settings; see `Searches` for the arguments, and for what is refused."""
 
@@ -40,6 +45,11 @@ class TensorFlowEngine:
     options = frozenset(OPTIONS)
 
     def searches(
-        self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]], form: Form | None
+        self,
+        model: StepModel,
+        config: DecodeConfig,
+        excluded: Sequence[Sequence[int]] = (),
+        form: Form | None = None,
+        continuations: Sequence[int] = (),
     ) -> SearchFunction:
-        return Searches(model, config, excluded, form)
+        return Searches(model, config, excluded, form, continuations)

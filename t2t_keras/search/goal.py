@@ -1,6 +1,7 @@
 """The goal of a search: decoding settings, and the limits and restrictions of each sentence."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,8 +23,10 @@ class Goal:
         rules: rules that bar tokens; see `restrictions.rules`.
         prefixes: int32 [batch, prefix_len], how each output begins, then zeros; an earlier zero leaves its position
             free. Its log-probability counts. Neither rules nor the minimum length apply within it.
-        constraints: int32 [batch, phrases, phrase_len], phrases that each output must contain, zeros after each.
+        constraints: int32 [batch, constraints, phrases, phrase_len], of each constraint the phrases of which an output
+            must contain one, zeros after each; all zeros mean no constraint.
         excluded: int32 [batch, phrases, phrase_len], phrases that each output must not contain, zeros before each.
+        continuations: tokens that go on a word; a phrase that is followed by one is not contained.
         num_best: number of hypotheses to return; a sentence is done once they are settled. None means all.
         scored: whether scores and log-probabilities are needed. Without them a greedy search that has no restriction
             but lengths is faster and returns NaN; all other searches compute them anyway.
@@ -40,6 +43,7 @@ class Goal:
     prefixes: Any = None
     constraints: Any = None
     excluded: Any = None
+    continuations: Sequence[int] = ()
     num_best: int | None = None
     scored: bool = True
     ends_at_minimum: bool = False

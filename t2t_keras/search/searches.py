@@ -20,7 +20,7 @@ from t2t_keras.search.sampling import sample
 from t2t_keras.symbols import PAD_ID
 
 # Optional inputs of a search, with their ranks, and the fields of a `Goal` that they become.
-_RANKS = {"prefix": 2, "constraints": 3, "excluded": 3}
+_RANKS = {"prefix": 2, "constraints": 4, "excluded": 3}
 OPTIONS = {"prefix": "prefixes", "constraints": "constraints", "excluded": "excluded"}
 
 
@@ -47,15 +47,21 @@ class Searches:
         config: the decoding settings.
         excluded: token sequences that no output may contain.
         form: what every output looks like; None means any.
+        continuations: tokens that go on a word; see `Goal`.
 
     Raises:
         InputError: the configuration requires a capability that the model does not offer.
     """
 
     def __init__(
-        self, model: StepModel, config: DecodeConfig, excluded: Sequence[Sequence[int]] = (), form: Form | None = None
+        self,
+        model: StepModel,
+        config: DecodeConfig,
+        excluded: Sequence[Sequence[int]] = (),
+        form: Form | None = None,
+        continuations: Sequence[int] = (),
     ) -> None:
-        self._model, self._config, self._form = model, config, form
+        self._model, self._config, self._form, self._continuations = model, config, form, continuations
         self._wanted = wanted(config)
         if missing := self._wanted - model.offers:
             names = {COVERAGE: "decode.coverage_penalty", BFLOAT16: "decode.bfloat16"}
@@ -84,8 +90,8 @@ class Searches:
             source_ids: int32 [batch, source_len], each sentence with its end symbol, then padding.
             only_best: whether to return one hypothesis per sentence; the search then ends as soon as it is settled.
             scored: whether scores are needed; without them greedy search without options is faster and returns NaN.
-            options: any of "prefix", int32 [batch, prefix_len], "constraints" and "excluded", both int32
-                [batch, phrases, phrase_len]; see `Goal`.
+            options: any of "prefix", int32 [batch, prefix_len], "constraints", int32 [batch, constraints, phrases,
+                phrase_len], and "excluded", int32 [batch, phrases, phrase_len]; see `Goal`.
         """
         is_plain = not options and not self._has_options
         always_scored = self._config.beam_size > 1 or not is_plain  # one trace serves both
@@ -132,6 +138,7 @@ class Searches:
             min_lengths,
             ends_at_minimum=self._form is not None,
             rules=tuple(self._rules),
+            continuations=self._continuations,
             num_best=1 if only_best else None,
             scored=scored,
             **options,
@@ -157,6 +164,17 @@ def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = Fal
     flat = flat[:, ::-1] if at_front else flat
     array = np.full((len(rows), max([1, *map(len, rows)]), flat.shape[1]), PAD_ID, np.int32)
     place = 1
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = flat[place : place + len(row)]
+        place += len(row)
+    return array
+
+
+def padded_constraints(rows: Sequence[Sequence[Sequence[Sequence[int]]]]) -> np.ndarray:
+    """Pads sentences' constraints, which are lists of phrases, to int32 [batch, constraints, phrases, phrase_len]."""
+    flat = padded_phrases([phrases for row in rows for phrases in row])  # --> [all, phrases, phrase_len]
+    array = np.full((len(rows), max([1, *map(len, rows)]), *flat.shape[1:]), PAD_ID, np.int32)
+    place = 0
     for index, row in enumerate(rows):
         array[index, : len(row)] = flat[place : place + len(row)]
         place += len(row)

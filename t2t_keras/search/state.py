@@ -60,7 +60,7 @@ class Tracked(NamedTuple):
     Attributes:
         texts: int32 [open, beam, length], the start symbol and the living hypotheses' earlier tokens.
         prefixes: int32 [open, prefix_len]; see `Goal`.
-        constraints: int32 [open, phrases, phrase_len].
+        constraints: int32 [open, constraints, phrases, phrase_len].
         excluded: int32 [open, phrases, phrase_len].
     """
 

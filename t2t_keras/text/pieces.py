@@ -13,6 +13,12 @@ _CONTINUES = "·"  # shown before what goes on a word
 _SHOWN_BLANK = "␣"
 
 
+def byte_of(piece: str) -> int | None:
+    """The byte that an entry stands for; None for one of characters."""
+    match = _BYTE.fullmatch(piece)
+    return int(match[1], 16) if match else None
+
+
 def word_starts(pieces: Sequence[str]) -> list[int]:
     """The positions of the tokens that begin a word, in a sentence without end symbol."""
     return [index for index, piece in enumerate(pieces) if index == 0 or piece.startswith(BLANK)]
@@ -39,8 +45,8 @@ def readable(pieces: Sequence[str]) -> list[str]:
 def _readable(piece: str, is_first: bool) -> str:
     if piece in _SYMBOLS:
         return _SYMBOLS[piece]
-    if byte := _BYTE.fullmatch(piece):
-        character = chr(int(byte[1], 16))
+    if (byte := byte_of(piece)) is not None:
+        character = chr(byte)
         return character if "!" <= character <= "~" else piece
     if piece.startswith(BLANK):
         return _without_blank(piece) or _SHOWN_BLANK

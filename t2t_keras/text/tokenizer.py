@@ -18,6 +18,7 @@ from t2t_keras.machine.files import replacing
 from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.subwords import MAGIC, Subwords
+from t2t_keras.text.words import goes_on_word
 
 # No piece is longer than this many characters, so a text of n characters has
 # at least n / 16 tokens: much too long text is recognised without encoding it.
@@ -109,6 +110,13 @@ class Tokenizer:
     def marks_words(self) -> bool:
         """Whether the entries say where a word begins; tensor2tensor's subwords say where one ends."""
         return not isinstance(self._processor, Subwords)
+
+    @functools.cached_property
+    def continuations(self) -> tuple[int, ...]:
+        """The ids of the entries that go on a word; none if the entries do not say where one begins."""
+        if not self.marks_words:
+            return ()
+        return tuple(id for id, piece in enumerate(self.entries) if id > UNK_ID and goes_on_word(piece))
 
     @property
     def serialized(self) -> bytes:

@@ -26,12 +26,21 @@ def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> 
     return RequestEncoder(tiny.tokenizer(), DecodeConfig(**settings), lowercase, max_source_length, excluded)
 
 
+def ids_of(text: str) -> tuple[int, ...]:
+    return tuple(tiny.tokenizer().encode(text))
+
+
 def test_fields_become_tokens():
     tokenizer = tiny.tokenizer()
     found = encoder().encode(Request("A man\tis", "Ein\u200b", ("blauen Hemd", "Hunde"), ("Schnee",)))
     assert found.parts == (tuple(tokenizer.encode("A man is")),)
     assert found.prefix == tuple(tokenizer.encode("Ein"))
-    assert found.constraints == tuple(tuple(tokenizer.encode(phrase)) for phrase in ("blauen Hemd", "Hunde"))
+    assert found.constraints == tuple((tuple(tokenizer.encode(phrase)),) for phrase in ("blauen Hemd", "Hunde"))
+    alternatives = encoder().encode(Request("A man", constraints=(("Hund", "Leiter", "Hund"), "auf")))
+    assert alternatives.constraints == (
+        tuple(tuple(tokenizer.encode(word)) for word in ("Hund", "Leiter")),
+        (ids_of("auf"),),
+    )
     assert tuple(tokenizer.encode("Schnee")) == found.excluded[0]
     assert encoder(lowercase=True).encode(Request("A", "EIN")).prefix == tuple(tokenizer.encode("ein"))
 
@@ -109,7 +118,7 @@ def test_phrases_of_labels_are_the_tokens_of_labels(name):
     encoder = label_encoder(name)
     assert encoder.encode(Request("A man", excluded=("negative",))).excluded == ((symbol,),)
     found = encoder.encode(Request("A man", "negative", ("negative",)))
-    assert (found.prefix, found.constraints) == ((symbol,), ((symbol,),))
+    assert (found.prefix, found.constraints) == ((symbol,), (((symbol,),),))
 
 
 def test_a_sentence_of_labels_has_no_more_than_its_words():
@@ -153,6 +162,8 @@ LONG = "A man in a blue shirt. " * 4
     [
         ({}, Request("A man", prefix=" "), ["prefix", "blank"]),
         ({}, Request("A man", constraints=("Hund", "")), ["constraints", "blank"]),
+        ({}, Request("A man", constraints=("Hund", ())), ["constraints", "blank"]),
+        ({}, Request("A man", constraints=(("Hund", ""),)), ["constraints", "blank"]),
         ({}, Request("A man", excluded=("\u200b",)), ["excluded", "blank"]),
         ({}, Request(" ", prefix="Ein"), ["prefix", "text is blank"]),
         ({}, Request("", constraints=("Ein",)), ["constraints", "text is blank"]),
@@ -216,7 +227,7 @@ def test_batches_hold_one_kind_each():
     requests = [
         EncodedRequest(((5,) * length,), "", *asked)
         for length in (3, 9, 4)
-        for asked in [(), ((7,),), ((), ((8, 9),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
+        for asked in [(), ((7,),), ((), (((8, 9),),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
     ]
     batches = request_batches(requests, 1000)
     assert sorted(map(sorted, batches)) == [[0, 5, 10], [1, 6, 11], [2, 7, 12], [3, 8, 13], [4, 9, 14]]
@@ -225,5 +236,11 @@ def test_batches_hold_one_kind_each():
     assert set(arrays) == {"prefix", "excluded"} and arrays["excluded"].shape == (2, 1, 1)
     (excluded,) = asked_arrays([requests[4]]).values()
     np.testing.assert_array_equal(excluded, [[[0, 4], [5, 6]]])
-    (constraints,) = asked_arrays([requests[2], EncodedRequest(((5,),), "", (), ((3,), (4,)))]).values()
-    np.testing.assert_array_equal(constraints, [[[8, 9], [0, 0]], [[3, 0], [4, 0]]])
+    (constraints,) = asked_arrays([requests[2], EncodedRequest(((5,),), "", (), (((3,), (6,)), ((4,),)))]).values()
+    expected = [[[[8, 9], [0, 0]], [[0, 0], [0, 0]]], [[[3, 0], [6, 0]], [[4, 0], [0, 0]]]]
+    np.testing.assert_array_equal(constraints, expected)
+
+
+def test_a_request_with_many_phrases_counts_as_a_long_one():
+    many = EncodedRequest(((5,),), constraints=(((3, 4),) * 10,))
+    assert request_batches([many] * 4, 40) == [[0, 1], [2, 3]]

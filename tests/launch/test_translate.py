@@ -32,6 +32,7 @@ JSON_LINES = "\n".join(
         '{"text": "", "prefix": "Ein"}',
         "[" * 100_000,
         '{"text": ""}',
+        '{"text": "A man", "constraints": ["Ein", []]}',
     ]
 ).encode()
 SETTINGS = [
@@ -58,6 +59,8 @@ def folder(tmp_path_factory):
     tiny.make_run(folder / "run")
     with gzip.open(folder / "in.gz", "wb") as file:
         file.write(ODD_LINES)
+    (folder / "terms.tsv").write_text(f"man\tMann|Hemd\ndog\t{'Leiter ' * 9}\n")
+    (folder / "bad.tsv").write_text("man\tMann\ndog Hund\n")
     return folder
 
 
@@ -77,6 +80,13 @@ def results(folder):
         "ctranslate2_ensemble": ([*run, *ctranslate2, f"--ensemble={folder / 'run'}"], b""),
         "ctranslate2_bfloat16": ([*run, *ctranslate2, "--bfloat16"], b""),
         "ctranslate2_exclude": ([*run, *ctranslate2, "--exclude=dogs"], b""),
+        "ctranslate2_glossary": ([*run, *ctranslate2, f"--glossary={folder / 'terms.tsv'}"], b""),
+        "bad_glossary": ([*run, f"--glossary={folder / 'bad.tsv'}"], b""),
+        "no_glossary": ([*run, f"--glossary={folder / 'missing.tsv'}"], b""),
+        "glossary": ([*run, f"--glossary={folder / 'terms.tsv'}", "--json"], b"A man\ndogs\n\nThe dog\n"),
+        "html": ([*run, "--markup=html"], b"<p>A <b>man</b>\n{x}</p>\n<br>\n"),
+        "bad_xml": ([*run, "--markup=xml"], b"<p>\n<b></p>\n"),
+        "json_markup": ([*run, "--markup=placeholders", "--json"], b""),
         "no_compute_type": ([*run, "--compute_type=int8"], b""),
         "empty": (run, b""),
         "invalid": ([*run, f"--output={folder / 'never.txt'}"], b"A man\nA d\xffg\nA man\n"),
@@ -189,6 +199,11 @@ def test_nothing_in_nothing_out(results):
         ("ctranslate2_ensemble", ["--engine=ctranslate2", "--ensemble", "--engine=tensorflow"]),
         ("ctranslate2_bfloat16", ["ctranslate2", "decode.bfloat16=True", "--engine=tensorflow"]),
         ("ctranslate2_exclude", ["ctranslate2", "excluded words", "--engine=tensorflow"]),
+        ("ctranslate2_glossary", ["glossary", "--engine=tensorflow"]),
+        ("bad_glossary", ["bad.tsv, line 2", "'dog Hund'"]),
+        ("no_glossary", ["missing.tsv"]),
+        ("bad_xml", ["standard input, line 2", "not well-formed XML"]),
+        ("json_markup", ["--markup", "--json"]),
         ("no_compute_type", ["--compute_type=int8", "--engine=ctranslate2"]),
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
@@ -199,6 +214,24 @@ def test_bad_input_is_one_line(results, name, words, folder):
     assert err.startswith("error: ") and err.count("\n") == 1
     assert all(word in err for word in words), err
     assert not (folder / "never.txt").exists()
+
+
+def test_markup_stays(results):
+    status, out, _ = results["html"]
+    assert status == 0 and out.startswith("<p>") and out.endswith("</p>\n<br>\n")
+    assert all(out.count(once) == 1 for once in ("<b>", "</b>", "{x}"))
+
+
+def test_a_glossary_is_kept_and_counted(results):
+    status, out, err = results["glossary"]
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert status == 0 and "terms" not in answers[1] and "terms" not in answers[2]
+    (term,) = answers[0]["terms"]
+    assert term["source"] == "man" and term["form"] in answers[0]["translation"] and term["forced"]
+    assert answers[3]["terms"] == [{"source": "dog", "form": None, "forced": False}]
+    warning, *_, counts = err.splitlines()
+    assert warning.startswith("warning: standard input, line 4: no form of the term 'dog' could be met")
+    assert counts == "glossary: 2 terms in the source, 0 met by the model itself, 1 forced, 1 missing"
 
 
 @pytest.mark.parametrize("name", ["settings", "sampling"])
@@ -245,10 +278,11 @@ def test_json_has_what_was_asked_for(results):
 def test_json_lines_that_cannot_be_translated_have_an_error(results):
     status, out, err = results["json_both"]
     answers = [json.loads(line) for line in out.splitlines()]
-    assert status == 0 and len(answers) == 11
-    assert [answer.get("id") for answer in answers] == [7, ["x"], None, "y", *[None] * 7]
+    assert status == 0 and len(answers) == 12
+    assert [answer.get("id") for answer in answers] == [7, ["x"], None, "y", *[None] * 8]
     assert [n for n, answer in enumerate(answers) if "translation" in answer] == [0, 1, 10]
     assert answers[1]["translation"].startswith("Ein") and "Hund" in answers[1]["translation"]
+    assert answers[11]["error"] == "constraints: () is blank"
     words = {2: "JSON", 3: "'prefx'", 4: "'text'", 5: "'constraints'", 6: "'text'", 7: "object", 8: "prefix", 9: "JSON"}
     assert all(word in answers[number]["error"] for number, word in words.items())
     assert err.splitlines()[-1] == "verify: 3 of 3 lines agree with their translation alone"
@@ -257,9 +291,9 @@ def test_json_lines_that_cannot_be_translated_have_an_error(results):
 def test_lines_that_cannot_be_translated_stay_empty(results):
     status, out, err = results["skip"]
     lines = out.removesuffix("\n").split("\n")
-    assert status == 0 and [bool(line) for line in lines] == [True, True, *[False] * 9]
+    assert status == 0 and [bool(line) for line in lines] == [True, True, *[False] * 10]
     *errors, last = err.splitlines()
-    assert [line.split(":")[1] for line in errors] == [f" standard input, line {n}" for n in range(3, 11)]
+    assert [line.split(":")[1] for line in errors] == [f" standard input, line {n}" for n in [*range(3, 11), 12]]
     assert "outputs were cut" in last
     status, out, err = results["skip_bytes"]
     assert (status, out.split("\n")[1]) == (0, "") and "line 2: not valid UTF-8" in err

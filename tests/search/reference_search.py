@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 PAD, EOS = 0, 1
+_OF_NO_PHRASE = -1
 LogProbs = Callable[[tuple[int, ...]], np.ndarray]  # of the next token, given all tokens so far
 Phrases = tuple[tuple[int, ...], ...]
 
@@ -27,7 +28,8 @@ class Options:
     no_repeat: int = 0
     excluded: Phrases = ()
     prefix: tuple[int, ...] = ()
-    constraints: Phrases = ()
+    constraints: tuple[Phrases, ...] = ()  # of each, a text must contain one phrase
+    continuations: frozenset[int] = frozenset()
     num_groups: int = 1
     strength: float = 0.0
     coverage_penalty: float = 0.0
@@ -63,7 +65,7 @@ def may_follow(tokens: tuple[int, ...], token: int, options: Options) -> bool:
     longer = (*tokens, token)
     if token == PAD or (token == EOS and len(longer) <= options.min_length):
         return False
-    if token == EOS and not all(contains(tokens, phrase) for phrase in options.constraints):
+    if token == EOS and not all(meets(tokens, phrases, options.continuations) for phrases in options.constraints):
         return False
     if any(longer[-len(phrase) :] == phrase for phrase in options.excluded):
         return False
@@ -72,37 +74,64 @@ def may_follow(tokens: tuple[int, ...], token: int, options: Options) -> bool:
     )
 
 
-def progress(tokens: tuple[int, ...], phrases: Phrases) -> int:
-    """Tokens of the phrases that a text has, and of the longest beginning of another one that it ends with."""
-    unmet = [phrase for phrase in phrases if not contains(tokens, phrase)]
-    begun = [k for phrase in unmet for k in range(len(phrase)) if k == 0 or tokens[-k:] == phrase[:k]]
-    return sum(map(len, phrases)) - sum(map(len, unmet)) + max(begun, default=0)
+def meets(tokens: tuple[int, ...], phrases: Phrases, continuations: frozenset[int]) -> bool:
+    """Whether a text contains one of the phrases, and no token after it that goes on its last word."""
+    for phrase in phrases:
+        for end in range(len(phrase), len(tokens) + 1):
+            if tokens[end - len(phrase) : end] == phrase and not set(tokens[end : end + 1]) & continuations:
+                return True
+    return False
 
 
-def beginnings(tokens: tuple[int, ...], phrases: Phrases) -> set[int]:
-    """The tokens that begin or continue a phrase that a text does not have yet."""
-    unmet = [phrase for phrase in phrases if not contains(tokens, phrase)]
-    return {phrase[k] for phrase in unmet for k in range(len(phrase)) if k == 0 or tokens[-k:] == phrase[:k]}
+def missing(tokens: tuple[int, ...], options: Options) -> int:
+    """The fewest tokens that a text still needs for all constraints, if it continues one phrase at most."""
+    joins = options.continuations
+    whole = [phrases for phrases in options.constraints if not meets(tokens, phrases, joins)]
+    # A text whose last word goes on has only what it has before that.
+    longer = (*tokens, _OF_NO_PHRASE)
+    cut = [phrases for phrases in options.constraints if not meets(longer, phrases, joins | {_OF_NO_PHRASE})]
+    least = []
+    for unmet, is_joined in ((whole, False), (cut, True)):
+        total = sum(min(map(len, phrases)) for phrases in unmet)
+        saved = [
+            min(map(len, phrases)) - len(phrase) + k
+            for phrases in unmet
+            for phrase in phrases
+            for k in range(len(phrase))
+            if (k == 0 or tokens[-k:] == phrase[:k]) and (phrase[k] in joins) == is_joined
+        ]
+        least.append(total - max([0, *saved]))
+    return min(least)
+
+
+def beginnings(tokens: tuple[int, ...], options: Options) -> set[int]:
+    """The tokens that begin or continue a phrase of a constraint that a text does not meet yet, or end one that does.
+
+    Here it is always among the candidates; where nothing can take away what is met, others take its place.
+    """
+    unmet = [phrases for phrases in options.constraints if not meets(tokens, phrases, options.continuations)]
+    phrases = [phrase for alternatives in unmet for phrase in alternatives]
+    begun = {phrase[k] for phrase in phrases for k in range(len(phrase)) if k == 0 or tokens[-k:] == phrase[:k]}
+    return begun if unmet else {EOS}
 
 
 def constrained(living: list[tuple], steps: list[np.ndarray], limit: int, beam: int, options: Options) -> list[tuple]:
     """The candidates of a search with constraints in the order in which they get places."""
-    phrases, total = options.constraints, sum(map(len, options.constraints))
     pool = []
     for (tokens, log_prob), step in zip(living, steps, strict=True):
         allowed = [token for token in range(len(step)) if may_follow(tokens, token, options)]
         best = sorted(allowed, key=lambda token, step=step: -step[token])[: 2 * beam]
-        extra = [token for token in sorted(beginnings(tokens, phrases)) if token in allowed and token not in best]
+        extra = [token for token in sorted(beginnings(tokens, options)) if token in allowed and token not in best]
         room, fitting = limit - len(tokens) - 1, []
         for token in best + extra:
-            reached = progress((*tokens, token), phrases)
-            if reached == total or total - reached <= room - 1 or reached > progress(tokens, phrases):
+            left = missing((*tokens, token), options)
+            if left == 0 or left <= room - 1 or left < missing(tokens, options):
                 fitting.append(token)
         pool += [((*tokens, token), log_prob + step[token]) for token in fitting or best + extra]
     pool.sort(key=lambda candidate: -candidate[1])
     banks, keyed = {}, []
     for candidate in pool:
-        bank = progress(candidate[0], phrases)
+        bank = -missing(candidate[0], options)
         banks[bank] = banks.get(bank, 0) + 1
         keyed.append((banks[bank], -bank, candidate))
     return [candidate for *_, candidate in sorted(keyed, key=lambda entry: entry[:2])]

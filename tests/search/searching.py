@@ -13,14 +13,17 @@ from t2t_keras.search.goal import Goal
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram
 
 # What is fixed when a search is traced; the rest differs from sentence to sentence.
-_TRACED = ("alpha", "normalization", "patience", "no_repeat", "excluded", "num_groups", "strength", "coverage_penalty")
+_TRACED = (
+    *("alpha", "normalization", "patience", "no_repeat", "excluded", "num_groups", "strength", "coverage_penalty"),
+    "continuations",
+)
 
 
 def padded(rows: list, shape: tuple[int, ...]) -> np.ndarray:
     """Token ids as one array [rows, *shape], filled up with zeros."""
     array = np.zeros((len(rows), *shape), np.int32)
     for index, row in enumerate(rows):
-        if len(shape) == 2:
+        if len(shape) > 1:
             array[index, : len(row)] = padded(row, shape[1:])
         else:
             array[index, : len(row)] = row
@@ -35,7 +38,7 @@ def rules_of(no_repeat: int, excluded: tuple) -> tuple:
 @functools.cache
 def compiled(beam: int, vocab: int, traced: tuple, with_prefixes: bool, with_constraints: bool):
     values = dict(zip(_TRACED, traced, strict=True))
-    ids = [tf.TensorSpec([None] * rank, tf.int32) for rank in (1, 1, 2, 3)]
+    ids = [tf.TensorSpec([None] * rank, tf.int32) for rank in (1, 1, 2, 4)]
 
     @tf.function(input_signature=[tf.TensorSpec([None, NUM_CODES, vocab]), *ids], autograph=False)
     def run(tables, limits, min_lengths, prefixes, constraints):
@@ -55,6 +58,7 @@ def compiled(beam: int, vocab: int, traced: tuple, with_prefixes: bool, with_con
             rules=rules_of(values["no_repeat"], values["excluded"]),
             prefixes=prefixes if with_prefixes else None,
             constraints=constraints if with_constraints else None,
+            continuations=tuple(values["continuations"]),
         )
         cache = ScriptedModel.cache_of(tables, beam, coverage=values["coverage_penalty"] > 0)
         return beam_search(ScriptedModel.step, cache, goal)
@@ -69,11 +73,17 @@ def search(model: ScriptedModel, limits: list[int], beam: int, sentences: list[O
     with_constraints = any(options.constraints for options in sentences)
     run = compiled(beam, model.tables.shape[-1], traced, with_prefixes, with_constraints)
     prefixes = padded([options.prefix for options in sentences], (max(len(o.prefix) for o in sentences),))
-    phrase_len = max((len(phrase) for o in sentences for phrase in o.constraints), default=0)
-    constraints = padded([o.constraints for o in sentences], (max(len(o.constraints) for o in sentences), phrase_len))
+    constraints = padded([options.constraints for options in sentences], _sizes(sentences))
     min_lengths = [options.min_length for options in sentences]
     result = run(model.tables, limits, min_lengths, prefixes, constraints)
     return SearchResult(*(part.numpy() for part in result))
+
+
+def _sizes(sentences: list[Options]) -> tuple[int, int, int]:
+    """The largest numbers of constraints, of their phrases, and of tokens of these."""
+    groups = [phrases for options in sentences for phrases in options.constraints]
+    longest = max((len(phrase) for phrases in groups for phrase in phrases), default=0)
+    return max(len(o.constraints) for o in sentences), max(map(len, groups), default=0), longest
 
 
 def hypotheses(result: SearchResult, sentence: int) -> list[tuple]:

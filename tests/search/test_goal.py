@@ -8,7 +8,7 @@ import reference_search
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_search import EOS, Options, contains
+from reference_search import EOS, Options, contains, meets
 from scripted import NUM_CODES, ScriptedModel
 from searching import assert_same, compiled, hypotheses, search
 
@@ -20,7 +20,17 @@ from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram
 LIMITS = [6, 1, 5, 6, 3, 4]
 EXCLUDED = ((3,), (2, 4), (5, 6, 2), (4, 4))
 PREFIXES = [(2, 3), (5,), (), (6, 6, 6, 6), (4, 2, 4), (0, 3)]
-CONSTRAINTS = [((2, 3), (3, 4)), ((5,),), (), ((6, 2, 6), (2,)), ((4, 4, 5, 2),), ((3, 3), (2, 3, 3))]
+PHRASES = [((2, 3), (3, 4)), ((5,),), (), ((6, 2, 6), (2,)), ((4, 4, 5, 2),), ((3, 3), (2, 3, 3))]
+CONSTRAINTS = [tuple((phrase,) for phrase in phrases) for phrases in PHRASES]
+ALTERNATIVES = [
+    (((2, 3), (3, 4, 2), (5,)), ((4, 6), (4,))),
+    (((3,), (2,)),),
+    (),
+    (((6, 2, 6), (6, 2)), ((2,), (3, 3, 3))),
+    (((4, 5), (4, 5, 6), (3, 5)),),
+    (((3, 3), (2, 3, 3)), ((3, 3, 2),)),
+]
+JOINING = frozenset({5, 6})  # go on a word
 
 
 def reference(model: ScriptedModel, sentence: int, limit: int, beam: int, options: Options) -> list[tuple]:
@@ -100,10 +110,47 @@ def test_a_prefix_comes_before_rules_and_the_minimum_length():
 def test_constraints(beam, end_bias):
     sentences = [Options(constraints=phrases) for phrases in CONSTRAINTS]
     for index, found in enumerate(check(beam, sentences, end_bias=end_bias)):
-        phrases, limit = CONSTRAINTS[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
+        phrases, limit = PHRASES[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
         if sum(map(len, phrases)) <= limit:
             assert found
             assert all(contains(tokens, phrase) for tokens, *_ in found for phrase in phrases)
+
+
+@pytest.mark.quick("joining1-2")
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("joining", [frozenset(), JOINING])
+def test_alternatives(beam, joining):
+    sentences = [Options(constraints=constraints, continuations=joining) for constraints in ALTERNATIVES]
+    for index, found in enumerate(check(beam, sentences)):
+        constraints, limit = ALTERNATIVES[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
+        if sum(min(map(len, phrases)) for phrases in constraints) < limit and not joining:
+            assert found
+            assert all(meets(tokens, phrases, joining) for tokens, *_ in found for phrases in constraints)
+    check_alone(beam, sentences)
+
+
+@pytest.mark.parametrize("joining", [frozenset(), frozenset({3, 5})])
+def test_a_wide_beam_finds_the_best_of_all_that_meet_their_constraints(joining):
+    groups = (((2, 3), (2, 2, 5)), ((4,), (4, 5)))  # none begins as another ends
+    for seed in range(3):
+        model = ScriptedModel.random(seed, batch=2, vocab=6)
+        sentences = [Options(constraints=groups, continuations=joining), Options(continuations=joining)]
+        result = search(model, [5, 4], 400, sentences)
+        for sentence, limit in enumerate([5, 4]):
+            options = sentences[sentence]
+            expected = reference_search.exhaustive_search(model.next_log_probs(sentence), 6, limit, options=options)
+            assert len(expected) > (3 if sentence == 0 else 80)
+            assert_same(hypotheses(result, sentence), expected)
+
+
+def test_a_phrase_is_not_in_a_longer_word():
+    model = ScriptedModel.random(1, batch=1, vocab=7)
+    model.tables[:, :, 6] += 20  # the model goes on every word
+    options = Options(constraints=(((3,),), ((4, 6),)), continuations=JOINING)
+    ((tokens, *_), *_) = hypotheses(search(model, [12], 3, [options]), 0)
+    text = "".join(" abc+*"[token - 1] for token in tokens[:-1])
+    words = text.replace("a", " a").replace("b", " b").replace("c", " c").split()
+    assert {"b", "c*"} <= set(words), text
 
 
 def test_constraints_with_prefixes_and_rules():
@@ -120,6 +167,29 @@ def test_constraints_on_some_sentences_leave_the_others_as_they_are():
     assert_same(hypotheses(result, 2), hypotheses(plain, 2))
 
 
+word = st.tuples(st.integers(2, 4), st.lists(st.integers(2, 6), max_size=2)).map(lambda parts: (parts[0], *parts[1]))
+alternatives = st.lists(word, min_size=1, max_size=3).map(tuple)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    constraints=st.lists(alternatives, min_size=1, max_size=3).map(tuple),
+    extra=st.integers(0, 3),
+    seed=st.integers(0, 999),
+    beam=st.sampled_from([1, 3]),
+)
+def test_every_result_has_one_of_its_alternatives(constraints, extra, seed, beam):
+    """If there is room for the shortest, and each begins with a token that goes on no word."""
+    model = ScriptedModel.random(seed, batch=1, vocab=7)
+    limit = sum(min(map(len, phrases)) for phrases in constraints) + 1 + extra
+    options = Options(constraints=constraints, continuations=JOINING)
+    found = hypotheses(search(model, [limit], beam, [options]), 0)
+    assert found
+    for tokens, *_ in found:
+        assert all(meets(tokens, phrases, JOINING) for phrases in constraints)
+    assert_same(found, reference(model, 0, limit, beam, options))
+
+
 phrase = st.lists(st.integers(2, 6), min_size=1, max_size=3).map(tuple)
 
 
@@ -133,7 +203,7 @@ phrase = st.lists(st.integers(2, 6), min_size=1, max_size=3).map(tuple)
 def test_every_result_has_its_phrases(constraints, extra, seed, beam):
     model = ScriptedModel.random(seed, batch=1, vocab=7)
     total = sum(map(len, constraints))
-    options = Options(constraints=constraints)
+    options = Options(constraints=tuple((phrase,) for phrase in constraints))
     found = hypotheses(search(model, [total + extra], beam, [options]), 0)
     assert found
     for tokens, *_ in found:
@@ -218,7 +288,7 @@ def test_stop_is_exact(options):
 
 
 ALL_OPTIONS = [
-    [Options(no_repeat=2, prefix=(3,), constraints=((2,),), coverage_penalty=0.1)],
+    [Options(no_repeat=2, prefix=(3,), constraints=(((2,),),), coverage_penalty=0.1)],
     [Options(num_groups=2, strength=0.5, excluded=((2, 2),), prefix=(4,))],
 ]
 
@@ -249,17 +319,17 @@ def test_broken_model_spares_the_other_sentences(options):
 
 
 def test_one_trace_serves_every_batch_size_and_length():
-    sentences = [Options(prefix=(2,), constraints=((3, 4),), no_repeat=2)]
+    sentences = [Options(prefix=(2,), constraints=(((3, 4),),), no_repeat=2)]
     compiled.cache_clear()
     for batch, limit, own in [
         (1, 3, sentences),
         (5, 9, sentences * 5),
-        (2, 1, [Options(prefix=(2, 3), constraints=((5,), (3, 4, 5)), no_repeat=2)] * 2),
+        (2, 1, [Options(prefix=(2, 3), constraints=(((5,), (3, 4)), ((3, 4, 5),)), no_repeat=2)] * 2),
     ]:
         search(ScriptedModel.random(1, batch, vocab=7), [limit] * batch, 2, own)
     traced = compiled.cache_info()
     assert traced.currsize == 1
-    run = compiled(2, 7, (0.6, "gnmt", 0.0, 2, (), 1, 0.0, 0.0), True, True)
+    run = compiled(2, 7, (0.6, "gnmt", 0.0, 2, (), 1, 0.0, 0.0, frozenset()), True, True)
     assert run.experimental_get_tracing_count() == 1
 
 
@@ -283,13 +353,13 @@ def _inner(graph) -> list:
 
 
 MISUSE = [
-    (lambda: Goal(DecodeConfig(num_groups=2), [3], constraints=[[[2]]]), "constraints .* num_groups=2"),
+    (lambda: Goal(DecodeConfig(num_groups=2), [3], constraints=[[[[2]]]]), "constraints .* num_groups=2"),
     (lambda: NoRepeatNgram(0), "n must be positive, got 0"),
     (lambda: ExcludedPhrases([[]]), "phrases must be"),
     (lambda: ExcludedPhrases([[3, 0]]), r"phrases must be .* got \(3, 0\)"),
     (lambda: run_with(rules=(ExcludedPhrases([[9]]),)), "phrases have the id 9, the vocabulary ends at 4"),
     (lambda: run_with(prefixes=[3]), r"prefixes must have 2 axes, got shape \(1,\)"),
-    (lambda: run_with(constraints=[[3]]), r"constraints must have 3 axes"),
+    (lambda: run_with(constraints=[[3]]), r"constraints must have 4 axes"),
     (lambda: run_with(coverage_penalty=0.2), "coverage_penalty=0.2 needs"),
 ]
 

@@ -15,6 +15,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.searches import Searches
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.text.words import word_places
 
 LINES = [*tiny.SENTENCES[:3], "dogs"]
 REQUESTS = [
@@ -24,7 +25,7 @@ REQUESTS = [
     Request("Two dogs play", excluded=("Hund", "!")),
     Request("in the snow", prefix="Zwei", constraints=("Leiter",)),
     Request("snow", constraints=("Mann",), excluded=("dog",)),
-    Request("A dog", "Ein", ("Hemd",), ("man",)),
+    Request("A dog", "Ein", ("Hemd", ("Hund", "Leiter")), ("man",)),
 ]
 
 
@@ -53,7 +54,10 @@ def test_requests_are_met_and_depend_on_nothing_else():
         (ids,) = translation.token_ids
         assert ids[: len(ids_of(request.prefix))] == ids_of(request.prefix)
         assert translation.text.startswith(request.prefix)
-        assert all(contains(ids, ids_of(phrase)) for phrase in request.constraints)
+        assert all(contains(ids, ids_of(phrase)) for phrase in request.constraints if isinstance(phrase, str))
+        for phrase in request.constraints:
+            alternatives = (phrase,) if isinstance(phrase, str) else phrase
+            assert any([*word_places(translation.text, form)] for form in alternatives), "whole words"
         assert not any(contains(ids, ids_of(phrase)) for phrase in request.excluded)
     traces = own._searches.num_traces()
     assert traces == 7, "one for each kind"

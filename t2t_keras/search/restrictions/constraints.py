@@ -1,97 +1,204 @@
-"""Lexical constraints: phrases that an output must contain, by dynamic beam allocation (Post & Vilar 2018).
+"""Lexical constraints: an output must contain a phrase of each, by dynamic beam allocation (Post & Vilar 2018).
 
-A hypothesis' progress is the number of tokens of all phrases that its text contains (anywhere, overlaps allowed), plus
-the longest beginning of another phrase that its text ends with. It is computed from the whole text at every step.
+A constraint is met by any one of its phrases, which are alternatives. A text contains a phrase anywhere (overlaps
+allowed) where no token follows that goes on the phrase's last word; so a phrase at the end of a hypothesis counts until
+such a token comes.
 
-- The end symbol is barred until all phrases are present.
-- Candidates are the 2 * beam best tokens of each hypothesis and every token that begins or continues a missing phrase.
+A hypothesis' progress is the number of tokens of all constraints less those that are missing. Of a constraint that is
+not met, the tokens of its shortest phrase are missing; or fewer, of one constraint at a time, if the text ends with the
+beginning of one of its phrases. A token that goes on a word may continue a phrase, and takes away what that word was
+before; the progress is that of the better choice. It is computed from the whole text at every step.
+
+- The end symbol is barred until all constraints are met.
+- Candidates are the 2 * beam best tokens of each hypothesis, every token that begins or continues a phrase of a
+  constraint that is not met, and the end symbol where all are met but a token could take that away.
 - Hypotheses of equal progress form a bank. Places are allocated in rounds: first the best of every bank, those with
   more progress first, then the second of every bank, and so on.
 - A token without progress is dropped if the missing tokens and an end symbol would no longer fit into the sentence's
-  limit. So an output has all its phrases if the limit has room for their tokens. If rules and prefixes, which take
-  precedence, leave only such tokens, they are kept.
+  limit. So an output meets its constraints if the limit has room for their shortest phrases, each of which begins a
+  word. If rules and prefixes, which take precedence, leave only such tokens, they are kept.
 
-Reference: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation".
+References: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation"; Hu et al. 2019,
+"Improved Lexically Constrained Decoding for Translation and Monolingual Rewriting".
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.search import state as search_state
 from t2t_keras.search.candidates import Candidates, number_of_candidates
 from t2t_keras.search.state import DEAD
 from t2t_keras.search.top_k import top_k
-from t2t_keras.symbols import PAD_ID
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 # Pads texts on both sides and means "no token"; equal to no id.
 _NOTHING = -1
 
 
-class Progress(NamedTuple):
-    """The progress of the living hypotheses with their phrases.
+class Phrases(NamedTuple):
+    """The phrases of a batch of sentences, with what does not change from step to step.
+
+    All but the first two are [open, constraints * phrases, phrase_len]; place k stands for the phrase's first k tokens.
 
     Attributes:
-        sizes: int32 [open, phrases], tokens of each phrase; 0 for padding.
-        met: bool [open, beam, phrases], whether the text contains the phrase; true for padding.
-        next_ids: int32 [open, beam, phrases, phrase_len], each phrase token whose predecessors in the phrase end the
-            text; -1 for other tokens and phrases that are met.
+        goes_on: bool [vocab], the tokens that go on a word.
+        weights: int32 [open, constraints], tokens of each constraint's shortest phrase; 0 for padding.
+        ids: int32, the token after these; 0 for padding.
+        ends: bool, whether it is the phrase's last.
+        gains: int32, progress that these are worth.
+        joins: bool, whether the token after these goes on a word.
     """
 
-    sizes: tf.Tensor
-    met: tf.Tensor
-    next_ids: tf.Tensor
+    goes_on: tf.Tensor
+    weights: tf.Tensor
+    ids: tf.Tensor
+    ends: tf.Tensor
+    gains: tf.Tensor
+    joins: tf.Tensor
 
-    def met_tokens(self) -> tf.Tensor:
-        """Tokens of the phrases that are met, int32 [open, beam]."""
-        return tf.reduce_sum(tf.where(self.met, self.sizes[:, tf.newaxis], 0), axis=-1)
+    @classmethod
+    def of(cls, constraints: tf.Tensor, continuations: Sequence[int], vocab_size: int) -> "Phrases":
+        """Those of zero-padded constraints, int32 [open, constraints, phrases, phrase_len]."""
+        mask = np.zeros(vocab_size, np.bool_)
+        mask[list(continuations)] = True
+        goes_on = tf.constant(mask)
+        inside = constraints != PAD_ID
+        sizes = tf.reduce_sum(tf.cast(inside, tf.int32), axis=-1)  # --> [open, constraints, phrases]
+        weights = tf.reduce_min(tf.where(sizes > 0, sizes, tf.int32.max), axis=2)
+        weights = tf.where(weights < tf.int32.max, weights, 0)
+        places = tf.range(tf.shape(constraints)[3])
+        missing = sizes[..., tf.newaxis] - places  # --> [open, constraints, phrases, phrase_len]
+        gains = tf.where(inside, tf.maximum(weights[..., tf.newaxis, tf.newaxis] - missing, 0), 0)
+        by_place = (constraints, missing == 1, gains, inside & tf.gather(goes_on, constraints))
+        shape = tf.shape(constraints)
+        return cls(goes_on, weights, *(tf.reshape(values, [shape[0], -1, shape[3]]) for values in by_place))
+
+    def any_of_constraint(self, values: tf.Tensor) -> tf.Tensor:
+        """Whether bool [..., constraints * phrases] is true of any of each constraint's phrases, [..., constraints]."""
+        return tf.reduce_any(self._apart(values), axis=-1)
+
+    def most_of_constraint(self, values: tf.Tensor) -> tf.Tensor:
+        """The largest of int32 [..., constraints * phrases] in each constraint, [..., constraints]."""
+        return tf.reduce_max(self._apart(values), axis=-1)
+
+    def _apart(self, values: tf.Tensor) -> tf.Tensor:
+        shape = tf.concat([tf.shape(values)[:-1], tf.shape(self.weights)[1:], [-1]], axis=0)
+        return tf.reshape(values, shape)  # --> [..., constraints, phrases]
+
+    def progress(self, met: tf.Tensor, kept: tf.Tensor, apart: tf.Tensor, joined: tf.Tensor) -> tf.Tensor:
+        """The progress, int32 [...], of texts whose axes [open, ...] come before that of the constraints.
+
+        Args:
+            met: bool [..., constraints], constraints that are met.
+            kept: bool [..., constraints], those that are met also if the last word goes on.
+            apart: int32 [..., constraints], gain of each constraint's best beginning that a new word continues.
+            joined: int32 [..., constraints], the same of those that a token continues that goes on the word.
+        """
+        weights = tf.reshape(self.weights, _with_axes(tf.shape(self.weights), met.shape.rank - 2))
+        choices = []
+        for is_met, gains in ((met, apart), (kept, joined)):
+            gain = tf.maximum(tf.reduce_max(tf.where(is_met, 0, gains), axis=-1), 0)  # of no constraints: the lowest
+            choices.append(tf.reduce_sum(tf.where(is_met, weights, 0), axis=-1) + gain)
+        return tf.maximum(*choices)
+
+
+class Progress(NamedTuple):
+    """The progress of the living hypotheses with their constraints.
+
+    Attributes:
+        phrases: the phrases.
+        met: bool [open, beam, constraints], whether the text meets the constraint; true for padding.
+        kept: bool [open, beam, constraints], whether it does so too if its last word goes on.
+        continues: bool [open, beam, constraints * phrases, phrase_len], whether the text ends with so many tokens of a
+            phrase, of a constraint that is not `kept`.
+    """
+
+    phrases: Phrases
+    met: tf.Tensor
+    kept: tf.Tensor
+    continues: tf.Tensor
+
+    def next_ids(self) -> tf.Tensor:
+        """What continues constraints that are not met: int32 [open, beam, constraints * phrases, phrase_len], or -1."""
+        num_phrases = tf.shape(self.phrases.ids)[1] // tf.maximum(tf.shape(self.phrases.weights)[1], 1)
+        is_open = self.continues & ~tf.repeat(self.met, num_phrases, axis=2)[..., tf.newaxis]
+        return tf.where(is_open, self.phrases.ids[:, tf.newaxis], _NOTHING)
 
     def now(self) -> tf.Tensor:
         """The progress, int32 [open, beam]."""
-        places = tf.range(tf.shape(self.next_ids)[3])  # place = number of tokens before it
-        longest = tf.reduce_max(tf.where(self.next_ids > 0, places, 0), axis=[2, 3])
-        return self.met_tokens() + tf.maximum(longest, 0)  # without phrases, the maximum is the lowest integer
+        gains = tf.where(self.continues, self.phrases.gains[:, tf.newaxis], 0)
+        joins = self.phrases.joins[:, tf.newaxis]
+        apart, joined = (self.phrases.most_of_constraint(_most(gains, where)) for where in (~joins, joins))
+        return self.phrases.progress(self.met, self.kept, apart, joined)
 
     def after(self, token_ids: tf.Tensor) -> tf.Tensor:
         """The progress after each of several alternative next tokens; both int32 [open, beam, tokens]."""
-        next_ids = self.next_ids[:, :, tf.newaxis]  # --> [open, beam, 1, phrases, phrase_len]
-        fits = (token_ids[:, :, :, tf.newaxis, tf.newaxis] == next_ids) & (next_ids > 0)
-        taken = tf.range(1, tf.shape(self.next_ids)[3] + 1)
-        # --> [open, beam, tokens, phrases, phrase_len]
-        matched = tf.where(fits, taken, 0)
-        sizes = self.sizes[:, tf.newaxis, tf.newaxis]  # --> [open, 1, 1, phrases]
-        longest = tf.reduce_max(matched, axis=-1)  # --> [open, beam, tokens, phrases]
-        complete = (longest == sizes) & (sizes > 0)
-        partial = tf.maximum(tf.reduce_max(tf.where(complete, 0, longest), axis=-1), 0)
-        return self.met_tokens()[:, :, tf.newaxis] + tf.reduce_sum(tf.where(complete, sizes, 0), axis=-1) + partial
+        phrases = self.phrases
+        # --> [open, beam, tokens, constraints * phrases, phrase_len]
+        fits = token_ids[..., tf.newaxis, tf.newaxis] == phrases.ids[:, tf.newaxis, tf.newaxis]
+        fits &= self.continues[:, :, tf.newaxis]
+        shifted = (tf.pad(values[..., 1:], [[0, 0], [0, 0], [0, 1]]) for values in (phrases.gains, phrases.joins))
+        gains, joins = (values[:, tf.newaxis, tf.newaxis] for values in shifted)
+        gains = tf.where(fits, gains, 0)
+        apart, joined = (phrases.most_of_constraint(_most(gains, where)) for where in (~joins, joins))
+        completed = tf.reduce_any(fits & phrases.ends[:, tf.newaxis, tf.newaxis], axis=-1)
+        goes_on = tf.gather(phrases.goes_on, token_ids)[..., tf.newaxis]
+        kept = tf.where(goes_on, self.kept[:, :, tf.newaxis], self.met[:, :, tf.newaxis])
+        return phrases.progress(kept | phrases.any_of_constraint(completed), kept, apart, joined)
 
 
-def progress(texts: tf.Tensor, phrases: tf.Tensor) -> Progress:
-    """The progress of texts, int32 [open, beam, length]; phrases are zero-padded int32 [open, phrases, phrase_len]."""
-    length, phrase_len = tf.shape(texts)[2], tf.shape(phrases)[2]
-    inside = phrases != PAD_ID
-    sizes = tf.reduce_sum(tf.cast(inside, tf.int32), axis=-1)  # --> [open, phrases]
+def _with_axes(shape: tf.Tensor, count: int) -> tf.Tensor:
+    """A shape with so many axes of length 1 after its first."""
+    return tf.concat([shape[:1], tf.ones([count], tf.int32), shape[1:]], axis=0)
+
+
+def _most(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
+    """The largest of the last axis among those for which `where` is true, or 0."""
+    return tf.reduce_max(tf.where(where, values, 0), axis=-1)
+
+
+def progress(texts: tf.Tensor, phrases: Phrases) -> Progress:
+    """The progress of texts, int32 [open, beam, length]."""
+    length, phrase_len = tf.shape(texts)[2], tf.shape(phrases.ids)[2]
+    inside = phrases.ids != PAD_ID
     places = tf.range(phrase_len)
-    edges = [[0, 0], [0, 0], [phrase_len, phrase_len]]
-    padded = tf.pad(texts, edges, constant_values=_NOTHING)  # --> [open, beam, length + 2 phrase_len]
+    edges = [[0, 0], [0, 0], [phrase_len, phrase_len + 1]]
+    padded = tf.pad(texts, edges, constant_values=_NOTHING)  # --> [open, beam, length + 2 phrase_len + 1]
 
+    # A window holds as many tokens as the longest phrase, and one more, which must not go on its last word.
     starts = phrase_len + tf.range(length)
-    windows = tf.gather(padded, starts[:, tf.newaxis] + places, axis=2)  # --> [open, beam, length, phrase_len]
-    same = windows[:, :, tf.newaxis] == phrases[:, tf.newaxis, :, tf.newaxis]
-    same |= ~inside[:, tf.newaxis, :, tf.newaxis]  # --> [open, beam, phrases, length, phrase_len]
-    met = tf.reduce_any(tf.reduce_all(same, axis=-1), axis=-1) | (sizes == 0)[:, tf.newaxis]
+    windows = tf.gather(padded, starts[:, tf.newaxis] + tf.range(phrase_len + 1), axis=2)
+    goes_on = tf.gather(phrases.goes_on, tf.maximum(windows, PAD_ID)) & (windows > PAD_ID)
+    edges = [[0, 0], [0, 0], [0, 1]]
+    after_end = tf.pad(phrases.ends, [[0, 0], [0, 0], [1, 0]])  # --> [open, constraints * phrases, phrase_len + 1]
+    beyond = ~tf.pad(inside, edges) & ~after_end
+    same = windows[:, :, tf.newaxis] == tf.pad(phrases.ids, edges)[:, tf.newaxis, :, tf.newaxis]
+    same |= beyond[:, tf.newaxis, :, tf.newaxis]
+    same |= after_end[:, tf.newaxis, :, tf.newaxis] & ~goes_on[:, :, tf.newaxis]
+    # --> [open, beam, constraints * phrases, length]
+    contained = tf.reduce_all(same, axis=-1) & inside[:, tf.newaxis, :, :1]
+    is_padding = (phrases.weights == 0)[:, tf.newaxis]
+    met = phrases.any_of_constraint(tf.reduce_any(contained, axis=-1)) | is_padding
+    sizes = tf.reduce_sum(tf.cast(inside, tf.int32), axis=-1, keepdims=True)
+    before_end = tf.range(length) + sizes < length  # --> [open, constraints * phrases, length]
+    kept = tf.reduce_any(contained & before_end[:, tf.newaxis], axis=-1)
+    kept = phrases.any_of_constraint(kept) | is_padding
 
     # A phrase's first k tokens must equal the text's last k.
     starts = phrase_len + length - places
     tails = tf.gather(padded, starts[:, tf.newaxis] + places, axis=2)  # --> [open, beam, phrase_len (k), phrase_len]
-    same = tails[:, :, tf.newaxis] == phrases[:, tf.newaxis, :, tf.newaxis]
-    same |= places >= places[:, tf.newaxis]  # --> [open, beam, phrases, phrase_len (k), phrase_len]
-    continues = tf.reduce_all(same, axis=-1) & inside[:, tf.newaxis] & ~met[:, :, :, tf.newaxis]
-    return Progress(sizes, met, tf.where(continues, phrases[:, tf.newaxis], _NOTHING))
+    same = tails[:, :, tf.newaxis] == phrases.ids[:, tf.newaxis, :, tf.newaxis]
+    same |= places >= places[:, tf.newaxis]  # --> [open, beam, constraints * phrases, phrase_len (k), phrase_len]
+    num_phrases = tf.shape(phrases.ids)[1] // tf.maximum(tf.shape(phrases.weights)[1], 1)
+    is_open = ~tf.repeat(kept, num_phrases, axis=2)[..., tf.newaxis]
+    return Progress(phrases, met, kept, tf.reduce_all(same, axis=-1) & inside[:, tf.newaxis] & is_open)
 
 
 def may_end(beam_progress: Progress) -> tf.Tensor:
-    """Which hypotheses have all their phrases, bool [open, beam]."""
+    """Which hypotheses meet all their constraints, bool [open, beam]."""
     return tf.reduce_all(beam_progress.met, axis=-1)
 
 
@@ -110,32 +217,38 @@ def constrained_candidates(
     beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
     flat = tf.reshape(log_probs + bias, [-1, vocab])
     best, best_ids = top_k(flat, min(2 * beam, vocab))
-    phrase_ids = tf.reshape(beam_progress.next_ids, [tf.shape(flat)[0], -1])  # --> [N, phrases * phrase_len]
-    phrase_log_probs = tf.gather(flat, tf.maximum(phrase_ids, PAD_ID), batch_dims=1)
-    phrase_log_probs = tf.where(_is_new(phrase_ids, best_ids), phrase_log_probs, DEAD)
-    ids = tf.concat([best_ids, tf.maximum(phrase_ids, PAD_ID)], axis=1)  # --> [N, tokens]
+    phrase_ids = tf.reshape(beam_progress.next_ids(), [tf.shape(flat)[0], -1])
+    may_be_lost = may_end(beam_progress) & ~tf.reduce_all(beam_progress.kept, axis=-1)
+    end_ids = tf.where(may_be_lost, EOS_ID, _NOTHING)
+    phrase_ids = _new_ids(tf.concat([phrase_ids, tf.reshape(end_ids, [-1, 1])], axis=1), best_ids)  # --> [N, new]
+    phrase_log_probs = tf.gather(flat, phrase_ids, batch_dims=1)
+    phrase_log_probs = tf.where(phrase_ids > PAD_ID, phrase_log_probs, DEAD)
+    ids = tf.concat([best_ids, phrase_ids], axis=1)  # --> [N, tokens]
     shape = [-1, beam, tf.shape(ids)[1]]
     ids, token_log_probs = tf.reshape(ids, shape), tf.reshape(tf.concat([best, phrase_log_probs], axis=1), shape)
 
     after = beam_progress.after(ids)  # --> [open, beam, tokens]
-    missing = tf.reduce_sum(beam_progress.sizes, axis=-1)[:, tf.newaxis, tf.newaxis] - after
+    total = tf.reduce_sum(beam_progress.phrases.weights, axis=-1)  # --> [open]
+    missing = total[:, tf.newaxis, tf.newaxis] - after
     fits = (
         (missing == 0) | (missing < room[:, tf.newaxis, tf.newaxis]) | (after > beam_progress.now()[:, :, tf.newaxis])
     )
     fits &= token_log_probs > DEAD
     token_log_probs = tf.where(fits | ~tf.reduce_any(fits, axis=-1, keepdims=True), token_log_probs, DEAD)
-    return _in_rounds(
-        token_log_probs + living_log_probs[:, :, tf.newaxis], ids, after, tf.size(beam_progress.next_ids[0, 0])
-    )
+    return _in_rounds(token_log_probs + living_log_probs[:, :, tf.newaxis], ids, after, tf.reduce_max(total))
 
 
-def _is_new(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Which ids [rows, count] are tokens, and occur neither in `others` [rows, ...] nor earlier in their row; bool."""
+def _new_ids(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """The positive ids of int32 [rows, count] that are not among `others` [rows, ...], each once, [rows, new].
+
+    The largest come first, then padding.
+    """
+    ids = tf.sort(ids, axis=1, direction="DESCENDING")
+    repeated = ids == tf.pad(ids[:, :-1], [[0, 0], [1, 0]], constant_values=_NOTHING)
     known = tf.reduce_any(ids[:, :, tf.newaxis] == others[:, tf.newaxis], axis=-1)
-    count = tf.range(tf.shape(ids)[1])
-    earlier = count < count[:, tf.newaxis]
-    repeated = tf.reduce_any((ids[:, :, tf.newaxis] == ids[:, tf.newaxis]) & earlier, axis=-1)
-    return (ids > PAD_ID) & ~known & ~repeated
+    ids = tf.sort(tf.where(repeated | known, PAD_ID, tf.maximum(ids, PAD_ID)), axis=1, direction="DESCENDING")
+    # There are few: phrases have beginnings in common, and hardly any are begun.
+    return ids[:, : tf.maximum(tf.reduce_max(tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)), 0)]
 
 
 def _in_rounds(log_probs: tf.Tensor, token_ids: tf.Tensor, banks: tf.Tensor, last_bank: tf.Tensor) -> Candidates:

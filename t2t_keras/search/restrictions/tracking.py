@@ -9,7 +9,7 @@ from t2t_keras.search.goal import Goal
 from t2t_keras.search.restrictions import rules as restrictions
 from t2t_keras.search.state import SearchState, Tracked
 
-_RANKS = {"prefixes": 2, "constraints": 3, "excluded": 3}
+_RANKS = {"prefixes": 2, "constraints": 4, "excluded": 3}
 
 
 def first_tracked(goal: Goal, batch: tf.Tensor) -> Tracked:

@@ -1,0 +1,52 @@
+"""Translates text with markup, from lines of bytes to a file."""
+
+import itertools
+import sys
+from collections.abc import Iterable
+from typing import IO
+
+from t2t_keras.data.sources.corpora_files import decoded_line
+from t2t_keras.errors import InputError
+from t2t_keras.inference.marked_text import translate_marked
+from t2t_keras.inference.translator import Translator
+from t2t_keras.text.markup.documents import MarkedDocument, Markup
+
+from .term_report import TermReport
+
+
+def write_marked(
+    translator: Translator, raw_lines: Iterable[bytes], output: IO[bytes], markup: Markup, name: str, chunk_lines: int
+) -> int:
+    """Writes the translation of an HTML or XML document, or of lines with placeholders; returns how many were cut.
+
+    Raises:
+        InputError: a line is not UTF-8, or the document is not well-formed XML; names the line.
+    """
+    report, num_cut = TermReport(name), 0
+    lines = enumerate(raw_lines, start=1)
+    size = chunk_lines if markup == "placeholders" else None
+    while chunk := list(itertools.islice(lines, size)):
+        texts = [_decoded(raw, f"{name}, line {number}") for number, raw in chunk]
+        texts = texts if markup == "placeholders" else ["\n".join(texts) + "\n"]
+        documents = [MarkedDocument.parsed(text, markup, name) for text in texts]
+        results, translations = translate_marked(translator, documents)
+        for (number, _), document, found in zip(chunk, documents, translations, strict=False):
+            for segment, translation in zip(document.segments, found, strict=True):
+                line = number + segment.line - 1
+                report.add(line, translation)
+                num_cut += translation.is_cut
+                if not translation.exists:
+                    print(f"warning: {name}, line {line}: no translation was found; it stays as it is", file=sys.stderr)
+        end = "\n" if markup == "placeholders" else ""
+        output.write("".join(result + end for result in results).encode("utf-8"))
+        output.flush()
+    if translator.glossary is not None:
+        report.print()
+    return num_cut
+
+
+def _decoded(raw: bytes, place: str) -> str:
+    try:
+        return decoded_line(raw)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None

@@ -1,0 +1,84 @@
+"""Translates documents with markup: their sentences by a translator, their tags by its model's alignment."""
+
+import itertools
+from collections.abc import Sequence
+
+from t2t_keras.inference.translation import Translation
+from t2t_keras.inference.translator import Translator
+from t2t_keras.search.batches import Progress
+from t2t_keras.text.markup.documents import MarkedDocument
+from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.pieces import BLANK, END, byte_of
+
+
+def translate_marked(
+    translator: Translator, documents: Sequence[MarkedDocument], on_progress: Progress | None = None
+) -> tuple[list[str], list[list[Translation]]]:
+    """The translations of documents, and those of each one's segments.
+
+    A segment for which the search finds nothing stays as it is.
+
+    Raises:
+        InputError: the model does not offer its attention.
+    """
+    translator.link_tokens([], [])  # raises before anything is searched for
+    texts = [segment.text for document in documents for segment in document.segments]
+    found = translator.translate(texts, on_progress, scored=False)
+    links = iter(
+        translator.link_tokens(
+            [ids for translation in found for ids in translation.source_ids],
+            [ids for translation in found for ids in translation.token_ids],
+        )
+    )
+    aligned = []
+    for text, translation in zip(texts, found, strict=True):
+        own = [next(links) for _ in translation.source_ids]
+        aligned.append(aligned_text(translator, text, translation, own) if translation.exists else _unchanged(text))
+    rows, results = iter(aligned), []
+    for document in documents:
+        results.append(document.filled(list(itertools.islice(rows, len(document.segments)))))
+    translations = iter(found)
+    return results, [list(itertools.islice(translations, len(document.segments))) for document in documents]
+
+
+def aligned_text(
+    translator: Translator, text: str, translation: Translation, links: Sequence[Sequence[tuple[int, int]]]
+) -> AlignedText:
+    """A translation with its links as characters, given those of the tokens of each part."""
+    sources = [translator.tokenizer.source.pieces(ids) for ids in translation.source_ids]
+    targets = [translator.tokenizer.pieces(ids) for ids in translation.token_ids]
+    source_places, target_places = _places(sources, text), _places(targets, translation.text)
+    found = []
+    for part, part_links in enumerate(links):
+        for source, target in part_links:
+            found.append((*target_places[part][target], *source_places[part][source]))
+    return AlignedText(translation.text, tuple(found))
+
+
+def _unchanged(text: str) -> AlignedText:
+    return AlignedText(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))
+
+
+def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int]]]:
+    """The characters of each piece of a text's parts; in proportion where they do not spell it.
+
+    Pieces are measured in bytes, since some stand for one.
+    """
+    ends: list[list[tuple[int, int]]] = []
+    place = 0
+    for part in parts:
+        ends.append([])
+        for piece in part:
+            size = 1 if byte_of(piece) is not None else len(piece.replace(BLANK, " ").encode())
+            ends[-1].append((place, place + (0 if piece == END else size)))
+            place = ends[-1][-1][1]
+    characters = [n for n, character in enumerate(text) for _ in character.encode()] + [len(text)]
+    num_bytes = len(characters) - 1
+    # Pieces begin with one blank that the text has not.
+    offset = 1 if place == num_bytes + 1 else 0
+    scale = 1.0 if place == num_bytes + offset else num_bytes / max(place, 1)
+
+    def character_at(byte: int) -> int:
+        return characters[min(max(round((byte - offset) * scale), 0), num_bytes)]
+
+    return [[(character_at(start), character_at(end)) for start, end in part] for part in ends]

@@ -1,0 +1,178 @@
+"""Puts a sentence's tags and placeholders into its translation, each once, where the words beside them went."""
+
+import dataclasses
+import html
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from t2t_keras.text.markup.segments import PLACEHOLDER, Mark, Segment
+from t2t_keras.text.words import is_of_word, units
+
+
+@dataclasses.dataclass(frozen=True)
+class AlignedText:
+    """A translation and where it comes from.
+
+    Attributes:
+        text: the translation.
+        links: (start, end, start, end) of characters: a piece of the translation, and the one of the source that it
+            comes from.
+    """
+
+    text: str
+    links: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unit:
+    """A word of the translation, or a character of none; `source` is the number of the source's, or -1."""
+
+    text: str
+    source: int
+    has_blank: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """A mark and the units that it has in the translation, which are none for what has no text."""
+
+    mark: Mark
+    start: int
+    end: int
+
+
+def placed(segment: Segment, translation: AlignedText) -> str:
+    """The translation of a sentence with all its markup; nesting is that of the source, whatever the links are."""
+    own = _units(segment, translation)
+    num_sources = len(units(segment.text))
+    pieces = list(_written(segment.marks, own, (0, len(own)), (0, num_sources)))
+    text, last, pending = "", None, ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            # A blank comes after the end tags and before the start tags.
+            pending += piece
+            continue
+        blank = " " if last is not None and _has_blank(last, piece) else ""
+        ends = len(pending)
+        for place in range(len(pending)):
+            if pending[place] == "<" and pending[place + 1 : place + 2] != "/":
+                ends = place
+                break
+        text += pending[:ends] + blank + pending[ends:] + _spelled(piece, segment)
+        last, pending = piece, ""
+    return segment.before + text + pending + segment.after
+
+
+def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
+    """The units of a translation, without placeholders: the model was given none."""
+    sources, text = units(segment.text), translation.text
+    invented = [match.span() for match in PLACEHOLDER.finditer(text)]
+    found = []
+    for start, end in units(text):
+        if any(first <= start < last for first, last in invented):
+            continue
+        weights = [0] * len(sources)
+        for target_start, target_end, source_start, source_end in translation.links:
+            shared = min(end, target_end) - max(start, target_start)
+            for number, source in enumerate(sources if shared > 0 else []):
+                weights[number] += shared * max(0, min(source[1], source_end) - max(source[0], source_start))
+        best = max(weights, default=0)
+        found.append(_Unit(text[start:end], weights.index(best) if best else -1, text[start - 1 : start].isspace()))
+    return found
+
+
+def _written(
+    marks: Sequence[Mark], own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int]
+) -> Iterator[str | _Unit | Mark]:
+    """Tags, as strings, and units and single marks of a range, in order."""
+    places = _places(marks, own, target, source)
+    place = target[0]
+    while True:
+        yield from (each.mark for each in places if each.start == each.end == place)
+        element = next((each for each in places if each.start == place < each.end), None)
+        if element is not None:
+            yield element.mark.opening
+            inner = (element.start, element.end), (element.mark.start, element.mark.end)
+            yield from _written(element.mark.children, own, *inner)
+            yield element.mark.closing
+            place = element.end
+        elif place < target[1]:
+            yield own[place]
+            place += 1
+        else:
+            return
+
+
+def _places(
+    marks: Sequence[Mark], own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int]
+) -> list[_Place]:
+    """The places of marks, in their order; elements get disjoint ranges, those of most words first."""
+    found: dict[int, _Place] = {}
+    elements = [number for number, mark in enumerate(marks) if mark.closing and mark.end > mark.start]
+    for number in sorted(elements, key=lambda number: marks[number].start - marks[number].end):
+        mark = marks[number]
+        if (mark.start, mark.end) == source and target[0] < target[1]:
+            found[number] = _Place(mark, *target)
+            continue
+        best, span = 0.0, (0, 0)
+        for start in range(*target):
+            total = 0.0
+            for end in range(start + 1, target[1] + 1):
+                if any(each.start < end and start < each.end for each in found.values()):
+                    break
+                unit = own[end - 1]
+                weight = 1.0 if is_of_word(unit.text[0]) else 0.5
+                total += weight if mark.start <= unit.source < mark.end else -weight
+                if total > best:
+                    best, span = total, (start, end)
+        if best > 0:
+            found[number] = _Place(mark, *span)
+    taken = list(found.values())
+    for number, mark in enumerate(marks):
+        if number not in found:
+            place = _point(mark, own, target, source, taken)
+            found[number] = _Place(mark, place, place)
+    return [found[number] for number in range(len(marks))]
+
+
+def _point(
+    mark: Mark, own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int], taken: Sequence[_Place]
+) -> int:
+    """Where a mark without text stands: by the word after it or, where it is attached to that, the one before it."""
+    allowed = [b for b in range(target[0], target[1] + 1) if not any(each.start < b < each.end for each in taken)]
+    before = [b + 1 for b in range(*target) if source[0] <= mark.start - 1 == own[b].source]
+    after = [b for b in range(*target) if own[b].source == mark.end < source[1]]
+    choices = [*after[:1], *before[-1:]]
+    if mark.blank_before is False and mark.blank_after is not False:
+        choices = [*before[-1:], *after[:1]]
+    if choices:
+        return min(allowed, key=lambda b: abs(b - choices[0]))
+
+    def misplaced(boundary: int) -> int:
+        return sum(own[b].source >= mark.start for b in range(target[0], boundary)) + sum(
+            own[b].source < mark.start for b in range(boundary, target[1])
+        )
+
+    return min(allowed, key=misplaced)
+
+
+def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:
+    if isinstance(right, _Unit):
+        if isinstance(left, _Unit):
+            return right.has_blank
+        if left.blank_after is False and right.source == left.end:
+            return False
+        return bool(left.blank_after) or right.has_blank or is_of_word(right.text[0])
+    if isinstance(left, _Unit):
+        if right.blank_before is False and left.source == right.start - 1:
+            return False
+        return unicodedata.category(left.text[-1]) not in ("Ps", "Pi") and right.blank_before is not False
+    return not (right.blank_before is False and left.blank_after is False)
+
+
+def _spelled(piece: _Unit | Mark, segment: Segment) -> str:
+    if isinstance(piece, Mark):
+        return piece.raw
+    if not segment.is_escaped:
+        return piece.text
+    return "".join(segment.entities.get(each) or html.escape(each, quote=False) for each in piece.text)

@@ -1,0 +1,262 @@
+"""Cuts documents into text and markup; joined again, the parts are the document, character by character."""
+
+import dataclasses
+import re
+import xml.parsers.expat
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from typing import Any, Literal
+
+from t2t_keras.errors import InputError
+
+_INLINE = frozenset(
+    [
+        "a",
+        "abbr",
+        "acronym",
+        "b",
+        "bdi",
+        "bdo",
+        "big",
+        "cite",
+        "code",
+        "del",
+        "dfn",
+        "em",
+        "font",
+        "i",
+        "img",
+        "input",
+        "ins",
+        "kbd",
+        "label",
+        "mark",
+        "math",
+        "q",
+        "s",
+        "samp",
+        "small",
+        "span",
+        "strike",
+        "strong",
+        "sub",
+        "sup",
+        "svg",
+        "time",
+        "tt",
+        "u",
+        "var",
+        "wbr",
+    ]
+)
+_VOID = frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
+)
+_KEPT = frozenset(
+    [
+        "script",
+        "style",
+        "code",
+        "pre",
+        "kbd",
+        "samp",
+        "var",
+        "textarea",
+        "svg",
+        "math",
+        "iframe",
+        "noembed",
+        "noframes",
+        "xmp",
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A piece of a document.
+
+    Attributes:
+        kind: "text"; "start" or "end", a tag; or "whole", anything that stays as it is, such as a comment.
+        raw: its characters.
+        name: the element's name, of a tag.
+        is_inline: whether it may stand within a sentence.
+        is_kept: whether its element stays as it is, of a start tag.
+    """
+
+    kind: Literal["text", "start", "end", "whole"]
+    raw: str
+    name: str = ""
+    is_inline: bool = True
+    is_kept: bool = False
+
+
+class _HtmlReader(HTMLParser):
+    """Notes where each tag, comment or text begins."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.begun: list[tuple[int, Part]] = []
+        self._lines = [0, *(match.end() for match in re.finditer("\n", document))]
+        self.feed(document)
+        self.close()
+
+    def _add(self, part: Part) -> None:
+        line, column = self.getpos()
+        self.begun.append((self._lines[line - 1] + column, part))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _VOID:
+            self.handle_startendtag(tag, attrs)
+            return
+        is_kept = tag in _KEPT or ("translate", "no") in attrs
+        self._add(Part("start", "", tag, tag in _INLINE, is_kept))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._add(Part("whole", "", tag, tag in _INLINE))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._add(Part("end", "", tag, tag in _INLINE))
+
+    def handle_data(self, data: str) -> None:
+        self._add(Part("text", ""))
+
+    def handle_entityref(self, name: str) -> None:
+        self._add(Part("text", ""))
+
+    def handle_charref(self, name: str) -> None:
+        self._add(Part("text", ""))
+
+    def handle_comment(self, data: str) -> None:
+        self._add(Part("whole", ""))
+
+    def handle_decl(self, decl: str) -> None:
+        self._add(Part("whole", "", is_inline=False))
+
+    def handle_pi(self, data: str) -> None:
+        self._add(Part("whole", ""))
+
+    def unknown_decl(self, data: str) -> None:
+        self._add(Part("whole", ""))
+
+
+def html_parts(document: str) -> list[Part]:
+    """The parts of an HTML document, or of a piece of one."""
+    return _with_kept(_merged(_HtmlReader(document).begun, document))
+
+
+def xml_parts(document: str, name: str) -> list[Part]:
+    """The parts of an XML document; an element is inline if it stands beside text.
+
+    Raises:
+        InputError: it is not well-formed; names the document and the line.
+    """
+    encoded = document.encode("utf-8")
+    parser = xml.parsers.expat.ParserCreate("utf-8")
+    begun: list[tuple[int, Part]] = []
+    in_data, in_doctype = False, False
+
+    def add(part: Part) -> None:
+        if not in_data and not in_doctype:
+            begun.append((parser.CurrentByteIndex, part))
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        is_kept = "no" in (attributes.get("translate"), attributes.get("its:translate"))
+        add(Part("start", "", tag, is_kept=is_kept))
+
+    def data(begins: bool) -> None:
+        nonlocal in_data
+        if begins:
+            add(Part("whole", ""))
+        in_data = begins
+
+    def doctype(begins: bool) -> None:
+        nonlocal in_doctype
+        in_doctype = begins
+
+    handlers: dict[str, Any] = {
+        "StartElementHandler": start,
+        "EndElementHandler": lambda tag: add(Part("end", "", tag)),
+        "CharacterDataHandler": lambda text: add(Part("text", "")),
+        "CommentHandler": lambda text: add(Part("whole", "")),
+        "ProcessingInstructionHandler": lambda *_: add(Part("whole", "")),
+        "StartCdataSectionHandler": lambda: data(True),
+        "EndCdataSectionHandler": lambda: data(False),
+        "StartDoctypeDeclHandler": lambda *_: doctype(True),
+        "EndDoctypeDeclHandler": lambda: doctype(False),
+        "DefaultHandler": lambda text: add(Part("text", "")),  # with it, no entity is expanded
+        "XmlDeclHandler": lambda *_: add(Part("whole", "", is_inline=False)),
+    }
+    for handler, function in handlers.items():
+        setattr(parser, handler, function)
+    try:
+        parser.Parse(encoded, True)
+    except xml.parsers.expat.ExpatError as error:
+        why = xml.parsers.expat.ErrorString(error.code)
+        raise InputError(f"{name}, line {error.lineno}: not well-formed XML: {why}") from None
+    places = [place for place, _ in begun]
+    raws = [encoded[a:b].decode() for a, b in zip(places, [*places[1:], len(encoded)], strict=True)]
+    parts = [dataclasses.replace(part, raw=raw) for (_, part), raw in zip(begun, raws, strict=True)]
+    return _with_kept(_with_levels(_joined(parts)))
+
+
+def _merged(begun: Sequence[tuple[int, Part]], document: str) -> list[Part]:
+    places = [place for place, _ in begun]
+    raws = [document[a:b] for a, b in zip(places, [*places[1:], len(document)], strict=True)]
+    return _joined([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(begun, raws, strict=True)])
+
+
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """Joins pieces of text that are side by side, and the two halves of an empty tag."""
+    joined: list[Part] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if last and part.kind == last.kind == "text":
+            joined[-1] = dataclasses.replace(last, raw=last.raw + part.raw)
+        elif last and part.kind == "end" and not part.raw and last.kind == "start":
+            joined[-1] = dataclasses.replace(last, kind="whole")
+        else:
+            joined.append(part)
+    return joined
+
+
+def _with_levels(parts: Sequence[Part]) -> list[Part]:
+    """Makes those elements of an XML document inline whose parents have text themselves."""
+    parents: list[int] = [-1]
+    has_text: set[int] = set()
+    parent_of = []
+    for number, part in enumerate(parts):
+        if part.kind == "end":
+            parents.pop()
+        parent_of.append(parents[-1])
+        if part.kind == "text" and part.raw.strip():
+            has_text.add(parents[-1])
+        if part.kind == "start":
+            parents.append(number)
+    inline: list[bool] = []
+    for number, parent in enumerate(parent_of):
+        inline.append(parent >= 0 and (parent in has_text or (parts[parent].kind == "start" and inline[parent])))
+        if parts[number].kind == "text":
+            inline[-1] = True
+    return [
+        dataclasses.replace(part, is_inline=part.is_inline and own) for part, own in zip(parts, inline, strict=True)
+    ]
+
+
+def _with_kept(parts: Sequence[Part]) -> list[Part]:
+    """Makes one part of each element that stays as it is."""
+    done: list[Part] = []
+    depth, first = 0, 0
+    for number, part in enumerate(parts):
+        if depth:
+            depth += (part.kind == "start") - (part.kind == "end") if part.name == parts[first].name else 0
+        elif part.kind == "start" and part.is_kept:
+            depth, first = 1, number
+        else:
+            done.append(part)
+            continue
+        if depth == 0 or number == len(parts) - 1:
+            raw = "".join(each.raw for each in parts[first : number + 1])
+            done.append(Part("whole", raw, parts[first].name, parts[first].is_inline))
+            depth = 0
+    return done

@@ -1,0 +1,247 @@
+"""The sentences of a document: their text as a model reads it, and the tags and placeholders that it does not see."""
+
+import dataclasses
+import html
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from t2t_keras.text.markup.reading import Part
+from t2t_keras.text.words import is_of_word, units
+
+_BRACES = r"\{(?:[^{}]|\{[^{}]*\})*\}"
+_CONVERSION = r"[#0+\-]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
+PLACEHOLDER = re.compile(rf"[$%]?{_BRACES}|%\(\w+\){_CONVERSION}|%(?:\d+\$)?{_CONVERSION}|%%")
+_ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
+_ITEM = re.compile(f"(?P<entity>{_ENTITY.pattern})|(?P<placeholder>{PLACEHOLDER.pattern})")
+_BLANKS = " \t\n\r\f"
+
+
+@dataclasses.dataclass
+class Mark:
+    """An element, or a single tag or placeholder, in a sentence.
+
+    Attributes:
+        opening: its start tag, or all of it.
+        closing: its end tag; "" if it has none.
+        start: the first unit of the source within it, or the one that it stands before.
+        end: the unit after the last one within it.
+        children: what else is within it.
+        blank_before: whether a blank stands before it; None at the beginning of the sentence.
+        blank_after: likewise.
+    """
+
+    opening: str
+    closing: str = ""
+    start: int = 0
+    end: int = 0
+    children: list["Mark"] = dataclasses.field(default_factory=list)
+    blank_before: bool | None = None
+    blank_after: bool | None = None
+
+    @property
+    def raw(self) -> str:
+        """It and what is within it, without text."""
+        return self.opening + "".join(child.raw for child in self.children) + self.closing
+
+
+@dataclasses.dataclass
+class Segment:
+    """A sentence, or several.
+
+    Attributes:
+        text: what is translated.
+        marks: what the text is without.
+        before: blanks that stood before it.
+        after: blanks that stood after it.
+        entities: how the document spells characters that it does not have as they are.
+        line: the document's line in which it begins, from 1.
+        is_escaped: whether text is written with entities.
+    """
+
+    text: str
+    marks: list[Mark]
+    before: str = ""
+    after: str = ""
+    entities: dict[str, str] = dataclasses.field(default_factory=dict)
+    line: int = 1
+    is_escaped: bool = True
+
+
+def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Segment]:
+    """What stays as it is and what is translated, in order; `is_escaped` says whether text has entities."""
+    done: list[str | Segment] = []
+    run: list[Part] = []
+    line = 1
+
+    def finish() -> None:
+        nonlocal line
+        for piece in _of_run(run):
+            raw = "".join(part.raw for part in piece)
+            has_letters = any(part.kind == "text" and any(map(str.isalpha, _bare(part.raw))) for part in piece)
+            done.append(_segment(piece, line, is_escaped) if has_letters else raw)
+            line += raw.count("\n")
+        run.clear()
+
+    for part in parts:
+        if part.is_inline:
+            run.append(part)
+            continue
+        finish()
+        done.append(part.raw)
+        line += part.raw.count("\n")
+    finish()
+    return done
+
+
+def _bare(raw: str) -> str:
+    return _ITEM.sub("", raw)
+
+
+def _of_run(run: Sequence[Part]) -> list[list[Part]]:
+    """Cuts inline parts at tags without a partner among them, and at what stands before or after all text."""
+    partners: dict[int, int] = {}
+    opened: list[int] = []
+    for number, part in enumerate(run):
+        if part.kind == "start":
+            opened.append(number)
+        names = [run[place].name for place in opened]
+        if part.kind == "end" and part.name in names:
+            while run[opened[-1]].name != part.name:
+                opened.pop()
+            partners[opened.pop()] = number
+    alone = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
+    # What is cut at a tag cannot be within an element.
+    while cut := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in alone)}:
+        for first, last in cut:
+            del partners[first]
+            alone |= {first, last}
+    pieces: list[list[Part]] = [[]]
+    for number, part in enumerate(run):
+        if number in alone:
+            pieces += [[part], []]
+        else:
+            pieces[-1].append(part)
+    return [trimmed for piece in pieces if piece for trimmed in _trimmed(piece)]
+
+
+def _trimmed(piece: Sequence[Part]) -> list[list[Part]]:
+    """What stands before the first text or element, this, and what stands after the last."""
+    inner = [n for n, part in enumerate(piece) if part.kind != "whole" and (part.kind != "text" or part.raw.strip())]
+    if not inner:
+        return [list(piece)]
+    cuts = [piece[: inner[0]], piece[inner[0] : inner[-1] + 1], piece[inner[-1] + 1 :]]
+    return [list(cut) for cut in cuts if cut]
+
+
+class _Builder:
+    """Collects a sentence's text and marks."""
+
+    def __init__(self, is_escaped: bool) -> None:
+        self.text, self.before, self.after = "", "", ""
+        self.entities: dict[str, str] = {}
+        self._is_escaped = is_escaped
+        self._blanks, self._after_point = "", False
+        self.top = Mark("")
+        self._open = [self.top]
+        self._points: list[Mark] = []  # that nothing came after yet
+
+    def add_text(self, raw: str) -> None:
+        place = 0
+        for match in _ITEM.finditer(raw):
+            if match["entity"] and not self._is_escaped:
+                continue
+            for character in raw[place : match.start()]:
+                self._add(character)
+            place = match.end()
+            character = html.unescape(match[0]) if match["entity"] else ""
+            if len(character) == 1 and (unicodedata.category(character)[0] in "LNP" or character in "<>&"):
+                self.entities[character] = match[0]
+                self._add(character)
+            else:
+                self.add_point(match[0], joins=bool(character) and unicodedata.category(character[0]) == "Cf")
+        for character in raw[place:]:
+            self._add(character)
+
+    def _add(self, character: str) -> None:
+        if character in _BLANKS:
+            self._blanks += character
+            self._follow(True)
+            return
+        self._follow(False)
+        if not self.text and not self._after_point:
+            self.before = self._blanks
+        closes = self._after_point and not is_of_word(character) and unicodedata.category(character) not in ("Ps", "Pi")
+        if self._blanks and self.text and not closes and not self.text.endswith(" "):
+            self.text += " "
+        self.text += character
+        self._blanks, self._after_point = "", False
+
+    def _follow(self, is_blank: bool) -> None:
+        for point in self._points:
+            point.blank_after = is_blank
+        self._points.clear()
+
+    def add_point(self, raw: str, joins: bool = False) -> None:
+        is_first = not self.text and not self._after_point
+        if is_first:
+            self.before, self._blanks = self._blanks, ""
+        point = Mark(raw, start=len(self.text), end=len(self.text))
+        point.blank_before = None if is_first else bool(self._blanks)
+        self._follow(bool(self._blanks))
+        self._open[-1].children.append(point)
+        self._points.append(point)
+        self._after_point = True
+        # The model should see two words where a placeholder is between them.
+        self._blanks = self._blanks or ("" if joins or is_first else " ")
+
+    def open(self, raw: str) -> None:
+        mark = Mark(raw, start=len(self.text))
+        self._open[-1].children.append(mark)
+        self._open.append(mark)
+
+    def close(self, raw: str) -> None:
+        mark = self._open.pop()
+        mark.closing, mark.end = raw, len(self.text)
+
+    def finish(self) -> None:
+        if self._points and self.text:
+            self._follow(False)
+            self._last_blank()
+        self.after = self._blanks if not self._after_point else ""
+
+    def _last_blank(self) -> None:
+        """A point at the end has nothing after it."""
+        self.top.children[-1].blank_after = None
+
+
+def _segment(piece: Sequence[Part], line: int, is_escaped: bool) -> Segment:
+    builder = _Builder(is_escaped)
+    trailing = ""
+    for number, part in enumerate(piece):
+        if part.kind == "text":
+            raw = part.raw
+            if number == len(piece) - 1:  # blanks at the end stay where they are
+                trailing = raw[len(raw.rstrip(_BLANKS)) :]
+                raw = raw.rstrip(_BLANKS)
+            builder.add_text(raw)
+        elif part.kind == "whole":
+            builder.add_point(part.raw)
+        elif part.kind == "start":
+            builder.open(part.raw)
+        else:
+            builder.close(part.raw)
+    text = builder.text.strip(" ")
+    middles = [(start + end) / 2 for start, end in units(text)]
+    for mark in builder.top.children:
+        _count_units(mark, middles)
+    line += len(builder.before.split("\n")) - 1
+    return Segment(text, builder.top.children, builder.before, trailing, builder.entities, line, is_escaped)
+
+
+def _count_units(mark: Mark, middles: Sequence[float]) -> None:
+    """Makes numbers of units of positions in the text."""
+    for name in ("start", "end"):
+        setattr(mark, name, sum(middle < getattr(mark, name) for middle in middles))
+    for child in mark.children:
+        _count_units(child, middles)

@@ -1,0 +1,56 @@
+"""Documents with markup through a translator."""
+
+import pathlib
+import re
+
+import pytest
+import tiny
+
+from t2t_keras.config import DataConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.inference.marked_text import aligned_text, translate_marked
+from t2t_keras.inference.translator import Translator
+from t2t_keras.text.markup.documents import MarkedDocument
+
+DOCUMENT = "<p>Two <b>dogs</b> play, {name}.</p><p>12</p><code>x</code>"
+
+
+@pytest.mark.parametrize("max_length", [256, 9])
+def test_tags_stay_with_any_model(max_length):
+    config = DecodeConfig(beam_size=1, max_length_offset=3)
+    translator = Translator(tiny.tokenizer(), tiny.transformer(), config, DataConfig(max_length=max_length))
+    document = MarkedDocument.parsed(DOCUMENT, "html", "in.html")
+    (out, empty), (found, none) = translate_marked(translator, [document, MarkedDocument(())])
+    assert (len(found), empty, none) == (1, "", [])
+    assert out.startswith("<p>") and out.endswith("</p><p>12</p><code>x</code>")
+    assert all(out.count(tag) == 1 for tag in ("<b>", "</b>", "{name}", "<code>"))
+
+
+def test_links_are_characters():
+    translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, max_length_offset=3))
+    text = "Two dögs 😀 play."
+    (translation,) = translator.translate([text])
+    copied = type(translation)(text, source_ids=translation.source_ids, token_ids=translation.source_ids)
+    pieces = translator.tokenizer.pieces(translation.source_ids[0])[:-1]
+    aligned = aligned_text(translator, text, copied, [[(n, n) for n in range(len(pieces))]])
+    assert all(link[:2] == link[2:] for link in aligned.links)
+    spelled = [text[start:end].strip() for start, end, *_ in aligned.links]
+    expected = [piece.replace("▁", "") for piece in pieces]
+    assert [s for s, e in zip(spelled, expected, strict=True) if not e.startswith("<0x")] == [
+        e for e in expected if not e.startswith("<0x")
+    ]
+
+
+def test_a_model_without_attention_is_refused():
+    translator = Translator(tiny.tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), DecodeConfig(beam_size=1))
+    with pytest.raises(InputError, match="attention"):
+        translate_marked(translator, [MarkedDocument.parsed(DOCUMENT, "html", "in.html")])
+
+
+def test_the_page_runs_as_it_stands_there():
+    page = (pathlib.Path(__file__).parents[2] / "docs/markup.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    config = DecodeConfig(beam_size=1, max_length_offset=3)
+    names = {"translator": Translator(tiny.tokenizer(), tiny.transformer(), config)}
+    exec(compile(code, "markup.md", "exec"), names)
+    assert names["translated"].startswith("<p>") and names["translated"].count("<b>") == 1

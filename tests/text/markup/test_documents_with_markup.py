@@ -1,0 +1,134 @@
+"""Tags and placeholders come out once each and well nested, whatever the model wrote and aligned."""
+
+import random
+import re
+import xml.etree.ElementTree
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t2t_keras.text.markup.documents import MarkedDocument
+from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.words import units
+
+HTML = [
+    "<p>The <b>quick</b> fox jumps.</p>",
+    "<p>Read <a href='/x?a=1&amp;b=2'>the <i>long</i> story</a>, please.</p>\n<p>Next one.</p>",
+    "Tom &amp; Jerry &copy; 10&nbsp;km caf&eacute; &lt;here&gt;",
+    "<ul>\n  <li>One <code>x &lt; y</code> two\n  <li>Three<br>four <img src=a.png> five</ul>",
+    "<h1>Hello, {name}!</h1><p>You have <b>%d</b> new <span translate=no>Foo Mail</span>.</p>",
+    "<div>Half <b>bold</div><div>still bold</b> and not</div>",
+    "<!-- a --><p>One<!-- b --> two <em><strong>three</strong></em></p><script>if (a < b) {}</script>",
+    "<table><tr><td>12</td><td><i></i>A <u>b</u> <s>c</s> d.</td></tr></table><pre>kept <b>as is</b></pre>",
+    "<p><b>All of it is <i>bold</i> here.</b></p>",
+    "<p>  Spaces   <b> inside </b> and<wbr>out  </p>",
+]
+XML = [
+    '<?xml version="1.0"?>\n<d><t>A title</t><p>The <b>quick <i>brown</i></b> fox &amp; <x/> hound.</p><!-- c --></d>',
+    '<d>Text &unknown; <a k="v">link</a> <![CDATA[ <z> ]]> <c translate="no">kept <b/></c> %(n)s end</d>'.replace(
+        "&unknown;", "&#169;"
+    ),
+]
+WORDS = ["Haus", "und", "<b>", "&", "der", ",", ".", "rot", "(", "{name}", "</p>"]
+
+
+def aligned(text: str, seed: int) -> AlignedText:
+    """A translation of arbitrary words with arbitrary links."""
+    own = random.Random(seed)
+    target = "".join(own.choice(WORDS) + own.choice([" ", " ", ""]) for _ in range(own.randrange(12))).strip()
+    sources = units(text) or [(0, 0)]
+    return AlignedText(target, tuple((*unit, *own.choice(sources)) for unit in units(target) if own.random() < 0.9))
+
+
+def identity(text: str) -> AlignedText:
+    return AlignedText(text, tuple((*unit, *unit) for unit in units(text)))
+
+
+class Tags(HTMLParser):
+    """Collects what is not text, and the end tags that close nothing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.found, self.opened, self.misnested = [], [], 0
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append(self.get_starttag_text())
+        if tag not in ("br", "img", "wbr", "li"):
+            self.opened.append(tag)
+
+    def handle_endtag(self, tag):
+        self.found.append(f"</{tag}>")
+        if self.opened and self.opened[-1] == tag:
+            self.opened.pop()
+        else:
+            self.misnested += 1
+
+    def handle_comment(self, data):
+        self.found.append(data)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(HTML), st.integers(0, 10**6))
+def test_html_keeps_its_tags(document, seed):
+    parsed = MarkedDocument.parsed(document, "html", "in.html")
+    out = parsed.filled([aligned(segment.text, seed + n) for n, segment in enumerate(parsed.segments)])
+    before, after = Tags(document), Tags(out)
+    assert sorted(after.found) == sorted(before.found)
+    assert after.misnested == before.misnested and sorted(after.opened) == sorted(before.opened)
+    for once in ("{name}", "%d", "&nbsp;", "&copy;", "<code>x &lt; y</code>", "<pre>kept <b>as is</b></pre>"):
+        assert out.count(once) == document.count(once)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(XML), st.integers(0, 10**6))
+def test_xml_stays_well_formed(document, seed):
+    parsed = MarkedDocument.parsed(document, "xml", "in.xml")
+    out = parsed.filled([aligned(segment.text, seed + n) for n, segment in enumerate(parsed.segments)])
+    before, after = (xml.etree.ElementTree.fromstring(text) for text in (document, out))
+    assert sorted(each.tag for each in after.iter()) == sorted(each.tag for each in before.iter())
+    tags = re.compile(r"</?[a-z][^>]*>|<!.*?>|%\(n\)s")
+    assert sorted(tags.findall(out.replace("<!-- c -->", ""))) == sorted(
+        tags.findall(document.replace("<!-- c -->", ""))
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_placeholders_come_once_each(seed):
+    line = "Hello {name}, %s of %(total)d at {{place}} and ${price} for 5%%: %1$s."
+    parsed = MarkedDocument.parsed(line, "placeholders", "in")
+    out = parsed.filled([aligned(segment.text, seed) for segment in parsed.segments])
+    for once in ("{name}", "%s", "%(total)d", "{{place}}", "${price}", "%%", "%1$s"):
+        assert out.count(once) == 1, out
+
+
+@pytest.mark.parametrize(("documents", "markup"), [(HTML, "html"), (XML, "xml")])
+def test_what_translates_to_itself_is_the_document_but_for_runs_of_blanks(documents, markup):
+    for document in documents:
+        parsed = MarkedDocument.parsed(document, markup, "in")
+        out = parsed.filled([identity(segment.text) for segment in parsed.segments])
+        assert re.sub(r"\s+", "", out) == re.sub(r"\s+", "", document)
+    line = "Hello {name}, you have %d new messages (see %s)."
+    parsed = MarkedDocument.parsed(line, "placeholders", "in")
+    assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == line
+    assert [segment.text for segment in parsed.segments] == ["Hello, you have new messages (see)."]
+
+
+def test_words_that_move_take_their_tags_along():
+    parsed = MarkedDocument.parsed("<p>I have <b>seen</b> the <i>dog</i>, {name}.</p>", "html", "in")
+    (segment,) = parsed.segments
+    sources = units(segment.text)
+    target = "Ich habe den Hund gesehen, ."
+    order = [0, 1, 3, 4, 2, 5, 6]
+    links = tuple((*unit, *sources[place]) for unit, place in zip(units(target), order, strict=True))
+    out = parsed.filled([AlignedText(target, links)])
+    assert out.startswith("<p>Ich habe den <i>Hund</i> <b>gesehen</b>, {name}")
+
+
+def test_lines_of_segments_are_known():
+    parsed = MarkedDocument.parsed("<p>\n\nOne</p>\n<p>Two\n<b>x</b></p><p>Three</p>", "html", "in")
+    assert [(segment.text, segment.line) for segment in parsed.segments] == [("One", 3), ("Two x", 4), ("Three", 5)]

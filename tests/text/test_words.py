@@ -1,0 +1,42 @@
+"""Words in texts and in the vocabulary's entries."""
+
+import pytest
+import tiny
+
+from t2t_keras.text.words import goes_on_word, word_places
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "places"),
+    [
+        ("dog dogs dog's hotdog dog", "dog", [0, 9, 22]),
+        ("C++ and C", "C++", [0]),
+        ("a guide dog", "guide dog", [2]),
+        ("a_b a", "a", [4]),
+        ("e e\u0301", "e", [0]),
+        ("(dog)", "dog", [1]),
+        ("aa a", "a", [3]),
+        ("a", "", []),
+    ],
+)
+def test_places_of_whole_words(text, phrase, places):
+    assert list(word_places(text, phrase)) == places
+
+
+@pytest.mark.parametrize(
+    ("piece", "goes_on"),
+    [("s", True), ("▁s", False), ("▁", False), (".", False), ("ß", True), ("7", True), ("'s", False), ("\u0301", True)],
+)
+def test_entries(piece, goes_on):
+    assert goes_on_word(piece) == goes_on
+
+
+def test_a_byte_may_be_part_of_a_letter():
+    assert [goes_on_word(f"<0x{byte}>") for byte in ("41", "2E", "C3", "BF")] == [True, False, True, True]
+
+
+def test_the_entries_of_a_vocabulary():
+    tokenizer = tiny.tokenizer()
+    pieces = tokenizer.pieces(tokenizer.continuations)
+    assert "d" in pieces and "<0xC3>" in pieces
+    assert not {"</s>", "<unk>", "<pad>", ".", "▁A"} & set(pieces)
