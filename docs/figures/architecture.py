@@ -47,7 +47,7 @@ def _attention(top: float, words: str) -> _Box:
 
 def _draw(drawing: Drawing, middle: float, box: _Box) -> None:
     place = middle - _WIDTH / 2, box.top, _WIDTH, _HEIGHT
-    drawing.box(*place, box.words, f"`{box.name}`", kind=box.kind, link=f"{box.link}#{box.name}")
+    drawing.box(*place, box.words, f"`{box.name}`", kind=box.kind, link=f"{box.link}#{box.name.split('.')[-1]}")
 
 
 def _sublayer(drawing: Drawing, middle: float, side: int, entry: float, box: _Box, norm: _Box) -> None:

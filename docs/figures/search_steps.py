@@ -121,7 +121,7 @@ def _explain(drawing: Drawing, steps: list[list[Candidate]], result: searching.S
     texts = [_words(text[:length]) for text, length in zip(result.token_ids[0].numpy(), result.lengths[0], strict=True)]
     lines = [
         f"Finished: “{texts[0]}” {_number(scores[0])}, “{texts[1]}” {_number(scores[1])}.",
-        f"“{_words(best.text)}” could reach {_number(bound)} at most, with the {_LIMIT} tokens that it may have. That is",
+        f"“{_words(best.text)}” could reach {_number(bound)} at most, at the limit of {_LIMIT} tokens. That is",
         "less than both, so the search stops here. The best word at each step (greedy) would have led to the second.",
     ]
     drawing.box(20, 350, 779, 84, *lines, kind="output", link="t2t_keras/search/beam_search.py#beam_search")
