@@ -33,6 +33,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.linkcode",
     "source_files",
+    "pictures",
     "generated",
 ]
 myst_heading_anchors = 4

@@ -158,8 +158,9 @@ def test_every_symptom_is_a_message_of_the_code() -> None:
 
 
 def test_plans_of_scaling_are_what_their_commands_print() -> None:
-    """The commands stand before the appendix, in the order of the outputs in it."""
-    text = (ROOT / "docs/scaling.md").read_text(encoding="utf-8")
+    """The commands stand in one page, in the order of the outputs in the other."""
+    pages = ("docs/scaling.md", "docs/scaling_measured.md")
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
     blocks = [(language, code.replace("\\\n", " ")) for language, code in BLOCK.findall(text)]
     lines = [line for language, code in blocks if not language for line in code.splitlines()]
     commands = [shlex.split(line)[3:] for line in lines if "--pairs=" in line]

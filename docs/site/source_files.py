@@ -35,6 +35,13 @@ def _line_of(name: str, file: str) -> int | None:
     return None
 
 
+def place_of(name: str, file: str) -> str:
+    """The anchor of a class or function in the page of a file, which will be made; empty where there is none."""
+    _linked.add(file)
+    line = _line_of(name, file)
+    return f"#{_PREFIX}-{line}" if line else ""
+
+
 class LinksToFiles(SphinxTransform):
     """Turns links to files, which MyST takes for downloads, into links to their pages."""
 
@@ -44,10 +51,7 @@ class LinksToFiles(SphinxTransform):
         for node in list(self.document.findall(addnodes.download_reference)):
             path = Path(self.env.relfn2path(node["reftarget"], self.env.docname)[1]).resolve()
             file = path.relative_to(ROOT).as_posix()
-            _linked.add(file)
-            target = self.app.builder.get_relative_uri(self.env.docname, file)
-            if line := _line_of(node.astext(), file):
-                target += f"#{_PREFIX}-{line}"
+            target = self.app.builder.get_relative_uri(self.env.docname, file) + place_of(node.astext(), file)
             node.replace_self(nodes.reference("", "", *node.children, internal=True, refuri=target))
 
 
