@@ -53,6 +53,20 @@ def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: For
     return ", ".join(odd)
 
 
+def package_and_device(compute_type: ComputeType) -> tuple[Any, str]:
+    """The package, and the device that it computes on: "cuda" if it finds one, else "cpu".
+
+    Raises:
+        InputError: the package is missing, or it cannot multiply like this on that device.
+    """
+    package = optional_module("ctranslate2", MISSING)
+    device = "cuda" if package.get_cuda_device_count() else "cpu"
+    if compute_type not in (types := package.get_supported_compute_types(device)):
+        known = ", ".join(sorted(types))
+        raise InputError(f"--compute_type={compute_type}: CTranslate2 computes {known} on this {device}")
+    return package, device
+
+
 class CTranslate2Engine:
     """Makes searches that run on CTranslate2, with the weights that the model has at that moment.
 
@@ -84,11 +98,7 @@ class CTranslate2Engine:
         """
         if what := refusal(model, config, excluded, form):
             raise InputError(f"the engine ctranslate2 does not search with {what}; --engine=tensorflow does")
-        package = optional_module("ctranslate2", MISSING)
-        device = "cuda" if package.get_cuda_device_count() else "cpu"
-        if self._compute_type not in (types := package.get_supported_compute_types(device)):
-            known = ", ".join(sorted(types))
-            raise InputError(f"--compute_type={self._compute_type}: CTranslate2 computes {known} on this {device}")
+        package, device = package_and_device(self._compute_type)
         sizes = model.config
         variables = zip(weight_names(model), model.trainable_variables, strict=True)
         longest_output = int(output_limits([self._longest_source], config)[0])

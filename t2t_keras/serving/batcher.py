@@ -160,7 +160,7 @@ class Batcher:
         if signature.mergeable:
             kinds = np.array([cost_class(cost) for cost in costs.tolist()])
             order = np.argsort(kinds, kind="stable")
-            cuts = list(itertools.pairwise([*self._cuts(kinds[order], costs[order]), rows]))
+            cuts = list(itertools.pairwise([*self._cuts(signature, kinds[order], costs[order]), rows]))
         else:
             # As much work as if all rows were as long as the longest, to which they are padded.
             costs = np.full(rows, costs.max())
@@ -212,11 +212,14 @@ class Batcher:
         """The number of streams that are kept free of large rows."""
         return 1 if self._num_streams > 1 else 0
 
-    def _cuts(self, kinds: np.ndarray, costs: np.ndarray) -> list[int]:
+    def _most_rows(self, signature: Signature) -> int:
+        return min(self._max_batch_size, signature.most_rows)
+
+    def _cuts(self, signature: Signature, kinds: np.ndarray, costs: np.ndarray) -> list[int]:
         """The rows at which parts begin."""
-        cuts, cost = [0], 0
+        cuts, cost, most_rows = [0], 0, self._most_rows(signature)
         for row, (kind, row_cost) in enumerate(zip(kinds.tolist(), costs.tolist(), strict=True)):
-            full = row - cuts[-1] == self._max_batch_size or cost + row_cost > self._max_batch_cost
+            full = row - cuts[-1] == most_rows or cost + row_cost > self._max_batch_cost
             if row > cuts[-1] and (full or kind != kinds[cuts[-1]]):
                 cuts.append(row)
                 cost = 0
@@ -297,7 +300,7 @@ class Batcher:
 
     def _due(self, signature: Signature, queue: Queue) -> float:
         """The time at which the batch at the head of a queue is due."""
-        full = queue.rows >= self._max_batch_size or queue.cost >= self._max_batch_cost
+        full = queue.rows >= self._most_rows(signature) or queue.cost >= self._max_batch_cost
         if self._closed or not signature.mergeable or full:
             return 0.0
         return queue.parts[0].request.arrived + self._wait_seconds
@@ -309,7 +312,7 @@ class Batcher:
         rows, cost = parts[0].rows, parts[0].cost
         for part in itertools.islice(parts, 1, None):
             rows, cost = rows + part.rows, cost + part.cost
-            if not signature.mergeable or rows > self._max_batch_size or cost > self._max_batch_cost:
+            if not signature.mergeable or rows > self._most_rows(signature) or cost > self._max_batch_cost:
                 break
             batch.parts.append(part)
         self._running.add(batch)

@@ -1,6 +1,7 @@
 """The models that a configuration names, each with its versions, and what follows the configuration's file."""
 
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.model_configs import ModelSettings, parse_model_configs
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.served_models import Substitutes, ready_model
 from t2t_keras.serving.versions import Versions
 
 _LOG = logging.getLogger(__name__)
@@ -20,15 +22,20 @@ class ConfiguredModels:
     Args:
         options: names a model, or the file of a configuration, which is read again when it changes.
         around_load: returns a context manager, within which each version is loaded.
+        substitutes: see `Substitutes`.
 
     Raises:
         InputError: the configuration's file is faulty.
     """
 
     def __init__(
-        self, options: ServingOptions, around_load: Callable[[], contextlib.AbstractContextManager[None]]
+        self,
+        options: ServingOptions,
+        around_load: Callable[[], contextlib.AbstractContextManager[None]],
+        substitutes: Substitutes,
     ) -> None:
         self._options = options
+        self._load = functools.partial(ready_model, substitutes=substitutes)
         self._around_load = around_load
         self._lock = threading.Lock()
         self._text = ""
@@ -62,9 +69,17 @@ class ConfiguredModels:
         return self._versions.get(name)
 
     def start(self) -> None:
-        """Loads what can be loaded of each model, then follows their directories and the configuration's file."""
-        for versions in self._versions.values():
+        """Loads what can be loaded of each model, then follows their directories and the configuration's file.
+
+        Raises:
+            InputError: there are no substitutes for a model, and no version of it is served.
+        """
+        for name, versions in self._versions.items():
             versions.start(self._options.poll_seconds)
+            errors = [status.error for status in versions.statuses() if status.error]
+            refusals = [error.message for error in errors if error.code is Code.FAILED_PRECONDITION]
+            if versions.served is None and refusals:
+                raise InputError(f"{name}: {refusals[0]}")
         if self._options.model_config_file:
             self._thread = threading.Thread(target=self._follow, name="configuration", daemon=True)
             self._thread.start()
@@ -126,6 +141,7 @@ class ConfiguredModels:
             model.name,
             options.max_num_load_retries,
             options.load_retry_seconds,
+            self._load,
             around_load=self._around_load,
         )
         versions.choose(model.policy, model.labels)

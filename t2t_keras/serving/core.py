@@ -14,7 +14,7 @@ from t2t_keras.serving.configured_models import ConfiguredModels
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.served_models import Model, Substitutes, no_substitutes
 from t2t_keras.serving.served_signatures import Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
 
@@ -33,6 +33,7 @@ class Core:
     Args:
         options: what to serve, and how.
         around_load: returns a context manager, within which each version is loaded.
+        substitutes: see `Substitutes`.
 
     Attributes:
         metrics: counts requests and batches.
@@ -45,9 +46,10 @@ class Core:
         self,
         options: ServingOptions,
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        substitutes: Substitutes = no_substitutes,
     ) -> None:
         self.options = options
-        self.models = ConfiguredModels(options, around_load)
+        self.models = ConfiguredModels(options, around_load, substitutes)
         self.metrics = Metrics()
         self.unsent = UnsentAnswers(options.max_unsent_bytes)
         self.is_loading = False
@@ -72,7 +74,11 @@ class Core:
         return self.models.first
 
     def start(self) -> None:
-        """Loads the versions that are wanted and can be loaded, if any, and keeps looking for others."""
+        """Loads the versions that are wanted and can be loaded, if any, and keeps looking for others.
+
+        Raises:
+            InputError: as for `ConfiguredModels.start`.
+        """
         self.models.start()
 
     def close(self, timeout: float) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2
 
+from t2t_keras.errors import InputError
 from t2t_keras.machine import streams
 from t2t_keras.machine.files import sha256
 from t2t_keras.serving.parts import check_rows
 from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_signatures import Signature
+from t2t_keras.serving.served_signatures import Function, Signature
 
 DEFAULT_SIGNATURE = "serving_default"
 CONFIG_FILE = pathlib.Path("assets.extra", "config.json")
@@ -23,9 +25,23 @@ WARM_UP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
 _PROBE = b"Hello."
 
+# Given a version's directory, it returns functions that answer some of its signatures, by name, in place of its graph;
+# an `InputError` if they cannot answer as the version asks for.
+Substitutes = Callable[[pathlib.Path], Mapping[str, Function]]
+
+# For a substitute, a sentence of a batch of four takes as long as one of a larger batch.
+_SUBSTITUTES_ROWS = 8
+
+
+def no_substitutes(path: pathlib.Path) -> Mapping[str, Function]:
+    """All signatures are answered by the graph."""
+    return {}
+
 
 class Model:
     """The loaded SavedModel of the version with number `version`, from the directory `path`.
+
+    `substitutes` may answer some of its signatures in place of its graph.
 
     Attributes:
         version: the version's number.
@@ -34,16 +50,18 @@ class Model:
         about: "source_language", "target_language" and "task" as far as the export records them.
 
     Raises:
-        ServingError: a file is missing or damaged, or TensorFlow cannot load the graph.
+        ServingError: a file is missing or damaged, TensorFlow cannot load the graph, or there are no substitutes for
+            this version.
         tf.errors.OpError: TensorFlow cannot read the weights.
     """
 
-    def __init__(self, path: pathlib.Path, version: int) -> None:
+    def __init__(self, path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> None:
         self.version = version
         self.signature_defs = _signature_defs(path)
         config = _config(path)
         self.about = _about(config)
         _check_files(path, config)
+        functions = _substituted(path, substitutes)
         if (path / CONFIG_FILE).is_file():
             # Rewriting graphs is the longest step of loading and does not speed up an export of this project. Other
             # SavedModels may gain from it.
@@ -51,8 +69,7 @@ class Model:
         # Kept because the variables live only as long as this object.
         self._loaded = _load(path)
         self.signatures = {
-            name: Signature(name, function.structured_input_signature[1], function.structured_outputs, function)
-            for name, function in self._loaded.signatures.items()
+            name: _signature(name, function, functions.get(name)) for name, function in self._loaded.signatures.items()
         }
 
     def signature(self, name: str) -> Signature:
@@ -106,6 +123,14 @@ class Model:
         signature.run({name: np.asarray(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()})
 
 
+def ready_model(path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> Model:
+    """A version from its directory, warmed up, that has answered; any exception if it cannot."""
+    model = Model(path, version, substitutes)
+    model.warm_up(path)
+    model.check_answer()
+    return model
+
+
 def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMap:
     file = path / "saved_model.pb"
     try:
@@ -118,6 +143,20 @@ def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMa
         if "serve" in graph.meta_info_def.tags:
             return get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
     raise ServingError(Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or not for servers")
+
+
+def _substituted(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, Function]:
+    try:
+        return substitutes(path)
+    except InputError as error:
+        raise ServingError(Code.FAILED_PRECONDITION, str(error)) from error
+
+
+def _signature(name: str, function: Any, substitute: Function | None) -> Signature:
+    inputs, outputs = function.structured_input_signature[1], function.structured_outputs
+    if substitute:
+        return Signature(name, inputs, outputs, substitute, _SUBSTITUTES_ROWS)
+    return Signature(name, inputs, outputs, function)
 
 
 def _load(path: pathlib.Path) -> Any:

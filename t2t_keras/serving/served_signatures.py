@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from t2t_keras.serving.options import Limits
 from t2t_keras.serving.request_errors import invalid
 
 Arrays = dict[str, np.ndarray]
+Function = Callable[..., dict[str, tf.Tensor]]
 
 # Estimated bytes of text per element of an output whose size depends on the text. Tokens are rarely shorter; if they
 # are, `check_size` refuses the computed outputs.
@@ -30,12 +32,14 @@ class Signature:
         inputs: dtype and shape of each input by name; a call must give all of them.
         outputs: dtype and shape of each output by name.
         function: takes the inputs as tensors by keyword and returns the outputs by name.
+        most_rows: rows of a batch beyond which merging gains nothing, for a mergeable signature.
     """
 
     name: str
     inputs: dict[str, tf.TensorSpec]
     outputs: dict[str, tf.TensorSpec]
-    function: Callable[..., dict[str, tf.Tensor]]
+    function: Function
+    most_rows: int = sys.maxsize
 
     @property
     def in_rows(self) -> bool:

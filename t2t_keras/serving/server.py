@@ -19,6 +19,7 @@ from t2t_keras.serving.grpc_health import health_service
 from t2t_keras.serving.grpc_service import add_services
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.served_models import Substitutes, no_substitutes
 
 # Closes connections that never complete the handshake, idle ones, and those of clients that vanished.
 _GRPC_CONNECTIONS = {
@@ -51,12 +52,13 @@ class Server:
         self,
         options: ServingOptions,
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        substitutes: Substitutes = no_substitutes,
     ) -> None:
         self._options = options
         if options.tls_certificate:
             check_certificate(options.tls_certificate, options.tls_key)
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
-        self.core = Core(options, around_load)
+        self.core = Core(options, around_load, substitutes)
         self.rest_address = self.grpc_address = ""
         self._told_to_serve, self._told_to_stop = asyncio.Event(), asyncio.Event()
         self._bound: Future[asyncio.AbstractEventLoop] = Future()
@@ -64,7 +66,12 @@ class Server:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Listens and loads the model; returns once requests are answered. An `OSError` if an address fails."""
+        """Listens and loads the model; returns once requests are answered.
+
+        Raises:
+            OSError: an address is not available.
+            InputError: as for `ConfiguredModels.start`.
+        """
         listener = listen(self._options.host, self._options.rest_port)
         self._thread = threading.Thread(target=self._run, args=(listener,), name="front-ends", daemon=True)
         self._thread.start()

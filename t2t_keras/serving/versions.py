@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
-from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.served_models import Model, ready_model
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Versions:
         name: the model's name, for messages.
         max_retries: how often a version that fails to load is tried again; a change of its files starts anew.
         retry_seconds: time from a failure to the next try.
-        load: returns the loaded and warmed-up model, given a version's directory and number.
+        load: returns the model, loaded and ready to answer, given a version's directory and number.
         around_load: returns a context manager, within which each version is loaded.
 
     Attributes:
@@ -68,14 +68,14 @@ class Versions:
         name: str,
         max_retries: int = 5,
         retry_seconds: float = 60.0,
-        load: Callable[[pathlib.Path, int], Model] | None = None,
+        load: Callable[[pathlib.Path, int], Model] = ready_model,
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.export_dir = pathlib.Path(export_dir)
         self._name = name
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
-        self._load = load or _loaded
+        self._load = load
         self._around_load = around_load
         self._lock = threading.Lock()
         self._poll_lock = threading.Lock()
@@ -232,8 +232,11 @@ class Versions:
             with self._around_load():
                 model = self._load(path, version)
         except Exception as error:
+            cause = serving_error(error)
+            if cause.code is Code.FAILED_PRECONDITION:  # what its files ask for, this server cannot do
+                tries = self._max_retries + 1
             self._failed[version] = _Failure(look, tries, time.monotonic())
-            self._refuse(version, tries, error)
+            self._refuse(version, tries, cause)
             return False
         self._serve(model)
         self._failed.pop(version, None)
@@ -244,8 +247,7 @@ class Versions:
         """Whether to try again now to load a version that failed and whose files are unchanged."""
         return failure.tries <= self._max_retries and time.monotonic() >= failure.at + self._retry_seconds
 
-    def _refuse(self, version: int, tries: int, error: Exception) -> None:
-        cause = serving_error(error)
+    def _refuse(self, version: int, tries: int, cause: ServingError) -> None:
         message = " ".join(cause.message.split())
         again = f"in {self._retry_seconds:g} s" if tries <= self._max_retries else "when its files change"
         _LOG.error("version %d of %s cannot be loaded: %s; to be tried again %s", version, self._name, message, again)
@@ -276,13 +278,6 @@ class Versions:
         if self._statuses.get(model.version) == VersionStatus(model.version, "UNLOADING"):
             self._statuses[model.version] = VersionStatus(model.version, "END")
         _LOG.info("version %d of %s is unloaded", model.version, self._name)
-
-
-def _loaded(path: pathlib.Path, version: int) -> Model:
-    model = Model(path, version)
-    model.warm_up(path)
-    model.check_answer()
-    return model
 
 
 def _found(export_dir: pathlib.Path) -> dict[int, pathlib.Path]:

@@ -1,0 +1,90 @@
+"""Signatures of an export that CTranslate2 answers in place of the graph, for servers that run Python."""
+
+import pathlib
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.export.joining import LOWEST
+from t2t_keras.inference.ctranslate2_engine import ComputeType, package_and_device
+from t2t_keras.inference.translation import Translation
+from t2t_keras.inference.translator import Translator
+
+_CONFIG = pathlib.Path("assets.extra", "config.json")
+
+Function = Callable[..., dict[str, tf.Tensor]]
+
+
+class CTranslate2Signatures:
+    """Makes what answers the signatures `serving_default` and `nbest` of a version of an export.
+
+    The weights are those of the export, converted each time into a temporary folder, as `CTranslate2Engine` does.
+
+    Args:
+        compute_type: how CTranslate2 multiplies; see `CTranslate2Engine`.
+
+    Raises:
+        InputError: the package is missing, or it cannot multiply like this here.
+    """
+
+    def __init__(self, compute_type: ComputeType) -> None:
+        package_and_device(compute_type)
+        self._compute_type = compute_type
+
+    def __call__(self, version: pathlib.Path) -> dict[str, Function]:
+        """The functions by the names of their signatures: they take `text`, string [batch], and run eagerly.
+
+        What they give is what `signatures` says; lines that are no source of the task raise
+        `tf.errors.InvalidArgumentError`.
+
+        Args:
+            version: the directory of the version.
+
+        Raises:
+            InputError: it is no export of this project, or CTranslate2 cannot search as it asks for.
+        """
+        if not (version / _CONFIG).is_file():
+            raise InputError(
+                f"{version} has no {_CONFIG}, so that the engine ctranslate2 cannot read it; --engine=tensorflow can"
+            )
+        translator = Translator.load(version, engine="ctranslate2", compute_type=self._compute_type)
+        if translator.config.sampling:
+            raise InputError(
+                "the engine ctranslate2 does not serve decode.sampling=True, since its samples depend on what else is "
+                "in their batch; --engine=tensorflow does"
+            )
+
+        def serving_default(text: tf.Tensor) -> dict[str, tf.Tensor]:
+            best = [hypotheses[0] for hypotheses in _found(translator, text, 1)]
+            return {"translation": _texts(best), "score": _scores(best)}
+
+        def nbest(text: tf.Tensor) -> dict[str, tf.Tensor]:
+            k = translator.config.beam_size
+            rows = [_filled(hypotheses, k) for hypotheses in _found(translator, text, k)]
+            flat = [hypothesis for row in rows for hypothesis in row]
+            return {"translations": tf.reshape(_texts(flat), [-1, k]), "scores": tf.reshape(_scores(flat), [-1, k])}
+
+        return {"serving_default": serving_default, "nbest": nbest}
+
+
+def _found(translator: Translator, text: tf.Tensor, num_best: int) -> list[list[Translation]]:
+    """The translations of lines, string [batch], best first."""
+    lines = [line.decode("utf-8", "replace") for line in text.numpy().tolist()]
+    try:
+        return translator.translate_nbest(lines, num_best)
+    except InputError as error:
+        raise tf.errors.InvalidArgumentError(None, None, str(error)) from error
+
+
+def _filled(hypotheses: list[Translation], k: int) -> list[Translation]:
+    return [*hypotheses, *[Translation("", LOWEST)] * (k - len(hypotheses))]
+
+
+def _texts(translations: list[Translation]) -> tf.Tensor:
+    return tf.constant([translation.text for translation in translations], tf.string)
+
+
+def _scores(translations: list[Translation]) -> tf.Tensor:
+    """JSON has no infinity."""
+    return tf.constant([max(translation.score, LOWEST) for translation in translations], tf.float32)

@@ -1,0 +1,100 @@
+"""An export whose translations come from CTranslate2: what its functions give, and a server of it."""
+
+import json
+import sys
+
+import exporting
+import grpc
+import httpx
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from t2t_keras.errors import InputError
+from t2t_keras.export.ctranslate2_signatures import CTranslate2Signatures
+from t2t_keras.inference.translator import Translator
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+
+needs_ctranslate2 = pytest.mark.skipif("not __import__('importlib.util').util.find_spec('ctranslate2')")
+LINES = [text.decode("utf-8", "replace") for text in exporting.TEXTS]
+
+
+@pytest.fixture(scope="module")
+def expected(version):
+    """What `launch.translate --engine=ctranslate2 --num_best=3` finds in the export."""
+    return Translator.load(version, engine="ctranslate2").translate_nbest(LINES, exporting.DECODE.beam_size)
+
+
+@pytest.fixture(scope="module")
+def functions(version):
+    return CTranslate2Signatures("float32")(version)
+
+
+@needs_ctranslate2
+@pytest.mark.integration
+def test_the_outputs_are_those_of_the_same_engine_without_a_server(version, functions, expected):
+    text = tf.constant(exporting.TEXTS)
+    found = {name: array.numpy() for name, array in functions["nbest"](text=text).items()}
+    missing = [("", float(tf.float32.min))]
+    for row, scores, nbest in zip(found["translations"], found["scores"], expected, strict=True):
+        pairs = [(one.text, one.score) for one in nbest] + missing * (exporting.DECODE.beam_size - len(nbest))
+        assert [text.decode() for text in row] == [text for text, _ in pairs]
+        assert scores.tolist() == pytest.approx([score for _, score in pairs], abs=1e-5)
+    best = Translator.load(version, engine="ctranslate2").translate(LINES)
+    found = functions["serving_default"](text=text)
+    assert [text.decode() for text in found["translation"].numpy()] == [one.text for one in best]
+    assert found["score"].numpy().tolist() == pytest.approx([one.score for one in best], abs=1e-5)
+
+
+@needs_ctranslate2
+@pytest.mark.integration
+def test_a_server_gives_them_over_rest_and_grpc(version, functions, expected):
+    server = Server(ServingOptions(str(version.parent), rest_port=0, grpc_port=0), substitutes=lambda path: functions)
+    server.start()
+    try:
+        url = f"http://{server.rest_address}/v1/models/tiny"
+        body = {"signature_name": "nbest", "inputs": LINES}
+        outputs = httpx.post(f"{url}:predict", json=body, timeout=300).json()["outputs"]
+        metadata = httpx.get(f"{url}/metadata", timeout=300).json()["metadata"]["signature_def"]["signature_def"]
+        scored = httpx.post(
+            f"{url}:predict", json={"signature_name": "score", "inputs": {"text": ["A"], "target": ["B"]}}, timeout=300
+        )
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "tiny"
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto(exporting.TEXTS))
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            translations = tf.make_ndarray(stub.Predict(request, timeout=300).outputs["translation"])
+    finally:
+        assert server.stop()
+    assert [row[0] for row in outputs["translations"]] == [nbest[0].text for nbest in expected]
+    assert [text.decode() for text in translations] == [nbest[0].text for nbest in expected]
+    assert metadata["nbest"]["outputs"]["scores"]["tensor_shape"]["dim"][1]["size"] == "3"
+    assert scored.status_code == 200  # by the graph
+
+
+@needs_ctranslate2
+@pytest.mark.integration
+def test_what_it_cannot_answer_as_the_export_asks_is_refused(version, tmp_path):
+    signatures = CTranslate2Signatures("float32")
+    with pytest.raises(InputError, match="config.json, so that the engine ctranslate2 cannot read it; --engine=tenso"):
+        signatures(tmp_path)
+    for setting, value in (("coverage_penalty", 0.2), ("sampling", True)):
+        folder = tmp_path / setting
+        folder.mkdir()
+        for entry in version.iterdir():
+            (folder / entry.name).symlink_to(entry)
+        (folder / "assets.extra").unlink()
+        (folder / "assets.extra").mkdir()
+        config = json.loads((version / "assets.extra" / "config.json").read_text(encoding="utf-8"))
+        config["decode"][setting] = value
+        (folder / "assets.extra" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        with pytest.raises(InputError, match=f"decode.{setting}={value}.*; --engine=tensorflow does$"):
+            signatures(folder)
+
+
+def test_a_missing_package_is_one_clear_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(InputError, match=r"^the package ctranslate2 is missing: pip install 't2t_keras\[fast\]'$"):
+        CTranslate2Signatures("float32")

@@ -1,0 +1,89 @@
+"""Another engine that answers some signatures in place of the graph."""
+
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from waiting import wait_until
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.batcher import Batcher
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.server import Server
+
+
+class Shouts:
+    """Answers `serving_default`, and notes how many lines it got at a time."""
+
+    def __init__(self):
+        self.sizes, self.versions = [], []
+
+    def __call__(self, path):
+        self.versions.append(path.name)
+        return {"serving_default": self.answer, "unknown": None}
+
+    def answer(self, text):
+        self.sizes.append(len(text))
+        return {"translation": tf.strings.join([text, "!"]), "score": tf.zeros(tf.shape(text))}
+
+
+def refuse(path):
+    raise InputError("the engine ctranslate2 does not search with this; --engine=tensorflow does")
+
+
+def test_it_answers_its_signatures_and_the_graph_all_others(export_dir):
+    graph, model = Model(export_dir / "1", 1), Model(export_dir / "1", 1, Shouts())
+    assert model.signature_defs == graph.signature_defs and set(model.signatures) == set(graph.signatures)
+    for name in graph.signatures:
+        assert model.signature(name).inputs == graph.signature(name).inputs
+        assert model.signature(name).outputs == graph.signature(name).outputs
+    inputs = {"text": np.array([b"ab"], object)}
+    assert model.signature("").run(inputs)["translation"].tolist() == [b"ab!"]
+    assert graph.signature("").run(inputs)["translation"].tolist() == [b"BA"]
+    assert model.signature("single").run(inputs)["version"].tolist() == [1]
+
+
+def test_its_batches_are_small(export_dir):
+    shouts = Shouts()
+    signature = Model(export_dir / "1", 1, shouts).signature("")
+    batcher = Batcher(32, 10**9, 0.0, 1, 10**9)
+    texts = np.array([str(number).encode() for number in range(20)], object)
+    answer = batcher.submit(signature, {"text": texts}, np.ones(20, np.int64), 300.0).result(300)
+    assert answer["translation"].tolist() == [b"%d!" % number for number in range(20)]
+    assert shouts.sizes == [8, 8, 4]
+    assert batcher.close(300)
+
+
+def test_a_version_that_it_cannot_answer_for_is_not_loaded(export_dir):
+    with pytest.raises(ServingError, match="does not search with this; --engine=tensorflow does") as caught:
+        Model(export_dir / "1", 1, refuse)
+    assert caught.value.code is Code.FAILED_PRECONDITION
+
+
+def test_at_the_start_that_is_an_error(export_dir, caplog):
+    server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0), substitutes=refuse)
+    with pytest.raises(InputError, match="^toy: the engine ctranslate2 does not search with this"):
+        server.start()
+    assert "to be tried again when its files change" in caplog.text
+
+
+def test_later_the_version_before_goes_on(versions_1_and_2, export_dir):
+    shouts = Shouts()
+
+    def substitutes(path):
+        return shouts(path) if path.name == "1" else refuse(path)
+
+    server = Server(
+        ServingOptions(str(export_dir), rest_port=0, grpc_port=0, poll_seconds=0.05), substitutes=substitutes
+    )
+    server.start()
+    try:
+        (export_dir / "2").symlink_to(versions_1_and_2 / "2")
+        wait_until(lambda: [status.state for status in server.core.versions.statuses()] == ["END", "AVAILABLE"])
+        url = f"http://{server.rest_address}/v1/models/toy:predict"
+        answer = httpx.post(url, json={"instances": ["ab"]}, timeout=300).json()
+        assert answer == {"predictions": [{"translation": "ab!", "score": 0.0}]}
+    finally:
+        assert server.stop()
