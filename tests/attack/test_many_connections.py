@@ -91,7 +91,9 @@ def test_a_server_out_of_descriptors_answers_those_it_has(serve, measured, port)
             share = (server.cpu_seconds - cpu) / (time.monotonic() - begun)
         # Those that waited are taken once there is room again.
         wait_until(lambda: get(server.rest, "/v1/models/model")[0] == 200)
-        lines = [line for line in server.log.splitlines() if "Too many open files" in line]
+        lines = [line for line in server.log.splitlines() if "no new connections for now" in line]
+        # The other line that there may be is of the directory with the versions, which cannot be read either.
+        assert server.log.count("Too many open files") <= 2, server.log
         measured(f"out of descriptors at {port}: {asked} of {asked} requests answered, {share:.2f} of a core taken")
         assert len(lines) == (port == "rest"), server.log
         # It does not try again and again without a pause.
