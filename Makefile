@@ -6,13 +6,14 @@
 PYTHON ?= python3
 TENSORFLOW ?= 2.21
 MINUTES ?= 5
+BODIES ?= 5000
 PROCESSES ?= 2
 VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: help venv quickstart test integration slow faults lint format docs ci release clean
+.PHONY: help venv quickstart test integration slow faults attack lint format docs ci release clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +23,7 @@ help:
 	@echo "make integration             whole programs, exports, families and tasks (15 minutes)"
 	@echo "make slow                    the tests that take minutes"
 	@echo "make faults                  kills real trainings in many ways and compares what comes of them (25 minutes)"
+	@echo "make attack [BODIES=5000]    what hostile clients can do to the server (10 minutes, on a quiet machine)"
 	@echo "make lint                    style, common mistakes and types; make format puts the style right"
 	@echo "make docs                    the documents as a site, docs/_build/html/index.html"
 	@echo "make ci                      lint, test and integration, with what only tests of other backends, peers and manifests need"
@@ -44,16 +46,19 @@ quickstart: $(INSTALLED)
 	$(BIN)/python -m launch.quickstart --minutes=$(MINUTES)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not integration and not slow and not faults'
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not integration and not slow and not faults and not attack'
 
 integration: $(INSTALLED)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'integration and not slow and not faults'
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'integration and not slow and not faults and not attack'
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
 
 faults: $(INSTALLED)
 	$(BIN)/python -m pytest -m faults tests/faults
+
+attack: $(INSTALLED)
+	$(BIN)/python -m pytest -m attack --bodies=$(BODIES) tests/attack
 
 lint: $(INSTALLED)
 	$(BIN)/python -m ruff check .

@@ -33,6 +33,8 @@ class Served:
     Attributes:
         rest: "host:port".
         grpc: "host:port".
+        pid: of its process.
+        log_path: as given.
     """
 
     def __init__(self, export_dir: str, log_path: str, *flags: str) -> None:
@@ -46,6 +48,7 @@ class Served:
             self._process.wait()
             raise RuntimeError(f"the server does not start; see {log_path}")
         self.rest, self.grpc = match.groups()
+        self.pid, self.log_path = self._process.pid, log_path
 
     def __enter__(self) -> "Served":
         return self
@@ -64,6 +67,18 @@ class Served:
         with open(f"/proc/{self._process.pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it holds, without what it shares with files."""
+        with open(f"/proc/{self.pid}/status") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon:"))
+
+    @property
+    def log(self) -> str:
+        """What it has written so far."""
+        with open(self.log_path, encoding="utf-8") as file:
+            return file.read()
 
     def tell_to_stop(self) -> float:
         """Sends SIGTERM; gives the time at which it did."""

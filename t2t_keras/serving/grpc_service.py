@@ -49,6 +49,8 @@ _FIELDS = {
 
 _TOGETHER = 1 << 14  # values that are written in one piece
 
+_MOST_DIMENSIONS = 16  # of an input
+
 # grpc.aio.ServicerContext: grpc has no types.
 _Context: TypeAlias = Any
 _Method = Callable[[bytes, _Context], Awaitable[bytes]]
@@ -189,11 +191,15 @@ class _Services:
             return _Begun(future, spec, list(request.output_filter))
 
     def _array(self, name: str, signature: Signature, proto: tensor_pb2.TensorProto) -> np.ndarray:
+        wanted = signature.inputs[name].dtype
+        rank = len(proto.tensor_shape.dim)
+        # Before the sizes are multiplied: the product of some ten thousand took seconds, in which nobody was served.
+        if rank > _MOST_DIMENSIONS:
+            raise invalid(f"input {name!r} has {rank} dimensions")
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
         # A few bytes can stand for one value repeated over a huge shape, so the shape is checked before unpacking.
         if min(sizes, default=0) < 0 or math.prod(sizes) > self._core.options.limits.max_body_bytes:
             raise invalid(f"input {name!r} has the shape {sizes}")
-        wanted = signature.inputs[name].dtype
         if proto.dtype != wanted.as_datatype_enum:
             got = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
             raise invalid(f"input {name!r} must be of type {wanted.name}, got {got}")

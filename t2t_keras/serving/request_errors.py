@@ -26,15 +26,21 @@ class Code(enum.Enum):
     UNAUTHENTICATED = 16
 
 
+# Of a message, which may quote what a client sent. gRPC sends messages of up to 8 KiB, a character as up to 12 bytes.
+_MOST_CHARACTERS = 600
+
+
 class ServingError(Exception):
     """A request that is answered with an error.
 
     Args:
         code: the kind of error, which each front end maps to its status.
-        message: what is wrong and what would be right, for the client.
+        message: what is wrong and what would be right, for the client; a very long one is cut.
     """
 
     def __init__(self, code: Code, message: str) -> None:
+        if len(message) > _MOST_CHARACTERS:
+            message = f"{message[:_MOST_CHARACTERS]}..."
         super().__init__(message)
         self.code = code
         self.message = message

@@ -182,6 +182,8 @@ def shaped(dtype, sizes, **values):
         (tensor_pb2.TensorProto(dtype=77), ["'text'", "77"]),
         (shaped(types_pb2.DT_STRING, [1 << 40], string_val=[b"a"]), ["'text'", "shape", str(1 << 40)]),
         (shaped(types_pb2.DT_STRING, [-1], string_val=[b"a"]), ["'text'", "shape", "-1"]),
+        # The product of so many took seconds, in which nobody was served.
+        (shaped(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]), ["'text' has 1000 dimensions"]),
         (shaped(types_pb2.DT_STRING, [1], string_val=[b"a", b"b"]), ["'text'", "valid"]),
         (shaped(types_pb2.DT_STRING, [1], tensor_content=b"a"), ["'text'"]),
     ],
@@ -203,6 +205,14 @@ def test_what_there_is_not(prediction):
     ]:
         found, details = refused(prediction.Predict, made)
         assert found == code and words in details
+
+
+@pytest.mark.parametrize("letter", ["x", "\U0001f600"])
+def test_an_error_quotes_little_of_what_it_is_about(prediction, letter):
+    """gRPC cannot send long messages, and answered with an error that said nothing."""
+    code, details = refused(prediction.Predict, request(letter * 4000, text=["a"]))
+    assert code == "FAILED_PRECONDITION" and details.startswith(f'Serving signature name: "{letter * 500}')
+    assert details.endswith("...") and len(details) < 700
 
 
 def test_a_message_that_is_too_large(prediction):

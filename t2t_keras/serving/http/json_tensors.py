@@ -206,7 +206,10 @@ def _float(leaf: Any, type_name: str, largest: float) -> float:
 
 
 def _shown(leaf: Any) -> str:
-    text = json.dumps(leaf)
+    try:
+        text = json.dumps(leaf)
+    except (RecursionError, ValueError):  # it could just be read, and its writing needs a little more
+        return f"a value of type {type(leaf).__name__}"
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 

@@ -146,3 +146,13 @@ def test_a_large_array_is_written_in_pieces_between_which_other_threads_run(by_r
     assert max(map(len, pieces)) < 100_000
     sent = list(write_outputs({"attention": array}, by_row))
     assert b"".join(sent) == body and max(map(len, sent)) < 200_000 and len(sent) < len(body) / 60_000
+
+
+def test_a_value_that_is_too_deep_to_be_written_is_refused():
+    """It could just be read, and the error could not be written."""
+    value = {}
+    for _ in range(100_000):
+        value = {"a": value}
+    with pytest.raises(ServingError, match="must be a string, got a value of type dict") as caught:
+        read_inputs({"inputs": {"text": [value]}}, signature("text"))
+    assert caught.value.code is Code.INVALID_ARGUMENT

@@ -1,0 +1,78 @@
+"""What the attacks share: a small exported model, servers of it in processes of their own, and what was measured."""
+
+import contextlib
+import re
+
+import hostile_clients
+import pytest
+
+from benchmarks.serving_process import Served, ask_rest, same
+
+NORMAL = ("serving_default", {"text": ["A man in a blue shirt is standing on a ladder."]})
+
+_MEASURED: list[str] = []
+
+
+def pytest_addoption(parser):
+    parser.addoption("--bodies", type=int, default=5000, help="how many fuzzed bodies the server is sent")
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _MEASURED:
+        terminalreporter.section("measured")
+        for line in _MEASURED:
+            terminalreporter.line(line)
+
+
+@pytest.fixture(scope="session")
+def measured():
+    """Takes lines that are printed at the end."""
+    return _MEASURED.append
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    """The directory of a small model."""
+    import exporting
+    import programs
+
+    folder = tmp_path_factory.mktemp("attacked")
+    exporting.make_run(folder)
+    export_dir = folder / "saved_models" / "tiny"
+    flags = [f"--model_dir={folder / 'run'}", f"--export_dir={export_dir}", "--average_last=2"]
+    ((status, _, error),) = programs.run_cases("launch.export", [(flags, b"")])
+    assert status == 0, error
+    return export_dir
+
+
+@pytest.fixture(scope="session")
+def serve(exported, tmp_path_factory):
+    """Starts a server with some flags for a block, and looks after the attack whether it is as it was before."""
+
+    @contextlib.contextmanager
+    def started(*flags):
+        log_path = tmp_path_factory.mktemp("log") / "server.log"
+        with Served(str(exported), str(log_path), *flags) as server:
+            before = ask_rest(server.rest, *NORMAL)
+            yield server
+            assert server.alive, server.log
+            hostile_clients.wait_until(lambda: _answers(server))
+            assert same(ask_rest(server.rest, *NORMAL), before)
+            assert server.stop() == 0
+            assert "Traceback" not in server.log and not re.search(r"^\S+ \S+ CRITICAL ", server.log, re.MULTILINE)
+            assert len(server.log.splitlines()) < 50, server.log
+
+    return started
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    """A server with the usual flags."""
+    with serve() as server:
+        yield server
+
+
+def _answers(server):
+    with contextlib.suppress(OSError):
+        return hostile_clients.get(server.rest, "/v1/models/model")[0] == 200
+    return False

@@ -1,0 +1,290 @@
+"""Requests that go wrong in every way that a seed can draw; the same seed draws the same request."""
+
+import base64
+import functools
+import gzip
+import json
+import random
+
+import numpy as np
+import tensorflow as tf
+from hostile_clients import MODEL, head
+from tensorflow.core.framework import tensor_pb2
+from tensorflow_serving.apis import predict_pb2
+
+TEXTS = [
+    "A man is standing.",
+    "",
+    "Zwei Hunde spielen im Schnee",
+    "日本語 \U0001f600",
+    "dog " * 40,
+    "\x00\t\r\n",
+    "a" * 300,
+]
+WHOLE = 2 << 20  # bytes, above the limit of a body
+SERVICE = "/tensorflow.serving.{}"
+METHODS = [
+    "PredictionService/GetModelMetadata",
+    "PredictionService/Classify",
+    "PredictionService/MultiInference",
+    "ModelService/GetModelStatus",
+    "ModelService/HandleReloadConfigRequest",
+    "PredictionService/Nothing",
+]
+
+
+def call(draw):
+    """A signature and inputs that it takes."""
+    rows = draw.randint(1, 4)
+    texts = [draw.choice(TEXTS) for _ in range(rows)]
+    signature = draw.choice(["serving_default", "nbest", "sample", "score", "tokens", "align", "attention"])
+    if signature == "tokens":
+        length = draw.randint(1, 20)
+        ids = [[draw.randrange(300) for _ in range(length)] for _ in range(rows)]
+        return signature, {"source_ids": ids, "source_length": [draw.randint(0, length) for _ in range(rows)]}
+    inputs = {"text": texts}
+    if signature == "sample":
+        inputs["seed"] = [draw.randrange(-(2**63), 2**63) for _ in range(rows)]
+    if signature in ("score", "attention"):
+        inputs["target"] = texts[::-1]
+    if signature == "attention":
+        inputs["kind"] = [draw.choice(["encoder", "decoder", "cross"]) for _ in range(rows)]
+        inputs["layer"] = [0] * rows
+    return signature, inputs
+
+
+def json_call(draw):
+    """The content of a right request."""
+    signature, inputs = call(draw)
+    if draw.random() < 0.5:
+        return {"signature_name": signature, "inputs": inputs}
+    rows = zip(*inputs.values(), strict=True)
+    return {"signature_name": signature, "instances": [dict(zip(inputs, row, strict=True)) for row in rows]}
+
+
+def odd_text(draw):
+    """A JSON value, as text, that is no ordinary one."""
+    depth = draw.choice([2, 30, 100, 300, 490, 900, 990, 1000, 1100, 3000, 100_000])
+    return draw.choice(
+        [
+            lambda: draw.choice(
+                ["null", "true", "-0", "NaN", "-Infinity", "1e999999", "1e-999999", "{}", "[]", "[[]]"]
+            ),
+            lambda: draw.choice(["-", ""]) + "9" * draw.choice([10, 18, 19, 20, 39, 309, 4299, 4300, 4301, 100_000]),
+            lambda: f"0.{'0' * draw.choice([10, 400, 5000])}1",
+            lambda: "[" * depth + "]" * depth,
+            lambda: '{"a":' * depth + "1" + "}" * depth,
+            lambda: '[{"b64":' * depth + '"YQ=="' + "}]" * depth,
+            lambda: "[" * depth,
+            lambda: json.dumps({"b64": draw.choice(["YQ==", "Y", "%", "", "äöü", 3, None, ["YQ=="], "A" * 10_000])}),
+            lambda: json.dumps(draw.choice(["\ud800", "\udfff\ud800", "\uffff", "\x00", "x" * 5000, "ä" * 2049])),
+            lambda: json.dumps({draw.choice(["", "text", "b64", "\ud800", "x" * 10_000, "\x00"]): ["a"]}),
+            lambda: json.dumps({f"name {number}": [] for number in range(draw.choice([1, 100, 20_000]))}),
+            lambda: json.dumps([draw.choice([1, "a", None, [], {}, 1.5, True]) for _ in range(draw.randint(1, 300))]),
+            lambda: json.dumps([[[1]] * draw.choice([1, 1024, 1025]) for _ in range(draw.choice([1, 256, 257]))]),
+            lambda: json.dumps([2**31, -(2**31) - 1, 2**63, 2**64, 10**300][: draw.randint(1, 5)]),
+        ]
+    )()
+
+
+def with_odd_value(draw):
+    """A right request in which one value, somewhere, is an odd one."""
+    content = json_call(draw)
+    place, key = content, draw.choice(list(content))
+    while isinstance(place[key], dict | list) and place[key] and draw.random() < 0.75:
+        place = place[key]
+        key = draw.choice(list(place)) if isinstance(place, dict) else draw.randrange(len(place))
+    mark = "an odd value stands here"
+    place[key] = mark
+    return json.dumps(content).replace(json.dumps(mark), odd_text(draw)).encode()
+
+
+def flipped(draw, body):
+    """Some bytes are others."""
+    changed = bytearray(body)
+    for _ in range(draw.choice([1, 1, 2, 5, 20])):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    return bytes(changed)
+
+
+def cut(draw, body):
+    """The end is missing, or the beginning."""
+    place = draw.randrange(len(body))
+    return body[:place] if draw.random() < 0.8 else body[place:]
+
+
+def spliced(draw, body):
+    """A piece is there twice, or many times."""
+    start, end = sorted(draw.randrange(len(body) + 1) for _ in range(2))
+    return body[:end] + body[start:end] * draw.choice([1, 2, 50 if end - start < 1000 else 3]) + body[end:]
+
+
+def noise(draw):
+    """Bytes without sense."""
+    return draw.randbytes(draw.choice([0, 1, 10, 100, 1000, 100_000]))
+
+
+def damaged(draw, body):
+    """In one of several ways."""
+    return draw.choice([flipped, cut, spliced])(draw, body) if body else noise(draw)
+
+
+def body(draw):
+    """The body of a request of REST."""
+    right = json.dumps(json_call(draw), ensure_ascii=draw.random() < 0.5).encode()
+    kinds = [lambda: damaged(draw, right), lambda: with_odd_value(draw), lambda: odd_text(draw).encode()]
+    rare = [lambda: noise(draw), lambda: right.decode().encode("utf-16"), lambda: b" " * WHOLE, lambda: right]
+    return draw.choice(kinds if draw.random() < 0.85 else rare)()
+
+
+@functools.cache
+def bomb(size):
+    """So many bytes, compressed."""
+    return gzip.compress(bytes(size), 1, mtime=0)
+
+
+def packed(draw, content):
+    """Compressed, well or badly, or to so few bytes that they become very many."""
+    return draw.choice(
+        [
+            lambda: gzip.compress(content, mtime=0),
+            lambda: damaged(draw, gzip.compress(content, mtime=0)),
+            lambda: bomb(draw.choice([1 << 20, 1 << 26])),
+            lambda: gzip.compress(gzip.compress(content, mtime=0), mtime=0),
+            lambda: content,
+        ]
+    )()
+
+
+def odd_head(draw, size):
+    """A head that does not tell the truth, or none."""
+    right = head(size)
+    length = b"Content-Length: %d" % size
+    other = draw.choice(
+        ["-1", "1e3", "0x10", "+5", "", "5, 5", "٣", "9" * 30, "9" * 5000, str(size + 7), str(size // 2)]
+    )
+    return draw.choice(
+        [
+            lambda: right.replace(length, f"Content-Length: {other}".encode()),
+            lambda: right.replace(length, length + b"\r\n" + length),
+            lambda: right.replace(length, b"Transfer-Encoding: chunked"),
+            lambda: right.replace(length, b"Transfer-Encoding: gzip, chunked"),
+            lambda: right.replace(length, length + b"\r\nExpect: 100-continue"),
+            lambda: right.replace(
+                length, length + b"\r\nContent-Encoding: " + draw.choice([b"br", b"\xff", b"gzip, gzip"])
+            ),
+            lambda: right.replace(b"localhost", draw.choice([b"[", b"localhost/[", b"a" * 5000, b"\xff", b"", b"@:"])),
+            lambda: right.replace(b"Connection", draw.choice([b"X" * 70_000, b"Upgrade: h2c\r\nA", b"\xff"])),
+            lambda: right.replace(b":predict", odd_path(draw)),
+            lambda: right.replace(MODEL.encode(), odd_path(draw)),
+            lambda: head(
+                size, draw.choice(["GET", "PUT", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PRI", "gEt", "\x01"])
+            ),
+            lambda: damaged(draw, right),
+        ]
+    )()
+
+
+def odd_path(draw):
+    """A path that leads nowhere, or somewhere else."""
+    pieces = [
+        "/versions/",
+        "1",
+        "9" * 30,
+        "/labels/",
+        "..",
+        "%2f",
+        "%00",
+        "%ff",
+        "%",
+        "//",
+        ":",
+        "?",
+        "#",
+        "[",
+        "ä",
+        "\\",
+    ]
+    pieces += ["/metadata", ":predict", ":classify", "/server.json", "/page.js", "x" * 3000, "/v1/models/", "*", "@"]
+    return "".join(draw.choice(pieces) for _ in range(draw.randint(1, 5))).encode()
+
+
+def rest(seed):
+    """All bytes that a client of REST sends, and whether each of them belongs to one whole request."""
+    draw = random.Random(seed)
+    content = body(draw)
+    if draw.random() < 0.15:
+        content = packed(draw, content)
+        return head(len(content)).replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n") + content, True
+    if draw.random() < 0.15:
+        return odd_head(draw, len(content)) + content, False
+    return head(len(content)) + content, True
+
+
+def odd_tensor(draw):
+    """A tensor that is none, or not the one that is wanted."""
+    proto = tensor_pb2.TensorProto(dtype=draw.choice([0, 1, 3, 7, 7, 7, 9, 14, 20, 21, 23, 77, 101, 2**31 - 1]))
+    sizes = draw.choice([[], [1], [2], [0], [-1], [1 << 40], [2**62, 2**62], [1 << 20], [1] * 40, [3] * 300, [1, 1]])
+    if draw.random() < 0.02:
+        sizes = [2**62] * 80_000
+    for size in sizes:
+        proto.tensor_shape.dim.add(size=size)
+    proto.tensor_shape.unknown_rank = draw.random() < 0.1
+    for field, values in {
+        "string_val": [b"A man", b"\xff\xfe", b"", b"x" * 5000],
+        "int_val": [0, 5, -1, 2**31 - 1],
+        "int64_val": [0, -(2**63)],
+        "float_val": [0.5, float("nan"), float("inf")],
+        "half_val": [2**31 - 1, -1],
+        "bool_val": [True],
+        "uint32_val": [2**32 - 1],
+    }.items():
+        if draw.random() < 0.3:
+            getattr(proto, field).extend(draw.choice(values) for _ in range(draw.choice([1, 1, 2, 300])))
+    if draw.random() < 0.3:
+        proto.tensor_content = noise(draw)[:10_000]
+    if draw.random() < 0.05:
+        proto.resource_handle_val.add(name="x" * 100)
+        proto.variant_val.add(type_name="tensorflow::Nothing", metadata=b"\xff")
+    return proto
+
+
+def predict_request(draw):
+    """A right message, or one whose parts are wrong each by itself."""
+    signature, inputs = call(draw)
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name, made.model_spec.signature_name = "model", signature
+    for name, values in inputs.items():
+        kind = {"seed": tf.int64, "text": tf.string}.get(name)
+        made.inputs[name].CopyFrom(tf.make_tensor_proto(np.array(values), kind))
+    if draw.random() < 0.6:
+        made.inputs[draw.choice([*inputs, "text", "", "x" * 20_000])].CopyFrom(odd_tensor(draw))
+    if draw.random() < 0.1:
+        made.output_filter.extend(draw.choice(["", "score", "x" * 2000, "score"]) for _ in range(draw.choice([1, 200])))
+    spec = made.model_spec
+    if draw.random() < 0.1:
+        spec.name = draw.choice(["", "other", "x" * 20_000, "model\n", "ä"])
+    if draw.random() < 0.1:
+        spec.signature_name = draw.choice(["other", "x" * 20_000, "line\nline", "\U0001f600"])
+    if draw.random() < 0.1:
+        spec.version.value = draw.choice([0, 1, 7, -1, 2**63 - 1, -(2**63)])
+    elif draw.random() < 0.1:
+        spec.version_label = draw.choice(["stable", "x" * 20_000, "\n"])
+    return made
+
+
+def grpc(seed):
+    """A method's path and a message for it."""
+    draw = random.Random(seed)
+    made = predict_request(draw)
+    right = made.SerializeToString()
+    if draw.random() < 0.1:
+        method = SERVICE.format(draw.choice(METHODS)) if draw.random() < 0.8 else "/grpc.health.v1.Health/Check"
+        spec = made.SerializePartialToString() if draw.random() < 0.3 else b"\x0a\x07\x0a\x05model"
+        return method, spec if draw.random() < 0.5 else damaged(draw, spec)
+    message = right
+    if draw.random() < 0.5:
+        message = damaged(draw, right) if draw.random() < 0.9 else noise(draw)
+    if draw.random() < 0.01:
+        message = right + b"\x0a" + base64.b64encode(bytes(WHOLE))
+    return SERVICE.format("PredictionService/Predict"), message

@@ -1,0 +1,57 @@
+"""Clients that ask for large answers and do not read them: what they hold in memory is bounded for all together."""
+
+import concurrent.futures
+import contextlib
+import json
+import time
+
+import pytest
+from hostile_clients import ask, connected, metric, request, wait_until
+
+pytestmark = pytest.mark.attack
+
+READERS = 6
+BUDGET = 16 << 20
+# An answer of 6.5 MB in memory: more than the buffers of a connection hold.
+LARGE = request("attention", text=["dog. " * 450], target=["Hund"], kind=["encoder"], layer=[0])
+UNSENT = "t2t_serving_unsent_bytes"
+
+
+def status(connection):
+    """The status of an answer, of which not more is read."""
+    return int(connection.recv(12).split()[1])
+
+
+def test_slow_readers_hold_no_more_than_the_budget(serve, measured):
+    with serve(f"--max_unsent_bytes={BUDGET}") as server:
+        found, answer = ask(server.rest, LARGE)
+        assert found == 200
+        # Computing as many at once takes memory too, which the process keeps for the next; here all are read.
+        with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
+            for _ in range(3):
+                assert {status for status, _ in pool.map(lambda _: ask(server.rest, LARGE), range(READERS))} <= {
+                    200,
+                    503,
+                }
+        assert len(json.loads(answer)["outputs"]["attention"][0][0]) > 800
+        before = server.memory_bytes
+        with contextlib.ExitStack() as stack:
+            readers = [stack.enter_context(connected(server.rest, buffer=64 << 10)) for _ in range(READERS)]
+            for reader in readers:
+                reader.sendall(LARGE)
+            statuses = [status(reader) for reader in readers]
+            most = 0
+            for _ in range(50):
+                most = max(most, server.memory_bytes)
+                assert metric(server, UNSENT) <= BUDGET
+                time.sleep(0.05)
+            served = statuses.count(200)
+            assert served >= 1 and statuses.count(503) == READERS - served >= 1
+            assert ask(server.rest, request("serving_default", text=["A man."]))[0] == 200
+        wait_until(lambda: metric(server, UNSENT) == 0)
+        measured(
+            f"{READERS} slow readers of {len(answer) / 2**20:.0f} MiB each: {served} are served, the others refused; "
+            f"the server's memory grew by {(most - before) / 2**20:.0f} MiB, {BUDGET >> 20} MiB are allowed"
+        )
+        assert most - before < 2 * BUDGET
+        assert ask(server.rest, LARGE)[0] == 200
