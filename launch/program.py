@@ -27,7 +27,7 @@ PATHS = (
     *("model_dir", "data_dir", "export_dir", "output_dir", "download_dir", "study_dir"),
     *("train_source", "train_target", "valid_source", "valid_target", "test_source", "test_target"),
     *("source", "target", "reference", "translation", "input", "output", "checkpoint", "checkpoints", "ensemble"),
-    *("init_from", "hypotheses", "references", "vocab_from"),
+    *("init_from", "hypotheses", "references", "vocab_from", "glossary"),
     *("model_config_file", "tls_certificate", "tls_key", "api_key_file"),
 )
 

@@ -10,7 +10,8 @@ import pytest
 
 MODEL = ["num_encoder_layers=1", "num_decoder_layers=1", "d_model=16", "d_ff=32", "num_heads=2", "dropout_rate=0"]
 TRAIN = ["max_steps=30", "checkpoint_steps=10", "tokens_per_batch=400", "warmup_steps=10", "validation_sentences=4"]
-SHORT = ["--beam_size=2", "--max_length_offset=4"]  # a model that has learned little does not end by itself
+# A model that has learned little does not end by itself, or at once.
+SHORT = ["--beam_size=2", "--max_length_offset=4", "--min_length=2"]
 SETTINGS = [*(f"--set=model.{each}" for each in MODEL), *(f"--set=train.{each}" for each in TRAIN)]
 SIDES = (("source", "low"), ("target", "up"))
 LINES = ["one two three", "", "seven six five four"]

@@ -108,21 +108,8 @@ def _column_sums(x: Tensor) -> Tensor:
 
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
-    """`plain.embedding_lookup` without support for negative ids; its gradient is one segment sum.
-
-    It is dense: given the sparse one of `tf.gather`, Keras's optimizers update an embedding otherwise than on JAX and
-    PyTorch, with other moments.
-    """
-    table, token_ids = tf.convert_to_tensor(table), tf.convert_to_tensor(token_ids)
-
-    @tf.custom_gradient
-    def look_up(rows: Tensor) -> tuple[Tensor, Callable]:
-        def gradient(upstream: Tensor) -> Tensor:
-            return tf.math.unsorted_segment_sum(upstream, token_ids, shape(rows)[0])  # --> [vocab, d_model]
-
-        return tf.gather(rows, token_ids), gradient
-
-    return look_up(table)  # --> [..., d_model]
+    """`plain.embedding_lookup` without support for negative ids; its gradient is one segment sum."""
+    return tf.gather(tf.convert_to_tensor(table), token_ids)  # --> [..., d_model]
 
 
 def softmax(inputs: Tensor) -> Tensor:
