@@ -21,14 +21,14 @@ release = __version__
 root_doc = "docs/index"
 
 # Nothing of other folders is looked at: runs and data may be large.
-include_patterns = ["*.md", "docs/*.md", "launch/**.md", ".github/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/notebooks/*.ipynb", "launch/**.md", ".github/*.md"]
 exclude_patterns = [
     path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "launch", ".github")
 ]
 exclude_patterns += ["README.md", "docs/_build", ".github/PULL_REQUEST_TEMPLATE.md"]
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.linkcode",
@@ -37,6 +37,7 @@ extensions = [
     "generated",
 ]
 myst_heading_anchors = 4
+nb_execution_mode = "off"  # notebooks have the outputs of a full run
 highlight_language = "bash"
 smartquotes_action = "D"  # Sphinx writes two dashes after an argument; quotes stay as they are
 

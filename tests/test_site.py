@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not all(find_spec(name) for name in ("sphinx", "myst_parser", "furo")),
-        reason="the site is made by Sphinx, MyST and furo: pip install '.[docs]'",
+        not all(find_spec(name) for name in ("sphinx", "myst_nb", "furo")),
+        reason="the site is made by Sphinx, MyST-NB and furo: pip install '.[docs]'",
     ),
 ]
 

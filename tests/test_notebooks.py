@@ -1,0 +1,39 @@
+"""The notebooks of the documents run, with few updates, and what is published has the outputs of a full run."""
+
+import json
+import os
+import pathlib
+
+import programs
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+
+
+def code_cells(path: pathlib.Path) -> list[dict]:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def test_there_are_some():
+    assert [path.stem for path in NOTEBOOKS] == ["paper"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_cell_has_run_once_in_order_without_an_error(path):
+    cells = code_cells(path)
+    assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)]
+    assert not [output for cell in cells for output in cell["outputs"] if output["output_type"] == "error"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_with_few_updates(path, tmp_path):
+    cells = ["".join(cell["source"]) for cell in code_cells(path)]
+    (settings,) = [cell for cell in cells if cell.startswith("UPDATES = ")]
+    cells[cells.index(settings)] = "UPDATES = 4"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    done = programs.run(["-c", "\n".join(cells)], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("copied without a mistake") == 2
