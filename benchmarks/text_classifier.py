@@ -30,10 +30,11 @@ def main() -> None:
     from sklearn.metrics import accuracy_score, f1_score
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("train", "valid", "test"):
-        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--valid", required=True)
+    parser.add_argument("--test", required=True)
     arguments = parser.parse_args()
-    (texts, labels), valid, test = (read(getattr(arguments, name)) for name in ("train", "valid", "test"))
+    (texts, labels), valid, test = map(read, (arguments.train, arguments.valid, arguments.test))
     start = time.perf_counter()
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
     features = vectorizer.fit_transform(texts)
