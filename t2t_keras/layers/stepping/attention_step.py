@@ -27,7 +27,8 @@ class _AttentionStep:
         self._layer = layer
         self._beam_size = beam_size
         self._attention = layer.attention_function(0)
-        if beam_size > 1 and layer.score_vector is None:
+        is_papers = type(layer).attention_function is MultiHeadAttention.attention_function  # and not one of a subclass
+        if beam_size > 1 and layer.score_vector is None and is_papers:
             self._attention = kernels.attend_from_few
         self.output_kernel = ops.cast(layer.output_kernel, dtype)
 
