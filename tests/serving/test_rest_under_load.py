@@ -116,10 +116,13 @@ def test_a_client_with_many_long_requests_holds_up_no_short_ones(versions_1_and_
 
     try:
         threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
         with httpx.Client(base_url=f"http://{running.rest_address}", timeout=300) as client:
-            wait_until(lambda: queued(client) >= 7)
+            # The first one runs alone before the others come, which would be merged with it.
+            threads[0].start()
+            wait_until(lambda: metric(client, RUNS)[RUNS] == 1)
+            for thread in threads[1:]:
+                thread.start()
+            wait_until(lambda: queued(client) == 7)
             # They wait at the gate, which is shut, and one stream answers all others.
             assert all(predict(client, {"instances": ["a"]}).status_code == 200 for _ in range(20))
             assert not answers
