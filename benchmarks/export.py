@@ -18,15 +18,14 @@ import tempfile
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "export"))
 
-import c_program
 import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.streams import share_out_cores
+from tests.export import c_program
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PROGRAMS = _ROOT / "tests" / "export"

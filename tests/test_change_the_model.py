@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 import pytest
-import tiny_training
-from programs import run_cases
 
 from t2t_keras.config import model_config as registry
 from t2t_keras.models import families, presets
+from tests.programs import run_cases
+from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
 

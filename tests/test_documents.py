@@ -9,7 +9,6 @@ import tomllib
 import typing
 from pathlib import Path
 
-import programs
 import pytest
 
 from t2t_keras.config import SECTIONS, Config
@@ -17,6 +16,7 @@ from t2t_keras.config.values import parsed
 from t2t_keras.models.presets import preset
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import read_settings
+from tests import programs
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

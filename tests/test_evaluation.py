@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from t2t_keras import evaluation
@@ -19,6 +18,7 @@ from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.tasks.translation_scores import bleu, sacrebleu_scores
+from tests.inference import tiny
 
 REFERENCES = ["Ein Mann, der auf einer Leiter steht.", "Zwei Hunde spielen im tiefen Schnee."]
 

@@ -6,12 +6,8 @@ import pathlib
 
 import keras
 import numpy as np
-import programs
 import pytest
 import tensorflow as tf
-import tiny
-from tiny_families import TINY, tiny_family
-from trajectories import make_batches, make_step, trajectory
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.config.model_config import _FAMILIES
@@ -22,6 +18,10 @@ from t2t_keras.models import families
 from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.searches import Searches
 from t2t_keras.training.devices.strategy import make_strategy
+from tests import programs
+from tests.inference import tiny
+from tests.training.tiny_families import TINY, tiny_family
+from tests.training.trajectories import make_batches, make_step, trajectory
 
 pytestmark = pytest.mark.integration
 

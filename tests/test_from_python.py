@@ -4,12 +4,12 @@ import pathlib
 import re
 
 import pytest
-import tiny_training
 
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from tests.training import tiny_training
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs/python.md"
 

@@ -5,8 +5,9 @@ import subprocess
 
 import httpx
 import numpy as np
-import programs
 import pytest
+
+from tests import programs
 
 MODEL = ["num_encoder_layers=1", "num_decoder_layers=1", "d_model=16", "d_ff=32", "num_heads=2", "dropout_rate=0"]
 TRAIN = ["max_steps=30", "checkpoint_steps=10", "tokens_per_batch=400", "warmup_steps=10", "validation_sentences=4"]

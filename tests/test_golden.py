@@ -6,12 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-import recorder
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of an export)
 from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_keras.inference.translator import Translator
+from tests.golden import recorder
 
 pytestmark = pytest.mark.integration
 

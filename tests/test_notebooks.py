@@ -4,8 +4,9 @@ import json
 import os
 import pathlib
 
-import programs
 import pytest
+
+from tests import programs
 
 ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))

@@ -7,17 +7,14 @@ import pickle
 import re
 import signal
 import subprocess
+import sys
 import time
+from unittest import mock
 
-import c_program
-import drill
 import httpx
 import numpy as np
-import programs
 import pytest
 import tensorflow as tf
-import tiny_training
-from programs import run_cases
 
 from t2t_keras.config import Config, DecodeConfig
 from t2t_keras.config import model_config as registry
@@ -29,6 +26,11 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families, presets
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
+from tests import programs
+from tests.export import c_program
+from tests.faults import drill
+from tests.programs import run_cases
+from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +45,8 @@ def toy_family():
     """Known as long as these tests run: others list what comes with the package."""
     known = (registry._FAMILIES, families._MODELS, presets.PRESETS)
     before = [dict(names) for names in known]
-    yield importlib.import_module("toy_family")
+    with mock.patch.object(sys, "path", [*sys.path, str(TESTS)]):
+        yield importlib.import_module("toy_family")
     for names, earlier in zip(known, before, strict=True):
         names.clear()
         names.update(earlier)

@@ -13,7 +13,6 @@ import venv
 from importlib.metadata import version
 from pathlib import Path
 
-import programs
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -22,6 +21,7 @@ import t2t_keras
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.sources import packages
 from t2t_keras.data.sources.corpora import NAMES
+from tests import programs
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in sorted(folder.glob("*.md"))]

@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 
-import programs
 import pytest
+
+from tests import programs
 
 
 def both(code: str, **more) -> list[tuple]:

@@ -3,13 +3,10 @@
 import dataclasses
 import pathlib
 
-import c_program
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text
-from tiny_families import TINY, tiny_family
-from tiny_training import MODEL, TRAIN
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TrainConfig, TransformerConfig
 from t2t_keras.data.prepare import PreparedData, prepare
@@ -23,6 +20,9 @@ from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from tests.export import c_program
+from tests.training.tiny_families import TINY, tiny_family
+from tests.training.tiny_training import MODEL, TRAIN
 
 pytestmark = pytest.mark.integration
 

@@ -3,10 +3,10 @@
 import contextlib
 import re
 
-import hostile_clients
 import pytest
 
 from benchmarks.serving_process import Served, ask_rest, same
+from tests.attack import hostile_clients
 
 NORMAL = ("serving_default", {"text": ["A man in a blue shirt is standing on a ladder."]})
 
@@ -33,8 +33,8 @@ def measured():
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
     """The directory of a small model."""
-    import exporting
-    import programs
+    from tests import programs
+    from tests.export import exporting
 
     folder = tmp_path_factory.mktemp("attacked")
     exporting.make_run(folder)

@@ -8,9 +8,10 @@ import random
 
 import numpy as np
 import tensorflow as tf
-from hostile_clients import MODEL, head
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
+
+from tests.attack.hostile_clients import MODEL, head
 
 TEXTS = [
     "A man is standing.",

@@ -6,10 +6,11 @@ import json
 import re
 import threading
 
-import fuzzed_bodies
 import grpc
 import pytest
-from hostile_clients import PATIENCE, ask
+
+from tests.attack import fuzzed_bodies
+from tests.attack.hostile_clients import PATIENCE, ask
 
 pytestmark = pytest.mark.attack
 

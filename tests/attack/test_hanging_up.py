@@ -7,8 +7,9 @@ import time
 import grpc
 import pytest
 import tensorflow as tf
-from hostile_clients import MODEL, ask, connected, head, metric, request, wait_until
 from tensorflow_serving.apis import predict_pb2
+
+from tests.attack.hostile_clients import MODEL, ask, connected, head, metric, request, wait_until
 
 pytestmark = pytest.mark.attack
 

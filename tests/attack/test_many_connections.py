@@ -9,8 +9,9 @@ import time
 
 import grpc
 import pytest
-from hostile_clients import PATIENCE, ask, connected, get, place, request, wait_until
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
+
+from tests.attack.hostile_clients import PATIENCE, ask, connected, get, place, request, wait_until
 
 pytestmark = pytest.mark.attack
 

@@ -6,7 +6,8 @@ import json
 import time
 
 import pytest
-from hostile_clients import ask, connected, metric, request, wait_until
+
+from tests.attack.hostile_clients import ask, connected, metric, request, wait_until
 
 pytestmark = pytest.mark.attack
 

@@ -8,7 +8,8 @@ import threading
 import time
 
 import pytest
-from hostile_clients import MODEL
+
+from tests.attack.hostile_clients import MODEL
 
 pytestmark = pytest.mark.attack
 

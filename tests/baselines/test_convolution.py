@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from numpy_oracle import numbers, randomise
 
 from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, gated_linear_unit
+from tests.layers.numpy_oracle import numbers, randomise
 
 SHAPES = {"centred": (3, 1, False), "causal": (3, 1, True), "dilated": (3, 4, True), "wide": (5, 2, False)}
 every_shape = pytest.mark.parametrize(("kernel_size", "dilation_rate", "causal"), SHAPES.values(), ids=SHAPES)

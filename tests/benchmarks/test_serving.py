@@ -2,12 +2,12 @@
 
 import shutil
 
-import page_model
 import pytest
 
 from benchmarks import serving, serving_faults, serving_process
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
+from tests.serving import page_model
 
 pytestmark = pytest.mark.integration
 

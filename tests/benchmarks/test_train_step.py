@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 import pytest
-from tiny_families import tiny_family
 
 from benchmarks import conv_s2s_in_keras, rnn_attention_in_keras
 from benchmarks.train_step import sizes_of
 from benchmarks.train_step_engines import shifted
 from t2t_keras.models import families
+from tests.training.tiny_families import tiny_family
 
 pytestmark = pytest.mark.integration
 

@@ -7,13 +7,13 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies
-from small_corpora import CONFIG, corpus_of, some_pairs
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.data.output_limit import output_limit
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.search.searches import output_limits
 from t2t_keras.tasks.registry import TASKS, task
+from tests.data.small_corpora import CONFIG, corpus_of, some_pairs
 
 
 def lengths(pairs, seed=1, ratio=1.1, spread=0.2, longest=256):

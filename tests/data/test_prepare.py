@@ -3,7 +3,6 @@ import json
 
 import numpy as np
 import pytest
-from small_corpora import CONFIG, assert_same_folder, corpus_of, kill_itself, names_in, some_pairs
 
 from t2t_keras.data import prepare as prepare_module
 from t2t_keras.data import shards
@@ -11,6 +10,7 @@ from t2t_keras.data.cleaning import comparison_key
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID
+from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, kill_itself, names_in, some_pairs
 
 
 def test_a_prepared_folder_holds_all_that_training_and_scoring_need(corpus, tmp_path):

@@ -7,7 +7,6 @@ import pathlib
 import threading
 
 import pytest
-from small_corpora import CONFIG, assert_same_folder, corpus_of, files_of, some_pairs
 
 from t2t_keras.data import checksums, shards
 from t2t_keras.data import prepare as prepare_module
@@ -16,6 +15,7 @@ from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
+from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, files_of, some_pairs
 
 
 def test_prepared_data_is_reused_without_reading_the_corpus(corpus, tmp_path, capsys):

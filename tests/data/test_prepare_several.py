@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from small_corpora import CONFIG, assert_same_folder, corpus_of, some_pairs
 
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.prepare import PreparedData, prepare
@@ -12,6 +11,7 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
+from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, some_pairs
 
 FIRST, SECOND, HELD_OUT = some_pairs(130, 1), some_pairs(70, 2), some_pairs(9, 3)
 TAGGED = dataclasses.replace(CONFIG, vocab_size=325, tags=("<2de>", ""))

@@ -5,9 +5,10 @@ import pickle
 import subprocess
 import sys
 
-import exporting
-import programs
 import pytest
+
+from tests import programs
+from tests.export import exporting
 
 HERE = pathlib.Path(__file__).parent
 

@@ -4,7 +4,6 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-import tiny
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
@@ -14,6 +13,7 @@ from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.search.batches import padded
+from tests.inference import tiny
 
 # So small that odd texts are cut into parts, and that a request runs in several batches.
 MAX_LENGTH = 24

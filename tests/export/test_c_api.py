@@ -2,10 +2,11 @@
 
 import subprocess
 
-import c_program
 import numpy as np
 import pytest
-from exporting import LINES, TEXTS
+
+from tests.export import c_program
+from tests.export.exporting import LINES, TEXTS
 
 pytestmark = pytest.mark.integration
 

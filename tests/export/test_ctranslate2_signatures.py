@@ -3,7 +3,6 @@
 import json
 import sys
 
-import exporting
 import grpc
 import httpx
 import pytest
@@ -15,6 +14,7 @@ from t2t_keras.export.ctranslate2_signatures import CTranslate2Signatures
 from t2t_keras.inference.translator import Translator
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
+from tests.export import exporting
 
 needs_ctranslate2 = pytest.mark.skipif("not __import__('importlib.util').util.find_spec('ctranslate2')")
 LINES = [text.decode("utf-8", "replace") for text in exporting.TEXTS]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
+from tests.inference import tiny
 
 pytestmark = pytest.mark.integration
 

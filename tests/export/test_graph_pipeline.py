@@ -1,10 +1,8 @@
 """The stages of an export, for vocabularies of each type: the same tokens, parts and texts as in Python."""
 
-import exporting
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
 
 from t2t_keras.config import DataConfig, TransformerConfig
 from t2t_keras.export.exported_weights import Weights
@@ -14,6 +12,8 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
 from t2t_keras.text.extension import with_symbols
 from t2t_keras.text.tokenizer import Tokenizer
+from tests.export import exporting
+from tests.inference import tiny
 
 pytestmark = pytest.mark.integration
 

@@ -3,10 +3,8 @@
 import pathlib
 import shutil
 
-import exporting
 import numpy as np
 import pytest
-from exporting import LINES
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
@@ -14,6 +12,8 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
+from tests.export import exporting
+from tests.export.exporting import LINES
 
 pytestmark = pytest.mark.integration
 

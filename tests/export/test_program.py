@@ -1,8 +1,9 @@
 """The program that exports a run's model, and others with an export in place of a run."""
 
-import programs
 import pytest
-from exporting import LINES, TEXTS, tiny
+
+from tests import programs
+from tests.export.exporting import LINES, TEXTS, tiny
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 
-import exporting
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,6 +19,7 @@ from t2t_keras.export.writing import export_translator
 from t2t_keras.machine.files import sha256
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.runs.load import load_model
+from tests.export import exporting
 
 pytestmark = pytest.mark.integration
 

@@ -3,11 +3,9 @@
 import dataclasses
 import re
 
-import exporting
 import numpy as np
 import pytest
 import tensorflow as tf
-from exporting import ATTENTION, FEW, LINES, MIXED, SEEDS, TARGETS, TEXTS
 
 from t2t_keras.config import DataConfig
 from t2t_keras.export.exported_weights import Weights
@@ -15,6 +13,8 @@ from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.inference.explain import Explanation
 from t2t_keras.inference.translator import Translator
+from tests.export import exporting
+from tests.export.exporting import ATTENTION, FEW, LINES, MIXED, SEEDS, TARGETS, TEXTS
 
 pytestmark = pytest.mark.integration
 

@@ -1,7 +1,8 @@
 """What the drill shares: the data, the uninterrupted trainings, and a summary at the end."""
 
-import drill
 import pytest
+
+from tests.faults import drill
 
 DEATHS: list[drill.Death] = []
 

@@ -15,12 +15,12 @@ import threading
 import time
 
 import numpy as np
-import tiny_training
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
+from tests.training import tiny_training
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATIENCE = 900  # seconds that a busy machine may take for whatever a test waits for

@@ -5,11 +5,11 @@ import os
 import re
 import signal
 
-import drill
 import pytest
 
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
+from tests.faults import drill
 
 pytestmark = pytest.mark.faults
 

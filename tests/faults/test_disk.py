@@ -5,12 +5,11 @@ import re
 import shutil
 import signal
 
-import disks
-import drill
 import pytest
 
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
+from tests.faults import disks, drill
 
 pytestmark = pytest.mark.faults
 every_disk = pytest.mark.parametrize("kind", ["small disk", "limited files"])

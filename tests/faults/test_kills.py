@@ -2,8 +2,9 @@
 
 import random
 
-import drill
 import pytest
+
+from tests.faults import drill
 
 pytestmark = pytest.mark.faults
 

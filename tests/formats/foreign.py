@@ -7,8 +7,6 @@ import io
 import keras
 import numpy as np
 import sentencepiece
-import tiny
-from trained_once import trained_once
 
 from t2t_keras.config import Config, DecodeConfig, TransformerConfig
 from t2t_keras.formats.portable_model import PortableModel, weight_shapes
@@ -19,6 +17,8 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import assign_weights, weight_names
 from t2t_keras.schedules import PaperSchedule
 from t2t_keras.symbols import EOS_ID, UNK_ID
+from tests.formats.trained_once import trained_once
+from tests.inference import tiny
 
 LAYERS, HEADS, D_MODEL, D_FF = 2, 2, 8, 12
 ENGLISH, GERMAN = tiny.SENTENCES[:3], tiny.SENTENCES[3:]

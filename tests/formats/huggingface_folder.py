@@ -3,11 +3,11 @@
 import json
 import pathlib
 
-import foreign
 import numpy as np
-from foreign import D_FF, D_MODEL, HEADS, LAYERS
 
 from t2t_keras.formats.files.tensor_files import write_safetensors
+from tests.formats import foreign
+from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
 
 UNNAMED = 2  # pieces of source.spm that vocab.json does not have
 SETTINGS = {

@@ -3,10 +3,8 @@
 import pathlib
 import re
 
-import foreign
 import numpy as np
 import pytest
-import tiny
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
@@ -16,6 +14,8 @@ from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
+from tests.formats import foreign
+from tests.inference import tiny
 
 SIZES = {"vocab_size": 11, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 8, "d_ff": 12, "num_heads": 2}
 SOURCE, TARGET = [5, 3, 9, 1], [7, 2, 4, 1]

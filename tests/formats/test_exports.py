@@ -3,18 +3,17 @@
 import dataclasses
 import pathlib
 
-import c_program
-import huggingface_folder
 import numpy as np
 import pytest
 import tensorflow_text
-import test_tensor2tensor
 
 from t2t_keras.export.writing import export_translator
 from t2t_keras.formats import huggingface, tensor2tensor
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import assign_weights
+from tests.export import c_program
+from tests.formats import huggingface_folder, test_tensor2tensor
 
 TEXTS = ["Two dogs in the snow", "the dogs, the 漢 dog.", " the  dog_12 \\ ", "½", ""]
 MODELS = {

@@ -1,14 +1,13 @@
 """Models that fairseq trained: made up, and compared with NumPy."""
 
-import foreign
 import numpy as np
 import pytest
-import torch_writer
-from foreign import D_FF, D_MODEL, HEADS, LAYERS
-from numpy_transformer import Network, relu, sines_then_cosines, torch_names
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import fairseq
+from tests.formats import foreign, torch_writer
+from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
+from tests.formats.numpy_transformer import Network, relu, sines_then_cosines, torch_names
 
 SETTINGS = {
     "arch": "transformer",

@@ -3,16 +3,10 @@
 import json
 import re
 
-import foreign
 import ml_dtypes
 import numpy as np
 import pytest
 import sentencepiece
-import tiny
-import torch_writer
-from foreign import D_MODEL, HEADS, LAYERS
-from huggingface_folder import make_folder, names, theirs
-from numpy_transformer import Network, sines_then_cosines, swish, torch_names
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
@@ -24,6 +18,11 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
+from tests.formats import foreign, torch_writer
+from tests.formats.foreign import D_MODEL, HEADS, LAYERS
+from tests.formats.huggingface_folder import make_folder, names, theirs
+from tests.formats.numpy_transformer import Network, sines_then_cosines, swish, torch_names
+from tests.inference import tiny
 
 
 def network_of(tensors, scale=D_MODEL**0.5) -> Network:

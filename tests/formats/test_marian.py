@@ -1,14 +1,14 @@
 """Models that Marian trained: made up, and compared with NumPy."""
 
-import foreign
 import numpy as np
 import pytest
 import yaml
-from foreign import D_FF, D_MODEL, HEADS, LAYERS
-from numpy_transformer import Network, relu, sines_then_cosines, swish
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import marian
+from tests.formats import foreign
+from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
+from tests.formats.numpy_transformer import Network, relu, sines_then_cosines, swish
 
 SETTINGS = {
     "type": "transformer",

@@ -2,15 +2,15 @@
 
 import dataclasses
 
-import foreign
 import numpy as np
 import pytest
-import tiny
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.portable_model import PortableModel, check_whole, text_notes
 from t2t_keras.text.tokenizer import trained_tokenizer
+from tests.formats import foreign
+from tests.inference import tiny
 
 CONFIG = TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **tiny.MODEL)
 MODEL = PortableModel(Config(CONFIG), foreign.random_weights(CONFIG), tiny.tokenizer())

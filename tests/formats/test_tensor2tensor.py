@@ -2,15 +2,15 @@
 
 import json
 
-import foreign
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign import D_FF, D_MODEL, HEADS, LAYERS
-from numpy_transformer import Network, relu, sines_then_cosines
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import tensor2tensor
+from tests.formats import foreign
+from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
+from tests.formats.numpy_transformer import Network, relu, sines_then_cosines
 
 SETTINGS = {
     "hidden_size": D_MODEL,

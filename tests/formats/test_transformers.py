@@ -7,16 +7,15 @@ import os
 import pathlib
 import re
 
-import foreign
 import numpy as np
 import pytest
-import test_fairseq
-import tiny
 
 from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.formats import fairseq, huggingface
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
+from tests.formats import foreign, test_fairseq
+from tests.inference import tiny
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -19,7 +19,6 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-import programs
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
@@ -27,6 +26,7 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
+from tests import programs
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -8,8 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-import recorder
-import tiny
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
@@ -19,6 +17,8 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.batches import padded
 from t2t_keras.symbols import EOS_ID
+from tests.golden import recorder
+from tests.inference import tiny
 
 RUN = pathlib.Path(__file__).parents[1] / "golden" / "run"
 LINES = [*(source for source, _ in recorder.sentences(20, seed=99)), "", "cat", "the the the dog dog"]

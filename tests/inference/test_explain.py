@@ -5,7 +5,6 @@ import functools
 import keras
 import numpy as np
 import pytest
-import tiny
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
@@ -17,6 +16,7 @@ from t2t_keras.models.contract import Attentions
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.batches import padded
 from t2t_keras.symbols import EOS_ID
+from tests.inference import tiny
 
 
 @functools.cache

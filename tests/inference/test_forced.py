@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
 
 from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig
@@ -13,6 +12,7 @@ from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.translator import Translator
 from t2t_keras.search.batches import padded
 from t2t_keras.symbols import EOS_ID
+from tests.inference import tiny
 
 
 def make(**settings) -> Translator:

@@ -4,13 +4,13 @@ import pathlib
 import re
 
 import pytest
-import tiny
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference.marked_text import aligned_text, translate_marked
 from t2t_keras.inference.translator import Translator
 from t2t_keras.text.markup.documents import MarkedDocument
+from tests.inference import tiny
 
 DOCUMENT = "<p>Two <b>dogs</b> play, {name}.</p><p>12</p><code>x</code>"
 

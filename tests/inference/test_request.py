@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import pytest
-import tiny
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
@@ -20,6 +19,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
+from tests.inference import tiny
 
 
 def encoder(lowercase=False, max_source_length=256, excluded=(), **settings) -> RequestEncoder:

@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-import tiny
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
@@ -12,6 +11,7 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
+from tests.inference import tiny
 
 LINES = ["Two dogs play in the snow.", "A man", "", "The lazy dog"]
 

@@ -5,9 +5,7 @@ import pathlib
 
 import numpy as np
 import pytest
-import recorder
 import tensorflow as tf
-import tiny
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.data.output_limit import output_limit
@@ -17,6 +15,8 @@ from t2t_keras.inference.translator import Translation, Translator
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.tokenizer import Tokenizer
+from tests.golden import recorder
+from tests.inference import tiny
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
@@ -276,7 +276,7 @@ def test_load(tmp_path):
 
 
 def test_load_with_another_vocabulary(tmp_path):
-    from vocabularies import train_tokenizer
+    from tests.vocabularies import train_tokenizer
 
     model_dir = tiny.make_run(tmp_path / "run")
     train_tokenizer(tiny.SENTENCES, 320, model_dir / "vocab.model")

@@ -6,7 +6,6 @@ import tempfile
 from typing import Any
 
 import tensorflow as tf
-from vocabularies import train_tokenizer
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.models.contract import Cache, Search, first_coverage
@@ -14,6 +13,7 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.models.weights import weight_names
 from t2t_keras.runs import checkpoints, run
 from t2t_keras.text.tokenizer import Tokenizer, VocabType
+from tests.vocabularies import train_tokenizer
 
 SENTENCES = [
     "The quick brown fox jumps over the lazy dog.",

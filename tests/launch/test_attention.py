@@ -3,12 +3,12 @@
 import pathlib
 
 import pytest
-import tiny
-from programs import run_cases
-from vocabularies import train_tokenizer
 
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.models.families import make_model
+from tests.inference import tiny
+from tests.programs import run_cases
+from tests.vocabularies import train_tokenizer
 
 pytestmark = pytest.mark.integration
 

@@ -4,13 +4,13 @@ import pathlib
 import subprocess
 
 import numpy as np
-import programs
 import pytest
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.text.tokenizer import source_vocabulary
+from tests import programs
 
 pytestmark = pytest.mark.integration
 

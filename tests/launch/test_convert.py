@@ -6,21 +6,19 @@ import pathlib
 import re
 import subprocess
 
-import foreign
 import httpx
-import huggingface_folder
 import numpy as np
-import programs
 import pytest
-import test_marian
-import tiny
-from hub import serving
-from programs import run_cases
 
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.tensor_files import write_safetensors
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
+from tests import programs
+from tests.formats import foreign, huggingface_folder, test_marian
+from tests.formats.hub import serving
+from tests.inference import tiny
+from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
 

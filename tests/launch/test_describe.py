@@ -3,12 +3,12 @@
 import subprocess
 import sys
 
-import programs
 import pytest
 
 from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.models import presets
 from t2t_keras.runs.run import Run
+from tests import programs
 
 
 def describe(*arguments: str) -> subprocess.CompletedProcess:

@@ -1,7 +1,8 @@
 """The program that draws trees."""
 
 import pytest
-from programs import run_cases
+
+from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
 

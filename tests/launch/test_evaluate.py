@@ -4,12 +4,12 @@ import json
 import math
 
 import pytest
-import tiny
-from programs import run_cases
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources import corpora
+from tests.inference import tiny
+from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
 

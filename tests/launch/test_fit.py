@@ -6,8 +6,9 @@ import shutil
 import signal
 from pathlib import Path
 
-import programs
 import pytest
+
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now"

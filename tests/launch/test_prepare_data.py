@@ -5,10 +5,10 @@ import signal
 import subprocess
 import time
 
-import programs
 import pytest
 
 from t2t_keras.data.prepare import PreparedData
+from tests import programs
 
 pytestmark = pytest.mark.integration
 

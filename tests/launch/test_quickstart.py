@@ -5,8 +5,9 @@ import os
 import re
 from pathlib import Path
 
-import programs
 import pytest
+
+from tests import programs
 
 pytestmark = pytest.mark.slow  # the quickstart itself four times
 

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-import tiny
-from programs import run_cases
+
+from tests.inference import tiny
+from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
 

@@ -12,16 +12,17 @@ import subprocess
 import time
 
 import httpx
-import programs
 import pytest
-from programs import run_cases
+
+from tests import programs
+from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
 def export_dir(tmp_path_factory):
-    import toy
+    from tests.serving import toy
 
     folder = tmp_path_factory.mktemp("serve") / "toy"
     toy.save(folder, 5)
@@ -76,8 +77,9 @@ def started(*arguments):
 
 def never_loaded(export_dir, path):
     """A version whose warm-up waits at a gate, as long as a test takes."""
-    import toy
     from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
+
+    from tests.serving import toy
 
     shutil.copytree(export_dir / "5", path.with_name(".new"))
     request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(signature_name="gate"))
@@ -220,7 +222,8 @@ def test_notices_of_libraries_do_not_reach_the_log(tmp_path):
     """SentencePiece writes one past Python for every model that normalizes nothing."""
     import sentencepiece
     import tensorflow_text
-    from toy import tf
+
+    from tests.serving.toy import tf
 
     vocabulary = io.BytesIO()
     lines = ["a man walks", "two dogs play in the snow", "a girl eats an apple"] * 20

@@ -3,11 +3,11 @@
 import dataclasses
 
 import pytest
-import tiny
 
 from launch.slow_notice import SlowNotice
 from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
+from tests.inference import tiny
 
 NOTE = "note: --engine=ctranslate2 takes less time (pip install 't2t_keras[fast]')\n"
 

@@ -7,15 +7,13 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from unittest import mock
 
 import keras
 import numpy as np
-import programs
 import pytest
-import tiny_training
-from performed_study import Here, Performing, check_costs, config_of, record
-from programs import run_cases
 
 from t2t_keras import evaluation
 from t2t_keras.config import DataConfig
@@ -30,6 +28,10 @@ from t2t_keras.studies import paper_tables, plan
 from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings, read_settings
 from t2t_keras.tasks import translation_scores
+from tests import programs
+from tests.programs import run_cases
+from tests.studies.performed_study import Here, Performing, check_costs, config_of, record
+from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +46,8 @@ MANY_STEPS = 3000  # more than are made before a signal arrives
 def toy_table():
     """Known as long as these tests run."""
     before = dict(paper_tables.TABLES)
-    yield importlib.import_module("toy_table")
+    with mock.patch.object(sys, "path", [*sys.path, str(ROOT / "tests" / "studies")]):
+        yield importlib.import_module("toy_table")
     paper_tables.TABLES.clear()
     paper_tables.TABLES.update(before)
 

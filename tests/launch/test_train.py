@@ -9,16 +9,16 @@ import signal
 import subprocess
 import time
 
-import programs
 import pytest
-import tiny_training
-from programs import run_cases
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
+from tests import programs
+from tests.programs import run_cases
+from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
 

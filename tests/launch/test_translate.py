@@ -8,10 +8,11 @@ import pty
 import subprocess
 import sys
 
-import programs
 import pytest
-import tiny
-from programs import run_cases
+
+from tests import programs
+from tests.inference import tiny
+from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
 

@@ -9,9 +9,9 @@ import sys
 
 import keras
 import pytest
-import train_elsewhere
 
 from t2t_keras.layers.attention import scores, window
+from tests.layers import train_elsewhere
 
 pytestmark = pytest.mark.integration
 

@@ -1,12 +1,12 @@
 """The right half of Figure 1 against NumPy."""
 
 import numpy as np
-import numpy_oracle
 import pytest
 from keras import ops
 
 from t2t_keras.layers import Decoder, DecoderLayer, causal_mask
 from t2t_keras.layers.collectors import AttentionWeights
+from tests.layers import numpy_oracle
 
 SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import numpy_oracle
 import pytest
 import tensorflow as tf
 from keras import ops
@@ -11,6 +10,7 @@ from t2t_keras import kernels
 from t2t_keras.layers import Decoder, Encoder, FeedForward, MixtureOfExperts, causal_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.stepping.decoder_step import MixtureStep
+from tests.layers import numpy_oracle
 
 EXPERTS, WIDTH, INNER = 6, 5, 7
 MASK = np.arange(4) < np.array([[4], [2], [1]])

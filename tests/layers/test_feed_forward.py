@@ -1,9 +1,9 @@
 import numpy as np
-import numpy_oracle
 import pytest
 from keras import ops
 
 from t2t_keras.layers import FeedForward
+from tests.layers import numpy_oracle
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish", "gelu"])

@@ -1,9 +1,9 @@
 import keras
 import numpy as np
-import numpy_oracle
 import pytest
 
 from t2t_keras.layers import LayerNormalization
+from tests.layers import numpy_oracle
 
 
 @pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (2, 3, 4, 6)])

@@ -1,9 +1,9 @@
 import numpy as np
-import numpy_oracle
 import pytest
 from keras import ops
 
 from t2t_keras.layers.residual import Residual
+from tests.layers import numpy_oracle
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])

@@ -19,13 +19,12 @@ PATIENCE = 120  # seconds that a busy machine may take
 
 # A parent with two children that never end by themselves; it prints its children's ids.
 PARENT = """
-import itertools, os, sys
-sys.path.insert(0, sys.argv[1])
-from test_processes import announce_and_wait
+import itertools, sys
+from tests.machine.test_processes import announce_and_wait
 from t2t_keras.machine.processes import run_jobs
 
 if __name__ == "__main__":
-    for _ in run_jobs(announce_and_wait, ((number, sys.argv[2]) for number in itertools.count()), 2):
+    for _ in run_jobs(announce_and_wait, ((number, sys.argv[1]) for number in itertools.count()), 2):
         pass
 """
 
@@ -86,7 +85,7 @@ def test_an_error_among_the_jobs_is_the_callers():
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_children_end_with_their_parent(tmp_path, number):
-    command = [sys.executable, "-c", PARENT, str(pathlib.Path(__file__).parent), str(tmp_path)]
+    command = [sys.executable, "-c", PARENT, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as parent:
         wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
         parent.send_signal(number)

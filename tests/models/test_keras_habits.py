@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny_training
 
 from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.errors import InputError
@@ -20,6 +19,7 @@ from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from tests.training import tiny_training
 
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 24, "num_heads": 2}
 SOURCE = np.array([[3, 4, 5, 1, 0, 0], [6, 7, 8, 9, 3, 1]], "int32")

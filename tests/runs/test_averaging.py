@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from checkpoint_arrays import arrays
 
 from t2t_keras.config import Config, TrainConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.runs import averaging, checkpoints
+from tests.training.checkpoint_arrays import arrays
 
 
 def save(directory, step: int, weights=None, **state):

@@ -6,10 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-from checkpoint_arrays import arrays, assert_equal, save
 
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoint_files, checkpoints
+from tests.training.checkpoint_arrays import arrays, assert_equal, save
 
 
 def truncate(path):

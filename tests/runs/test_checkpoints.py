@@ -6,10 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-from checkpoint_arrays import arrays, assert_equal, save
 
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
+from tests.training.checkpoint_arrays import arrays, assert_equal, save
 
 
 def test_steps_beyond_eight_digits_keep_their_order(tmp_path):

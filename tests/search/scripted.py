@@ -1,10 +1,10 @@
 """A step function that reads its logits from a table: a "model" whose every probability a test knows."""
 
 import numpy as np
-import reference_search
 import tensorflow as tf
 
 from t2t_keras.models.contract import Cache
+from tests.search import reference_search
 
 NUM_CODES = 1009
 SOURCE_LEN = 4

@@ -4,13 +4,13 @@ import functools
 
 import numpy as np
 import tensorflow as tf
-from reference_search import EOS, Options
-from scripted import NUM_CODES, ScriptedModel
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.beam_search import SearchResult, beam_search
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram
+from tests.search.reference_search import EOS, Options
+from tests.search.scripted import NUM_CODES, ScriptedModel
 
 # What is fixed when a search is traced; the rest differs from sentence to sentence.
 _TRACED = (

@@ -4,14 +4,14 @@ import functools
 
 import numpy as np
 import pytest
-import reference_search
 import tensorflow as tf
-from scripted import NUM_CODES, ScriptedModel
-from searching import assert_same, hypotheses
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.beam_search import SearchResult, beam_search
 from t2t_keras.search.goal import Goal
+from tests.search import reference_search
+from tests.search.scripted import NUM_CODES, ScriptedModel
+from tests.search.searching import assert_same, hypotheses
 
 EOS = reference_search.EOS
 

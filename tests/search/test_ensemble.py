@@ -5,8 +5,6 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
-from vocabularies import train_tokenizer
 
 from t2t_keras import evaluation
 from t2t_keras.config import DecodeConfig, TransformerConfig
@@ -23,6 +21,8 @@ from t2t_keras.search.beam_search import beam_search
 from t2t_keras.search.ensemble import Ensemble, combined_logits
 from t2t_keras.search.goal import Goal
 from t2t_keras.symbols import EOS_ID
+from tests.inference import tiny
+from tests.vocabularies import train_tokenizer
 
 COMBINATIONS = ["probabilities", "log_probabilities"]
 every_combination = pytest.mark.parametrize("combination", COMBINATIONS)

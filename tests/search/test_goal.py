@@ -4,18 +4,18 @@ import dataclasses
 
 import numpy as np
 import pytest
-import reference_search
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_search import EOS, Options, contains, meets
-from scripted import NUM_CODES, ScriptedModel
-from searching import assert_same, compiled, hypotheses, search
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.beam_search import beam_search
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram
+from tests.search import reference_search
+from tests.search.reference_search import EOS, Options, contains, meets
+from tests.search.scripted import NUM_CODES, ScriptedModel
+from tests.search.searching import assert_same, compiled, hypotheses, search
 
 LIMITS = [6, 1, 5, 6, 3, 4]
 EXCLUDED = ((3,), (2, 4), (5, 6, 2), (4, 4))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from scripted import ScriptedModel
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.beam_search import beam_search
 from t2t_keras.search.goal import Goal
+from tests.search.scripted import ScriptedModel
 
 LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
 

@@ -5,17 +5,17 @@ import itertools
 
 import numpy as np
 import pytest
-import reference_search
 import tensorflow as tf
-from reference_search import EOS, Options
-from scripted import NUM_CODES, ScriptedModel
-from searching import hypotheses, padded, rules_of
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.random_numbers import sentence_keys, uniform
 from t2t_keras.search.sampling import draw, sample
+from tests.search import reference_search
+from tests.search.reference_search import EOS, Options
+from tests.search.scripted import NUM_CODES, ScriptedModel
+from tests.search.searching import hypotheses, padded, rules_of
 
 KEYS = np.array(sentence_keys(3, tf.reshape(tf.range(2, 8), [6, 1])))
 LIMITS = [6, 1, 5, 6, 0, 4]

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
 
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
@@ -16,6 +15,7 @@ from t2t_keras.search.ensemble import Ensemble
 from t2t_keras.search.searches import Searches
 from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.words import word_places
+from tests.inference import tiny
 
 LINES = [*tiny.SENTENCES[:3], "dogs"]
 REQUESTS = [

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def versions_1_and_2(tmp_path_factory):
-    import toy
+    from tests.serving import toy
 
     folder = tmp_path_factory.mktemp("versions")
     for version in (1, 2):

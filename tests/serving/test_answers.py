@@ -9,15 +9,15 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from rest_calls import MODEL, metric
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-from waiting import wait_until
 
 from t2t_keras.serving import grpc_service
 from t2t_keras.serving.answers import UnsentAnswers, memory_of, seconds_to_send
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Busy
 from t2t_keras.serving.server import Server
+from tests.serving.rest_calls import MODEL, metric
+from tests.serving.waiting import wait_until
 
 LETTERS = 1400  # of a `square`, an answer of 7.8 MB: more than a connection's buffers hold
 BYTES = 4 * LETTERS**2

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 import tensorflow as tf
-from doubling import Doubler, answer, behind_a_gate, submit
 
 from t2t_keras.serving.request_errors import Code, ServingError
+from tests.serving.doubling import Doubler, answer, behind_a_gate, submit
 
 
 class Endless(Doubler):

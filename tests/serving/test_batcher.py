@@ -6,9 +6,9 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from doubling import Doubler, answer, behind_a_gate, submit
 
 from t2t_keras.serving.request_errors import Code, ServingError
+from tests.serving.doubling import Doubler, answer, behind_a_gate, submit
 
 
 def test_what_waits_is_merged_in_order_up_to_the_size(make):

@@ -9,12 +9,12 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2, model_pb2, model_service_pb2_grpc, predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc as prediction_pb2_grpc
-from waiting import wait_until
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
+from tests.serving.waiting import wait_until
 
 
 def config(*models):

@@ -10,10 +10,10 @@ import time
 
 import pytest
 import uvicorn
-from waiting import wait_until
 
 from t2t_keras.serving import answers, connections, server
 from t2t_keras.serving.options import ServingOptions
+from tests.serving.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

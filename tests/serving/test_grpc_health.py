@@ -6,12 +6,12 @@ import shutil
 import grpc
 import pytest
 import tensorflow as tf
-import toy
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from t2t_keras.serving.grpc_health import Health
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
+from tests.serving import toy
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 

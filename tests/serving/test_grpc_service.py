@@ -23,7 +23,8 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
     regression_pb2,
 )
-from waiting import wait_until
+
+from tests.serving.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,14 @@ import contextlib
 import pathlib
 import sys
 
-import page_model
 import pytest
-import toy
-from page_driver import CHROMIUM, DRIVER, Page, started_browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
+from tests.serving import page_model, toy
+from tests.serving.page_driver import CHROMIUM, DRIVER, Page, started_browser
 
 pytestmark = [
     pytest.mark.integration,

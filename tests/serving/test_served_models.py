@@ -3,13 +3,12 @@
 import hashlib
 import json
 
-import page_model
 import pytest
 import tensorflow as tf
-import toy
 
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
+from tests.serving import page_model, toy
 
 
 def test_graphs_are_rewritten_unless_they_are_of_this_projects_export(monkeypatch, tmp_path):

@@ -4,7 +4,6 @@ import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
-from waiting import wait_until
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving.batcher import Batcher
@@ -12,6 +11,7 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
+from tests.serving.waiting import wait_until
 
 
 class Shouts:

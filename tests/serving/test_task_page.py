@@ -3,14 +3,14 @@
 import contextlib
 
 import httpx
-import page_model
 import pytest
-from page_driver import CHROMIUM, DRIVER, Page, started_browser
 from selenium.webdriver.common.by import By
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.tasks.registry import TASKS
+from tests.serving import page_model
+from tests.serving.page_driver import CHROMIUM, DRIVER, Page, started_browser
 
 pytestmark = [
     pytest.mark.integration,

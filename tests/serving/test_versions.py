@@ -12,7 +12,6 @@ import weakref
 
 import httpx
 import pytest
-from waiting import wait_until
 
 from t2t_keras.serving import versions as module
 from t2t_keras.serving.core import Core
@@ -22,6 +21,7 @@ from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.versions import Versions
+from tests.serving.waiting import wait_until
 
 
 class Light:
@@ -311,7 +311,7 @@ def test_a_broken_saved_model_is_never_served(versions_1_and_2, export_dir, how)
 
 
 def test_a_version_whose_warm_up_fails_is_not_served(export_dir, tmp_path):
-    import toy
+    from tests.serving import toy
 
     toy.save(export_dir, 2, ["good", "bad"])
     core = Core(ServingOptions(str(export_dir)))

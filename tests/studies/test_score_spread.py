@@ -3,11 +3,11 @@
 import dataclasses
 
 import pytest
-from small_corpora import corpus_of, some_pairs
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.studies.score_spread import score_deviation
+from tests.data.small_corpora import corpus_of, some_pairs
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,11 @@ import random
 import re
 import subprocess
 
-import c_program
 import httpx
 import numpy as np
-import programs
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401, the operations of exported tokenizers
-from programs import run_cases
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
@@ -22,6 +19,9 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
+from tests import programs
+from tests.export import c_program
+from tests.programs import run_cases
 
 pytestmark = pytest.mark.integration
 

@@ -1,11 +1,11 @@
 """Pieces of words: where words begin, and how they are shown."""
 
 import hypothesis
-import tiny
 from hypothesis import strategies
 
 from t2t_keras.text.pieces import places_of, readable, word_starts
 from t2t_keras.text.repair import repair
+from tests.inference import tiny
 
 
 # U+2581 itself means a blank to the tokenizer.

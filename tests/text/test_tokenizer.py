@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import strategies
-from vocabularies import train_tokenizer
 
 from t2t_keras.config.data_config import VocabType
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID, PAD_ID
 from t2t_keras.text.repair import lowercased
 from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS, Tokenizer
+from tests.vocabularies import train_tokenizer
 
 WORDS = "the cat sees a small dog and Bäume über der Straße ½ Tür, 2.5 apples! Öl «gut» isn't naïve"
 TEXT = strategies.text(strategies.characters(exclude_categories=("Cs",)), max_size=40)

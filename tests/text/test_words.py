@@ -1,9 +1,9 @@
 """Words in texts and in the vocabulary's entries."""
 
 import pytest
-import tiny
 
 from t2t_keras.text.words import goes_on_word, word_places
+from tests.inference import tiny
 
 
 @pytest.mark.parametrize(

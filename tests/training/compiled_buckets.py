@@ -20,12 +20,11 @@ import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).parent))
 
-from trajectories import make_step
-
 from t2t_keras.data.batching import bucket_shapes, plan_epoch
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.pipeline import shares
 from t2t_keras.training.devices.strategy import distributed
+from tests.training.trajectories import make_step
 
 LONGEST, TOKENS = 40, 128
 TRAIN = {"static_shapes": True, "tokens_per_batch": TOKENS, "clip_norm": 0.5, "ema_decay": 0.9, "steps_per_call": 1}

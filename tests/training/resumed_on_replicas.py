@@ -9,9 +9,9 @@ import shutil
 import sys
 
 import tensorflow as tf
-from tiny_training import train
 
 from t2t_keras.data.prepare import PreparedData
+from tests.training.tiny_training import train
 
 SETTINGS = {"model": {"dropout_rate": 0.3, "use_attention_bias": False}, "max_steps": 4, "checkpoint_steps": 2}
 

@@ -5,8 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-import tiny_training
-from tiny_training import make_config, make_data, make_trainer, train
 
 from t2t_keras.data.batching import Position
 from t2t_keras.data.prepare import prepare
@@ -18,6 +16,8 @@ from t2t_keras.runs.run import Run
 from t2t_keras.text.extension import spellings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from tests.training import tiny_training
+from tests.training.tiny_training import make_config, make_data, make_trainer, train
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny_families import TINY, tiny_family
 
 from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
@@ -15,6 +14,7 @@ from t2t_keras.training.layout import Layout
 from t2t_keras.training.objectives.objective import Likelihood
 from t2t_keras.training.objectives.weighted_model import WeightedModel
 from t2t_keras.training.step import RowFunctions
+from tests.training.tiny_families import TINY, tiny_family
 
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 2, "dropout_rate": 0.0}
 SOURCE = np.array([[5, 6, 1], [7, 1, 0], [8, 9, 1], [4, 1, 0]], np.int32)

@@ -3,10 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny_training
-from plain_gleu import gleu_in_python
-from tiny_training import make_data, make_trainer, records
-from trajectories import make_step
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
@@ -14,6 +10,10 @@ from t2t_keras.search.searches import Searches
 from t2t_keras.tasks import translation_scores
 from t2t_keras.training.devices.strategy import distributed, make_strategy
 from t2t_keras.training.step import TrainingStep
+from tests.training import tiny_training
+from tests.training.plain_gleu import gleu_in_python
+from tests.training.tiny_training import make_data, make_trainer, records
+from tests.training.trajectories import make_step
 
 
 @pytest.mark.slow

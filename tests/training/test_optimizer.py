@@ -2,9 +2,9 @@
 
 import numpy as np
 import tensorflow as tf
-from numpy_adam import NumpyAdam
 
 from t2t_keras.training.optimizer import Adam
+from tests.training.numpy_adam import NumpyAdam
 
 BETA1, BETA2, EPSILON = 0.9, 0.98, 1e-9
 RATES = (0.01, 0.02, 0.03, 0.005, 0.002)

@@ -6,13 +6,13 @@ import pathlib
 import shutil
 
 import numpy as np
-import programs
 import pytest
-import tiny_training
-from tiny_training import assert_same_numbers, records
-from trajectories import TRAIN, random_corpus
 
 from t2t_keras.data.batching import EpochPlans, Position
+from tests import programs
+from tests.training import tiny_training
+from tests.training.tiny_training import assert_same_numbers, records
+from tests.training.trajectories import TRAIN, random_corpus
 
 pytestmark = pytest.mark.integration
 

@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from compiled_buckets import CASES, batches, corpus, dataset, dynamic_parts, whole_step
-from trajectories import make_step
 
 from t2t_keras.errors import InputError
+from tests.training.compiled_buckets import CASES, batches, corpus, dataset, dynamic_parts, whole_step
+from tests.training.trajectories import make_step
 
 HERE = pathlib.Path(__file__).parent
 

@@ -5,17 +5,26 @@ import os
 import pathlib
 
 import numpy as np
-import programs
 import pytest
 import tensorflow as tf
-from numpy_adam import NumpyAdam
-from trajectories import MODEL, STEPS, TRAIN, dropout_seeds, make_batches, make_step, random_corpus, trajectory
 
 from t2t_keras import losses
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.pipeline import shares
 from t2t_keras.errors import InputError
 from t2t_keras.training.devices.strategy import distributed, make_strategy
+from tests import programs
+from tests.training.numpy_adam import NumpyAdam
+from tests.training.trajectories import (
+    MODEL,
+    STEPS,
+    TRAIN,
+    dropout_seeds,
+    make_batches,
+    make_step,
+    random_corpus,
+    trajectory,
+)
 
 HERE = pathlib.Path(__file__).parent
 # Changes that must not change the result, and some that do and must do so equally.

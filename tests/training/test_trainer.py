@@ -9,11 +9,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import programs
 import pytest
 import tensorflow as tf
-import tiny_training
-from tiny_training import assert_same_end, best_step, make_data, make_trainer, records, saved_steps, send_at, train
 
 from t2t_keras import schedules
 from t2t_keras.data.batching import EpochPlans, Position
@@ -23,6 +20,18 @@ from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.run import Run
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.validation import Validator
+from tests import programs
+from tests.training import tiny_training
+from tests.training.tiny_training import (
+    assert_same_end,
+    best_step,
+    make_data,
+    make_trainer,
+    records,
+    saved_steps,
+    send_at,
+    train,
+)
 
 HERE = pathlib.Path(__file__).parent
 SETTINGS = {"model": {"dropout_rate": 0.3}, "ema_decay": 0.9}

@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from tiny_training import best_step, make_data, records, saved_steps, train
 
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.validation import Validation, Validator
+from tests.training.tiny_training import best_step, make_data, records, saved_steps, train
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import threading
 import time
 
 import pytest
-from tiny_training import make_data, make_trainer, records, saved_steps, send_at, train
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import locking
@@ -18,6 +17,7 @@ from t2t_keras.training import trainer as trainer_module
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.trainer import Trainer
+from tests.training.tiny_training import make_data, make_trainer, records, saved_steps, send_at, train
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from tiny_training import make_data, make_trainer
 
 from t2t_keras import evaluation, losses
 from t2t_keras.data.encoded import EncodedCorpus
@@ -14,6 +13,7 @@ from t2t_keras.inference.translator import Translation
 from t2t_keras.tasks import translation_scores
 from t2t_keras.training.step import TrainingStep
 from t2t_keras.training.validation import Validation, Validator
+from tests.training.tiny_training import make_data, make_trainer
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tiny_families import tiny_family
 
 from t2t_keras.config import ModelConfig, TrainConfig, TransformerConfig
 from t2t_keras.data.batching import EpochPlans, Position
@@ -30,6 +29,7 @@ from t2t_keras.models import families
 from t2t_keras.models.contract import States
 from t2t_keras.training.devices.strategy import distributed, make_strategy, next_shares
 from t2t_keras.training.step import TrainingStep
+from tests.training.tiny_families import tiny_family
 
 MODEL = {
     "vocab_size": 50,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import programs
+from tests import programs
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -7,8 +7,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny_training
-from numpy_oracle import layer_norm, numbers
 
 from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
 from t2t_keras.config import Config, DecodeConfig, TrainConfig
@@ -24,6 +22,8 @@ from t2t_keras.runs.run import Run
 from t2t_keras.search.searches import Searches
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from tests.layers.numpy_oracle import layer_norm, numbers
+from tests.training import tiny_training
 
 VOCAB = 40
 SIZES = {"d_model": 6, "num_encoder_layers": 2, "num_decoder_layers": 3, "dilation_rates": (1, 2)}

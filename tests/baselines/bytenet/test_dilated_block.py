@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from keras import ops
-from numpy_oracle import layer_norm, numbers, randomise
 
 from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock, DilatedBlockStep
+from tests.layers.numpy_oracle import layer_norm, numbers, randomise
 
 
 @pytest.fixture

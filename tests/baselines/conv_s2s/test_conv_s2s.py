@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from numpy_oracle import numbers
 
 from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
 from t2t_keras.config import DecodeConfig
@@ -15,6 +14,7 @@ from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.models import families
 from t2t_keras.models.contract import BFLOAT16, COVERAGE, States
 from t2t_keras.search.searches import Searches
+from tests.layers.numpy_oracle import numbers
 
 VOCAB = 40
 SIZES = {"d_model": 8, "d_output": None, "max_positions": 30}

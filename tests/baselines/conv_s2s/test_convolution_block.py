@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from numpy_oracle import randomise
 
 from t2t_keras.baselines.conv_s2s.convolution_block import (
     AttentiveConvolutionBlock,
@@ -12,6 +11,7 @@ from t2t_keras.baselines.conv_s2s.convolution_block import (
     ConvolutionalMemory,
     ConvolutionBlock,
 )
+from tests.layers.numpy_oracle import randomise
 
 ENCODER = {"width": 5, "kernel_size": 3, "dropout_rate": 0.1}
 DECODER = {"width": 5, "kernel_size": 2, "d_model": 6, "dropout_rate": 0.1}

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from numpy_oracle import gates, mixture, numbers
 
 from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
 from t2t_keras.config import DecodeConfig
@@ -16,6 +15,7 @@ from t2t_keras.models import families
 from t2t_keras.models.contract import COVERAGE, States
 from t2t_keras.models.presets import preset
 from t2t_keras.search.searches import Searches
+from tests.layers.numpy_oracle import gates, mixture, numbers
 
 VOCAB = 40
 SIZES = {"d_model": 6, "num_units": 9, "d_attention": 5, "num_experts": 4, "experts_per_token": 2, "d_expert": 7}

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from numpy_oracle import numbers, randomise
 
 from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM
+from tests.layers.numpy_oracle import numbers, randomise
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from numpy_oracle import numbers
 
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.config import DecodeConfig
@@ -15,6 +14,7 @@ from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.models import families
 from t2t_keras.models.contract import COVERAGE, States
 from t2t_keras.search.searches import Searches
+from tests.layers.numpy_oracle import numbers
 
 VOCAB = 40
 SIZES = {"d_model": 8, "num_encoder_layers": 3, "num_decoder_layers": 4, "num_units": 6, "d_attention": 5}

@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Iterator
 
-import huggingface_folder
 import numpy as np
 import pytest
-from hub import Hub, serving
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.files.model_folders import local_folder
+from tests.formats import huggingface_folder
+from tests.formats.hub import Hub, serving
 
 
 def forget() -> None:

@@ -8,10 +8,10 @@ import zipfile
 
 import numpy as np
 import pytest
-import torch_writer
 
 from t2t_keras.errors import InputError
 from t2t_keras.formats.files.torch_files import read_torch_file
+from tests.formats import torch_writer
 
 both_layouts = pytest.mark.parametrize("is_old", [False, True], ids=["today", "old"])
 

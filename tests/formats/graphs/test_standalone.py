@@ -9,10 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-import foreign
 import numpy as np
 import pytest
-import tiny
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
@@ -25,6 +23,8 @@ from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
+from tests.formats import foreign
+from tests.inference import tiny
 
 pytestmark = pytest.mark.integration
 

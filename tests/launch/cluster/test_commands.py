@@ -8,8 +8,9 @@ import shlex
 import subprocess
 import tomllib
 
-import programs
 import pytest
+
+from tests import programs
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[2]

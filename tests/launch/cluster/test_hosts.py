@@ -8,7 +8,8 @@ import subprocess
 import time
 
 import pytest
-from stand_ins import CLUSTER, MISTAKE, STOPPED, environment, executable, lines, run
+
+from tests.launch.cluster.stand_ins import CLUSTER, MISTAKE, STOPPED, environment, executable, lines, run
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,19 @@ import tomllib
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from stand_ins import CLUSTER, KILLED, LOST, MISTAKE, ROOT, STOPPED, environment, executable, lines, run
+
+from tests.launch.cluster.stand_ins import (
+    CLUSTER,
+    KILLED,
+    LOST,
+    MISTAKE,
+    ROOT,
+    STOPPED,
+    environment,
+    executable,
+    lines,
+    run,
+)
 
 pytestmark = pytest.mark.integration
 

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tomllib
 
-import programs
 import pytest
 import yaml
+
+from tests import programs
 
 ROOT = pathlib.Path(__file__).parents[3]
 SERVING = ROOT / "launch" / "cluster" / "serving"

@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 
-import page_model
-import programs
 import pytest
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
@@ -16,6 +14,8 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
+from tests import programs
+from tests.serving import page_model
 
 pytestmark = pytest.mark.integration
 

@@ -1,12 +1,12 @@
 """Attention against the formulas written out in NumPy, and what masks must do."""
 
 import numpy as np
-import numpy_oracle
 import pytest
 import tensorflow as tf
 from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention, causal_mask, scaled_dot_product_attention
+from tests.layers import numpy_oracle
 
 SCORES = ("scaled_dot", "dot", "additive")
 

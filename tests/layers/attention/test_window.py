@@ -1,13 +1,13 @@
 """Self-attention within a window, in blocks, against attention to all positions under a mask."""
 
 import numpy as np
-import numpy_oracle
 import pytest
 import tensorflow as tf
 from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention, causal_mask, padding_mask, window_mask
 from t2t_keras.layers.attention import window as window_module
+from tests.layers import numpy_oracle
 
 BLOCK = 4
 LENGTHS = (0, 1, 3, 4, 5, 8, 9, 21)  # below a block, whole blocks, and between

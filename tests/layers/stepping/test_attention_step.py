@@ -1,13 +1,13 @@
 """Attention as the steps of a search compute it, against the call."""
 
 import numpy as np
-import numpy_oracle
 import pytest
 from keras import ops
 
 from t2t_keras.layers import MultiHeadAttention
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep
+from tests.layers import numpy_oracle
 
 
 def attention_to_memory(layer, query, memory, mask):

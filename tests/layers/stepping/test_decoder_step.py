@@ -2,13 +2,13 @@
 
 import keras
 import numpy as np
-import numpy_oracle
 import pytest
 from keras import ops
 
 from t2t_keras.layers import Decoder, causal_mask
 from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.stepping.decoder_step import DecoderStep
+from tests.layers import numpy_oracle
 
 SIZES = {"num_heads": 2, "d_key": 4, "d_ff": 12}
 

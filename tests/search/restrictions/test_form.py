@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import tiny
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.search.restrictions.form import Form
 from t2t_keras.search.searches import Searches
 from t2t_keras.symbols import EOS_ID
+from tests.inference import tiny
 
 SOURCE = np.array([[5, 6, 7, 5, 8, 1], [9, 6, 1, 0, 0, 0], [340, 341, 9, 9, 1, 0]], np.int32)
 FORM = Form(token_ids=(20, 30, 40), word_starts=(5, 7, 9, 341))

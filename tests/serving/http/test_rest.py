@@ -10,10 +10,10 @@ import socket
 import httpx
 import numpy as np
 import pytest
-from rest_calls import MODEL, metric, predict
 
 from t2t_keras.serving.http import rest
 from t2t_keras.serving.server import listen
+from tests.serving.rest_calls import MODEL, metric, predict
 
 
 def test_rows_and_columns(client):

@@ -11,10 +11,10 @@ import shutil
 import subprocess
 
 import pytest
-from disturbed_trees import pairs
 
 from t2t_keras.tasks.parsing.bracket_scores import BracketCounts, Parameters, bracket_counts, compared, with_tags
 from t2t_keras.tasks.parsing.trees import Tree, leaf, tree_of_line
+from tests.tasks.parsing.disturbed_trees import pairs
 
 COUNT = 2500
 STORED = pathlib.Path(__file__).with_name("evalb_figures.json")

@@ -4,7 +4,6 @@ import functools
 import random
 
 import tensorflow as tf
-from disturbed_trees import random_tree
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from t2t_keras.tasks.parsing.linear_trees import UNKNOWN
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
 from t2t_keras.tasks.parsing.trees import simplified, tree_of_line
 from t2t_keras.text.repair import repair
+from tests.tasks.parsing.disturbed_trees import random_tree
 
 TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *[UNKNOWN, "NN", "-NONE-"] * 2]
 # Any text, and text that is likely to be taken for brackets; a source has been repaired.

@@ -4,13 +4,13 @@ import itertools
 import random
 
 import pytest
-from disturbed_trees import pairs
 
 from t2t_keras.tasks.parsing.bracket_scores import compared
 from t2t_keras.tasks.parsing.linear_trees import finished, linearised
 from t2t_keras.tasks.parsing.trees import read_trees, simplified
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.tokenizer import trained_tokenizer
+from tests.tasks.parsing.disturbed_trees import pairs
 
 TOKENS = ["(S", "(NP", ")S", ")NP", "NN", "DT", "XX", "(", ")", "other", "(-LRB-"]
 

@@ -4,11 +4,11 @@ import itertools
 import random
 
 import pytest
-from disturbed_trees import pairs
 
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.parsing.parsing_task import ParsingTask
 from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified, tree_of_line
+from tests.tasks.parsing.disturbed_trees import pairs
 
 
 def read(*lines: str) -> list[Tree]:

@@ -5,11 +5,11 @@ import contextlib
 import socket
 
 import pytest
-from worker_processes import free_ports
 
 from t2t_keras.errors import InputError
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 from t2t_keras.training.devices.meeting import wait_for_all
+from tests.training.worker_processes import free_ports
 
 
 @pytest.fixture

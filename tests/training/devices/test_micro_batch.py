@@ -11,7 +11,6 @@ import sys
 
 import pytest
 import tensorflow as tf
-from tiny_training import make_config, make_data, records, state
 
 from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run
@@ -19,6 +18,7 @@ from t2t_keras.training.devices import micro_batch, strategy
 from t2t_keras.training.devices.micro_batch import Finding, MicroBatch, candidates, find_micro_batch, fit_to_memory
 from t2t_keras.training.devices.strategy import LocalDevices, find_devices
 from t2t_keras.training.devices.workers import Workers
+from tests.training.tiny_training import make_config, make_data, records, state
 
 ROOT = pathlib.Path(__file__).parents[3]
 ONE_CPU = LocalDevices("cpu", 1, 1, 0)

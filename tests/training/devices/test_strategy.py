@@ -3,13 +3,13 @@
 import json
 import os
 
-import programs
 import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.strategy import NAMES, distributed, make_strategy, next_shares, num_streams
+from tests import programs
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,8 @@ import re
 import signal
 import time
 
-import programs
 import pytest
 import tensorflow as tf
-import tiny_training
-import worker_processes
-from tiny_training import assert_same_end, assert_same_numbers, records
-from worker_processes import running
 
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
@@ -21,6 +16,10 @@ from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.workers import Workers
+from tests import programs
+from tests.training import tiny_training, worker_processes
+from tests.training.tiny_training import assert_same_end, assert_same_numbers, records
+from tests.training.worker_processes import running
 
 pytestmark = pytest.mark.integration
 

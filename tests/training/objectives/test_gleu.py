@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 import tensorflow as tf
-from plain_gleu import gleu_in_python
 
 from t2t_keras.training.objectives.gleu import sentence_gleu
+from tests.training.plain_gleu import gleu_in_python
 
 
 def padded(rows: list[list[int]], length: int) -> np.ndarray:

@@ -6,8 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from plain_gleu import gleu_in_python
-from tiny_families import tiny_family
 
 from t2t_keras.config import ModelConfig, TransformerConfig
 from t2t_keras.losses import loss_sum_and_count
@@ -17,6 +15,8 @@ from t2t_keras.training.layout import Layout
 from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.risk import Risk, longest
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
+from tests.training.plain_gleu import gleu_in_python
+from tests.training.tiny_families import tiny_family
 
 TRANSFORMER = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 2}
 SOURCE = np.array([[5, 6, 1], [7, 1, 0], [8, 9, 1], [0, 0, 0]], np.int32)
