@@ -2,14 +2,11 @@
 
 import dataclasses
 import inspect
-import pathlib
 
 import pytest
 
 from launch.flag_groups import setting_flags
 from t2t_keras.config import DataConfig, DecodeConfig, TrainConfig
-
-ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("settings", [DataConfig, DecodeConfig, TrainConfig])
