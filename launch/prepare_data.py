@@ -13,6 +13,7 @@ missing shards. The result is the same, bit for bit, for any number of processes
 
 import dataclasses
 import os
+from typing import Any
 
 from absl import flags
 
@@ -20,28 +21,31 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
 from t2t_keras.data.sources import corpora
+from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
+from t2t_keras.text.tokenizer import Tokenizer
 
 from . import program
-from .flag_groups import corpus_flags, vocabulary_flags
+from .flag_groups import corpus_flags, setting_flags
 
 FLAGS = flags.FLAGS
 _DEFAULTS = DataConfig()
 
 flags.DEFINE_string("task", _DEFAULTS.task, f"What source and target mean: {', '.join(TASKS)}.")
 flags.DEFINE_string("corpus", _DEFAULTS.corpus, f"Where the text comes from: {', '.join(corpora.NAMES)}.")
-flags.DEFINE_string("source_language", _DEFAULTS.source_language, "Language code of the source side.")
-flags.DEFINE_string("target_language", _DEFAULTS.target_language, "Language code of the target side.")
 flags.DEFINE_integer(
     "max_length",
     None,
     f"Longest side of a training pair, in tokens; default: {_DEFAULTS.max_length}, with char and byte "
     f"{_DEFAULTS.max_length * DataConfig(vocab_type='char').tokens_of_a_piece:,}.",
 )
-flags.DEFINE_float("max_length_ratio", _DEFAULTS.max_length_ratio, "Largest ratio of a training pair's lengths.")
-flags.DEFINE_bool("lowercase", _DEFAULTS.lowercase, "Lowercase all text.")
-flags.DEFINE_integer("seed", _DEFAULTS.seed, "Of what is drawn at random.")
+setting_flags.define_usual(
+    DataConfig,
+    *("source_language", "target_language", "max_length_ratio", "lowercase", "seed"),
+    *("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols"),
+)
+flags.DEFINE_string("vocab_from", None, "A run or an export whose vocabulary is used, and may be extended.")
 flags.DEFINE_string("data_dir", None, "Folder for the prepared data.", required=True)
 flags.DEFINE_integer("processes", len(os.sched_getaffinity(0)), "Shards prepared at once.", lower_bound=1)
 flags.DEFINE_integer(
@@ -52,7 +56,6 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
 flags.adopt_module_key_flags(corpus_flags)
-flags.adopt_module_key_flags(vocabulary_flags)
 
 
 def main(argv: list[str]) -> None:
@@ -69,10 +72,23 @@ def _config() -> DataConfig:
     usual = {**vars(_DEFAULTS), **task(FLAGS.task).data}
     given = {name: FLAGS[name].value for name in usual if name in FLAGS and FLAGS[name].present}
     lists = {"symbols": tuple(FLAGS.symbols), "tags": tuple(FLAGS.tag)}
-    config = DataConfig(**{**usual, **given, **lists, **vocabulary_flags.settings_of_another_run()})
+    config = DataConfig(**{**usual, **given, **lists, **_settings_of_another_run()})
     if FLAGS["max_length"].present:
         return config
     return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
+
+
+def _settings_of_another_run() -> dict[str, Any]:
+    """The settings that come with the vocabulary of another run."""
+    if not FLAGS.vocab_from:
+        return {}
+    for name in ("vocab_type", "vocab_size", "source_vocab_size", "lowercase"):
+        if FLAGS[name].present:
+            raise InputError(f"--{name} is decided by --vocab_from")
+    run = Run(FLAGS.vocab_from)
+    data = run.config.data
+    sizes = {name: size or 0 for name, size in Tokenizer.load(run.vocab_path).sizes.items()}
+    return {"vocab_type": data.vocab_type, "lowercase": data.lowercase, **sizes}
 
 
 def _table(prepared: PreparedData) -> str:

@@ -23,7 +23,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
-from t2t_keras.training.devices.micro_batch import Finding, find_micro_batch, fit_to_memory
+from t2t_keras.training.devices.micro_batch import MicroBatch, find_micro_batch, fit_to_memory
 from t2t_keras.training.devices.strategy import NAMES, find_devices, make_strategy
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.trainer import Outcome, Trainer
@@ -73,19 +73,19 @@ def main(argv: list[str]) -> None:
 
 def _train(run: Run) -> Outcome:
     run.check_trainable()
-    finding = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
+    found = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
     strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     data = PreparedData.open(_data_dir(run))
     config = _config(run, data)
-    if finding:
-        config = fit_to_memory(run, config, finding, Workers(strategy))
+    if found:
+        config = fit_to_memory(run, config, found, Workers(strategy))
     trainer = Trainer(run, config, data, strategy, _init_from(run))
     if trainer.workers.is_chief:
         print(*trainer.account, sep="\n", end="\n" * bool(trainer.account), file=sys.stderr, flush=True)
     return trainer.train()
 
 
-def _find_micro_batch(run: Run) -> Finding:
+def _find_micro_batch(run: Run) -> MicroBatch:
     """Finds how much of a batch fits into the memory of this machine's devices."""
     if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
         raise InputError("--fit_to_memory and --set train.accumulation_steps exclude each other")

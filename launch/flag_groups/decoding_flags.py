@@ -1,5 +1,6 @@
 """The flags of all programs that translate, in addition to those of the model; programs adopt them."""
 
+import dataclasses
 import sys
 from typing import get_args
 
@@ -28,23 +29,7 @@ COMPUTE_TYPE = flags.DEFINE_enum(
 )
 _EXCLUDE = flags.DEFINE_multi_string("exclude", [], "A word or phrase that no translation may contain.")
 _SETTINGS = setting_flags.define(
-    DecodeConfig,
-    "beam_size",
-    "min_length",
-    "max_length_offset",
-    "max_length_factor",
-    "patience",
-    "ends_within_beam",
-    "coverage_penalty",
-    "no_repeat_ngram_size",
-    "num_groups",
-    "diversity_strength",
-    "sampling",
-    "temperature",
-    "top_k",
-    "top_p",
-    "seed",
-    "bfloat16",
+    DecodeConfig, *(field.name for field in dataclasses.fields(DecodeConfig) if field.name not in model_flags.SCORING)
 )
 flags.adopt_module_key_flags(model_flags)
 

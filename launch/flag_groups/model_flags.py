@@ -29,7 +29,9 @@ ENSEMBLE = flags.DEFINE_multi_string(
 ENSEMBLE_MEAN = flags.DEFINE_enum(
     "ensemble_mean", "probabilities", ["probabilities", "log_probabilities"], "What is averaged over an ensemble."
 )
-_SETTINGS = setting_flags.define(DecodeConfig, "length_penalty", "length_normalization", "tokens_per_batch")
+# The settings that a program without a search has too.
+SCORING = ("length_penalty", "length_normalization", "tokens_per_batch")
+_SETTINGS = setting_flags.define(DecodeConfig, *SCORING)
 flags.adopt_module_key_flags(extensions)
 
 

@@ -14,7 +14,7 @@ flags.disclaim_key_flags()  # they belong to the calling module
 DEFAULT = "; default: the run's own setting."
 _DEFINE = {
     **{bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float, str: flags.DEFINE_string},
-    Sequence[str]: flags.DEFINE_list,
+    **dict.fromkeys((Sequence[str], tuple[str, ...]), flags.DEFINE_list),
 }
 
 

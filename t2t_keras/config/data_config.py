@@ -25,14 +25,15 @@ class DataConfig:
         source_language: language code of the source side.
         target_language: language code of the target side.
         vocab_type: entries of the shared vocabulary: "bpe" and "unigram" (pieces of words), "char" or "byte".
-        vocab_size: number of entries; at most that many with "char", of which rare ones are left out, and "byte".
-        source_vocab_size: number of entries of a vocabulary of sources alone; 0: both sides share one.
-        extend_vocab: pieces of the training text that a vocabulary of another run was given in addition.
-        symbols: words that are one token each, such as "<2fr>".
+        vocab_size: entries of the shared vocabulary; with "char" at most as many, and bytes spell rare characters; with
+            "byte" there are always 260, and less is refused.
+        source_vocab_size: entries of a vocabulary of sources alone, beside that of targets; 0: both sides share one.
+        extend_vocab: pieces of the training text that a vocabulary of another run is given in addition.
+        symbols: words of the text that are one token each, such as "<2fr>".
         tags: the symbol that each corpus has in front of its sources, "" for none; empty without any tags.
         max_length: training pairs with more tokens than this on a side, end symbol included, are dropped.
         max_length_ratio: training pairs whose sides differ in length by more than this factor are dropped.
-        lowercase: whether all text was lowercased before anything else.
+        lowercase: whether all text is lowercased before anything else.
         seed: random seed of the preparation.
     """
 

@@ -72,14 +72,6 @@ class DecodeConfig:
             raise InputError(f"decode.length_normalization must be one of {valid}; got {self.length_normalization!r}")
         if self.top_p > 1:
             raise InputError(f"decode.top_p must be at most 1, got {self.top_p}")
-        self._check_combinations()
-
-    @property
-    def length_limit(self) -> dict[str, Any]:
-        """The settings that limit the length of an output."""
-        return {"max_length_offset": self.max_length_offset, "max_length_factor": self.max_length_factor}
-
-    def _check_combinations(self) -> None:
         if self.beam_size % self.num_groups:
             raise InputError(
                 f"decode.beam_size={self.beam_size} must be a multiple of decode.num_groups={self.num_groups}"
@@ -92,3 +84,8 @@ class DecodeConfig:
         for name, off in (("temperature", 1), ("top_k", 0), ("top_p", 1)):
             if not self.sampling and getattr(self, name) != off:
                 raise InputError(f"decode.{name}={getattr(self, name)} needs decode.sampling=true")
+
+    @property
+    def length_limit(self) -> dict[str, Any]:
+        """The settings that limit the length of an output."""
+        return {"max_length_offset": self.max_length_offset, "max_length_factor": self.max_length_factor}

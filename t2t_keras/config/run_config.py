@@ -79,17 +79,13 @@ def _changed(config: Config, section: str, fields: Mapping[str, Any], taken: Cal
         family = model_config_class(values.pop(_FAMILY))
         kept = {"vocab_size": current.vocab_size, "source_vocab_size": current.source_vocab_size}
         current = current if type(current) is family else family(**kept)
-    types = _field_types(current)
+    hints = typing.get_type_hints(type(current))
+    types = {field.name: hints[field.name] for field in dataclasses.fields(current)}
     if unknown := [name for name in values if name not in types]:
         valid = ", ".join(f"{section}.{name}" for name in types)
         raise InputError(f"unknown setting {section}.{unknown[0]}; valid: {valid}")
     changes = {name: taken(f"{section}.{name}", types[name], value) for name, value in values.items()}
     return dataclasses.replace(config, **{section: dataclasses.replace(current, **changes)})
-
-
-def _field_types(section: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(type(section))
-    return {field.name: hints[field.name] for field in dataclasses.fields(section)}
 
 
 def differences(old: Config, new: Config) -> list[str]:

@@ -165,19 +165,24 @@ class TransformerConfig(ModelConfig):
     def sizes(self) -> dict[str, str]:
         """The settings in the paper's Table 3, and all others that change the number of parameters."""
         d_key, d_value = self.head_widths()
+        experts = f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
+        usual = {"attention_score": "scaled_dot", "attention_window": 0, "activation": "relu"}  # a window of None is 0
+        chosen = {name: getattr(self, name) or 0 for name in usual}
+        others = {name: str(value) for name, value in chosen.items() if value != usual[name]}
         return {
             "vocab_size": self.entries,
             "layers (encoder + decoder)": f"{self.num_encoder_layers} + {self.num_decoder_layers}",
             "d_model": f"{self.d_model:,}",
             "d_ff": f"{self.d_ff:,}",
-            **self._sizes_of_experts(),
+            **({"experts (a token's, of all)": experts} if self.num_experts else {}),
             "num_heads": str(self.num_heads),
             "d_key, d_value": f"{d_key}, {d_value}",
             "norm_position": self.norm_position,
             "position_encoding": self.position_encoding,
             "embeddings": "tied" if self.tie_embeddings else "separate",
             "attention biases": "yes" if self.use_attention_bias else "no",
-            **self._sizes_beyond_the_paper(),
+            **others,
+            **({"output bias": "yes"} if self.use_output_bias else {}),
             "dropout (residual, attention, ReLU)": (
                 f"{self.dropout_rate}, {self.attention_dropout_rate}, {self.relu_dropout_rate}"
             ),
@@ -191,19 +196,6 @@ class TransformerConfig(ModelConfig):
     def expert_width(self) -> int:
         """The inner width of an expert."""
         return self.d_expert or self.d_ff
-
-    def _sizes_of_experts(self) -> dict[str, str]:
-        if not self.num_experts:
-            return {}
-        return {
-            "experts (a token's, of all)": f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
-        }
-
-    def _sizes_beyond_the_paper(self) -> dict[str, str]:
-        usual = {"attention_score": "scaled_dot", "attention_window": None, "activation": "relu"}
-        chosen = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
-        bias = {"output bias": "yes"} if self.use_output_bias else {}
-        return {name: str(value) for name, value in chosen.items() if value} | bias
 
     def _numbers_of_sublayers(self) -> tuple[int, int]:
         """Numbers of attentions and of feed-forward networks in both stacks."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import ScoringModel
-from t2t_keras.search.batches import Progress, length_batches, padded
+from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import PAD_ID
 
 # Most tokens, end symbol included, of a scored side: it cannot be split into parts like a line to translate.
@@ -99,10 +99,7 @@ def check_pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int
 
 
 def pair_batches(
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
-    tokens_per_batch: int,
-    on_progress: Progress | None = None,
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], tokens_per_batch: int
 ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
     """Yields pairs of similar length, longest first: line indices, padded sources and targets, int32 [batch, length].
 
@@ -110,12 +107,7 @@ def pair_batches(
         sources: token ids of every line, end symbol included.
         targets: token ids of its translation, end symbol included.
         tokens_per_batch: limit of a batch's number of pairs times its longest side; one pair is always allowed.
-        on_progress: called after each batch.
     """
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    done = 0
     for rows in length_batches(lengths, tokens_per_batch):
         yield rows, padded([sources[row] for row in rows]), padded([targets[row] for row in rows])
-        done += len(rows)
-        if on_progress is not None:
-            on_progress(done, len(lengths))

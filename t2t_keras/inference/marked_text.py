@@ -5,14 +5,13 @@ from collections.abc import Sequence
 
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
-from t2t_keras.search.batches import Progress
 from t2t_keras.text.markup.documents import MarkedDocument
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.pieces import BLANK, END, byte_of
 
 
 def translate_marked(
-    translator: Translator, documents: Sequence[MarkedDocument], on_progress: Progress | None = None
+    translator: Translator, documents: Sequence[MarkedDocument]
 ) -> tuple[list[str], list[list[Translation]]]:
     """The translations of documents, and those of each one's segments.
 
@@ -23,7 +22,7 @@ def translate_marked(
     """
     translator.link_tokens([], [])  # raises before anything is searched for
     texts = [segment.text for document in documents for segment in document.segments]
-    found = translator.translate(texts, on_progress, scored=False)
+    found = translator.translate(texts, scored=False)
     links = iter(
         translator.link_tokens(
             [ids for translation in found for ids in translation.source_ids],

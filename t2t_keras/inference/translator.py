@@ -236,34 +236,31 @@ class Translator:
         while chunk := list(itertools.islice(remaining, chunk_lines)):
             yield from self.translate(chunk)
 
-    def score(
-        self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
-    ) -> list[ForcedScore]:
+    def score(self, lines: Sequence[str], translations: Sequence[str]) -> list[ForcedScore]:
         """Scores given translations, one per line, with the length penalty of the settings but without coverage.
 
         Both sides are repaired like lines to translate; a blank source is scored as an end symbol alone. A translation
-        found by the search gets the search's score if the tokenizer splits its text into the same tokens. `on_progress`
-        is called after each batch with the number of lines done and the total.
+        found by the search gets the search's score if the tokenizer splits its text into the same tokens.
 
         Raises:
             InputError: unequal numbers of lines, a line of more than `MAX_SCORED_LENGTH` tokens, or a translation that
                 is no output of the task, such as a label that the model does not have.
         """
-        return self.score_tokens(*self._encoded(lines, translations), on_progress)
+        return self.score_tokens(*self._encoded(lines, translations))
 
-    def score_tokens(
-        self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
-    ) -> list[ForcedScore]:
+    def score_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[ForcedScore]:
         """`score` of token ids with end symbols, such as `Translation.source_ids` and `token_ids`, of any length."""
-        return self._each_pair(
-            self._token_log_probs,
-            lambda _, target, log_probs: self._forced_score(target, log_probs[: len(target)]),
-            *(sources, targets, on_progress),
-        )
 
-    def explain(
-        self, lines: Sequence[str], translations: Sequence[str], on_progress: Progress | None = None
-    ) -> list[Explanation]:
+        def finish(_: Ids, target: Ids, log_probs: np.ndarray) -> ForcedScore:
+            log_probs = log_probs[: len(target)]
+            total = float(log_probs.sum(dtype=np.float64))
+            settings = self.config.length_penalty, self.config.length_normalization
+            score = float(normalised_score(total, len(target), *settings))
+            return ForcedScore(total, score, tuple(self.tokenizer.pieces(target)), tuple(map(float, log_probs)))
+
+        return self._each_pair(self._token_log_probs, finish, sources, targets)
+
+    def explain(self, lines: Sequence[str], translations: Sequence[str]) -> list[Explanation]:
         """Explains given translations, one per line: attention, word alignment, and the probabilities of `score`.
 
         The result takes 4 bytes a layer, head and pair of tokens: in the source, in the target and between them.
@@ -271,11 +268,9 @@ class Translator:
         Raises:
             InputError: as for `score`; the model does not offer its attention; or an ensemble's layers or heads differ.
         """
-        return self.explain_tokens(*self._encoded(lines, translations), on_progress)
+        return self.explain_tokens(*self._encoded(lines, translations))
 
-    def explain_tokens(
-        self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
-    ) -> list[Explanation]:
+    def explain_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Explanation]:
         """`explain` of token ids with end symbols, such as those of a `Translation`, of any length.
 
         Raises:
@@ -286,7 +281,7 @@ class Translator:
         def finish(source: Ids, target: Ids, found: tuple[np.ndarray, Attentions]) -> Explanation:
             return Explanation.of(*self._pieces(source, target), *found)
 
-        return self._each_pair(self._explained, finish, sources, targets, on_progress)
+        return self._each_pair(self._explained, finish, sources, targets)
 
     def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[tuple[int, int]]]:
         """The source token of each target token, as `Explanation.alignment` has them, without keeping attention.
@@ -299,11 +294,9 @@ class Translator:
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
             return token_links(*self._pieces(source, target), weights)
 
-        return self._each_pair(self._alignment_attention, finish, sources, targets, None)
+        return self._each_pair(self._alignment_attention, finish, sources, targets)
 
-    def align_tokens(
-        self, sources: Sequence[Ids], targets: Sequence[Ids], on_progress: Progress | None = None
-    ) -> list[WordAlignment]:
+    def align_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[WordAlignment]:
         """The word alignments of `explain_tokens`, without keeping its attention in memory.
 
         Raises:
@@ -316,7 +309,7 @@ class Translator:
         def finish(source: Ids, target: Ids, weights: np.ndarray) -> WordAlignment:
             return WordAlignment.of(*self._pieces(source, target), weights)
 
-        return self._each_pair(self._alignment_attention, finish, sources, targets, on_progress)
+        return self._each_pair(self._alignment_attention, finish, sources, targets)
 
     def _each_pair(
         self,
@@ -324,11 +317,10 @@ class Translator:
         finish: Callable[[Ids, Ids, Any], _Result],
         sources: Sequence[Ids],
         targets: Sequence[Ids],
-        on_progress: Progress | None,
     ) -> list[_Result]:
         """What `finish` makes of each pair and of what `compute` has found for it in a batch."""
         results: dict[int, _Result] = {}
-        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch, on_progress):
+        for rows, *batch in pair_batches(sources, targets, self.config.tokens_per_batch):
             values = tf.nest.map_structure(lambda value: value.numpy(), compute(*batch))
             for place, row in enumerate(rows):
                 found = tf.nest.map_structure(lambda value, place=place: value[place], values)
@@ -352,12 +344,6 @@ class Translator:
 
     def _pieces(self, source: Ids, target: Ids) -> tuple[list[str], list[str]]:
         return self.tokenizer.source.pieces(source), self.tokenizer.pieces(target)
-
-    def _forced_score(self, target: Ids, log_probs: np.ndarray) -> ForcedScore:
-        total = float(log_probs.sum(dtype=np.float64))
-        settings = self.config.length_penalty, self.config.length_normalization
-        score = float(normalised_score(total, len(target), *settings))
-        return ForcedScore(total, score, tuple(self.tokenizer.pieces(target)), tuple(map(float, log_probs)))
 
     def search(self, source_ids: np.ndarray | tf.Tensor) -> SearchResult:
         """Finds `config.beam_size` hypotheses, best first, for padded source ids, int32 [batch, source_len]."""

@@ -23,7 +23,7 @@ from t2t_keras.tensor import Tensor
 from t2t_keras.training.devices.strategy import is_tpu, next_shares, num_streams
 from t2t_keras.training.layout import Layout
 from t2t_keras.training.objectives import make_objective
-from t2t_keras.training.objectives.objective import Objective, Rows
+from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.traced import TracedFunction
@@ -55,55 +55,6 @@ class StepMetrics(NamedTuple):
     measures: Mapping[str, np.ndarray] = types.MappingProxyType({})
 
 
-class RowFunctions:
-    """The forward and backward pass, and the forward pass alone, of some rows of a batch; each is traced once.
-
-    Every stream, part of an accumulation and replica calls the same traced function with its own weights and rows, so
-    the time until training starts does not grow with their number. First access traces: do it outside of all graphs,
-    tapes and replicas. `fewer_rewrites` is as in `TracedFunction`. `jit_compile` compiles the passes with XLA, once per
-    shape. `copied` functions are in each graph that calls them, so that XLA can compile the whole graph.
-    """
-
-    def __init__(
-        self, model: WeightedModel, objective: Objective, *, fewer_rewrites: bool, jit_compile: bool, copied: bool
-    ) -> None:
-        self._model, self._objective = model, objective
-        self._fewer_rewrites, self._jit_compile, self._copied = fewer_rewrites, jit_compile, copied
-
-    @functools.cached_property
-    def gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
-        """The objective with its gradients: (*weights, source, target, scale, seed, step) --> (sums, gradients).
-
-        Weights and gradients are float32 matrices, see `Layout`; source and target are int32 [rows, length], padded
-        with 0. For the others and the sums see `Rows` and `Objective`.
-        """
-        scale, seed, step = tf.TensorSpec([]), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64)
-        return self._trace(self._sums_and_gradients, scale, seed, step)
-
-    @functools.cached_property
-    def loss(self) -> Callable[..., Tensor]:
-        """The forward pass without dropout: (*weights, source, target) --> sum of the unsmoothed token losses."""
-        return self._trace(self._plain_loss)
-
-    def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
-        """Traces a function of weights, source, target and others, to be called in graphs."""
-        weights = [tf.TensorSpec(shape, tf.float32) for shape in self._model.layout.shapes]
-        signature = [*weights, _IDS, _IDS, *others]
-        if not (self._jit_compile or self._copied):
-            return TracedFunction(function, signature, fewer_rewrites=self._fewer_rewrites)
-        return tf.function(
-            function, signature, autograph=False, jit_compile=self._jit_compile or None
-        ).get_concrete_function()
-
-    def _sums_and_gradients(self, *arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
-        *matrices, source, target, scale, seed, step = arguments
-        return self._objective(self._model, matrices, Rows(Pairs(source, target), scale, seed, step))
-
-    def _plain_loss(self, *arguments: Tensor) -> Tensor:
-        *matrices, source, target = arguments
-        return self._model.loss_sum(matrices, Pairs(source, target))
-
-
 class TrainingStep:
     """The model, its optimizer and the compiled step, under one strategy.
 
@@ -131,33 +82,58 @@ class TrainingStep:
             self.averages = [tf.Variable(weights, trainable=False, name="average") for weights in averaged]
         self._for_cpu = "CPU" in self.weights[0].device and not self._is_tpu
         self.objective = make_objective(config)
-        self._rows = RowFunctions(
-            WeightedModel(
-                model,
-                self.layout,
-                skip_padding=not (config.jit_compile or self._is_tpu),
-                for_cpu=self._for_cpu,
-                frozen=frozen_names(self.names, config.frozen),
-            ),
-            self.objective,
-            fewer_rewrites=self._for_cpu,
-            jit_compile=config.jit_compile and not self._is_tpu,
-            copied=self._is_tpu,
+        self._weighted = WeightedModel(
+            model,
+            self.layout,
+            skip_padding=not (config.jit_compile or self._is_tpu),
+            for_cpu=self._for_cpu,
+            frozen=frozen_names(self.names, config.frozen),
         )
         self._run = tf.function(self._steps, autograph=False)
         self._validate = tf.function(self._validation_loss, autograph=False)
 
+    @functools.cached_property
+    def row_gradients(self) -> Callable[..., tuple[Tensor, list[Tensor]]]:
+        """The objective of some rows of a batch: (*weights, source, target, scale, seed, step) --> (sums, gradients).
+
+        Weights and gradients are float32 matrices, see `Layout`; source and target are int32 [rows, length], padded
+        with 0. For the others and the sums see `Rows` and `Objective`. Every stream, part of an accumulation and
+        replica calls this one traced function with its own weights and rows, so the time until training starts does
+        not grow with their number. The first access traces: do it outside of all graphs, tapes and replicas.
+        """
+        scale, seed, step = tf.TensorSpec([]), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int64)
+        return self._trace(self._sums_and_gradients, scale, seed, step)
+
+    @functools.cached_property
+    def row_loss(self) -> Callable[..., Tensor]:
+        """Like `row_gradients`, without dropout: (*weights, source, target) --> sum of the unsmoothed token losses."""
+        return self._trace(lambda *arguments: self._weighted.loss_sum(arguments[:-2], Pairs(*arguments[-2:])))
+
+    def _trace(self, function: Callable, *others: tf.TensorSpec) -> Callable:
+        """Traces a function of weights, source, target and others, to be called in graphs."""
+        weights = [tf.TensorSpec(shape, tf.float32) for shape in self.layout.shapes]
+        signature = [*weights, _IDS, _IDS, *others]
+        if not (self.config.jit_compile or self._is_tpu):
+            return TracedFunction(function, signature, fewer_rewrites=self._for_cpu)
+        # XLA compiles it once per shape; on a TPU it is a part of each graph that calls it, all of which XLA compiles.
+        jit_compile = None if self._is_tpu else True
+        return tf.function(function, signature, autograph=False, jit_compile=jit_compile).get_concrete_function()
+
+    def _sums_and_gradients(self, *arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
+        *matrices, source, target, scale, seed, step = arguments
+        return self.objective(self._weighted, matrices, Rows(Pairs(source, target), scale, seed, step))
+
     def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
         """Runs a number of steps on batches from `distributed` without returning to Python."""
         with self._few_rewrites():
-            _ = self._rows.gradients  # traced outside of the replicas' graph
+            _ = self.row_gradients  # traced outside of the replicas' graph
             loss, tokens, rate, norm, *others = (values.numpy() for values in self._run(batches, tf.constant(steps)))
         return StepMetrics(loss, tokens, rate, norm, dict(zip(self.objective.measures, others, strict=True)))
 
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
         """Sum of the unsmoothed loss over distributed batches, and their target tokens; of averaged weights if kept."""
         with self._few_rewrites():
-            _ = self._rows.loss
+            _ = self.row_loss
             loss, tokens = self._validate(batches, tf.constant(count))
         return float(loss), float(tokens)
 
@@ -281,10 +257,10 @@ class TrainingStep:
         """Sums and gradients of some rows, split among streams that compute in parallel."""
         count, step = self._streams, tf.convert_to_tensor(self.step)
         if count == 1:
-            return self._rows.gradients(*weights, source, target, scale, seed, step)
+            return self.row_gradients(*weights, source, target, scale, seed, step)
         # Rows are sorted by length, so taking every count-th one gives the streams equal work.
         results = [
-            self._rows.gradients(*weights, source[i::count], target[i::count], scale, fold_in(seed, i), step)
+            self.row_gradients(*weights, source[i::count], target[i::count], scale, fold_in(seed, i), step)
             for i in range(count)
         ]
         sums, gradients = zip(*results, strict=True)
@@ -293,7 +269,7 @@ class TrainingStep:
     def _validation_loss(self, batches: Iterator[Any], count: Tensor) -> tuple[Tensor, Tensor]:
         def replica_loss(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
             weights = [tf.convert_to_tensor(matrix) for matrix in self._kept()]
-            loss = self._rows.loss(*weights, batch["source"], batch["target"])
+            loss = self.row_loss(*weights, batch["source"], batch["target"])
             return loss, tf.math.count_nonzero(batch["target"], dtype=tf.float32)
 
         def add(index: Tensor, *sums: Tensor) -> tuple[Tensor, ...]:

@@ -129,9 +129,7 @@ def test_a_copied_sentence_is_aligned_with_itself():
 
 def test_its_numbers_are_those_of_the_score_and_its_attention_adds_up():
     targets = [*tiny.SENTENCES[1:], ""]
-    progress = []
-    explanations = untrained().explain(tiny.SENTENCES, targets, lambda *done: progress.append(done))
-    assert progress == sorted(progress) and progress[-1] == (5, 5) and len(progress) > 1
+    explanations = untrained().explain(tiny.SENTENCES, targets)
     scores = untrained().score(tiny.SENTENCES, targets)
     for explanation, score, line in zip(explanations, scores, tiny.SENTENCES, strict=True):
         assert explanation.target_pieces == score.pieces

@@ -128,7 +128,7 @@ def kept_bytes(model: TransformerConfig, rows: int, length: int) -> int:
     @tf.function(input_signature=[ids, ids, number, seed], autograph=False)
     def gradients(*rows):
         weights = map(tf.convert_to_tensor, training.weights)
-        return training._rows._sums_and_gradients(*weights, *rows, tf.constant(0, tf.int64))
+        return training._sums_and_gradients(*weights, *rows, tf.constant(0, tf.int64))
 
     graph = gradients.get_concrete_function().graph
     kept = {}

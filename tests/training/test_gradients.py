@@ -5,15 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.config import TransformerConfig
+from t2t_keras.config import TrainConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.losses import loss_sum_and_count
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import frozen_names, weight_names
 from t2t_keras.training.layout import Layout
-from t2t_keras.training.objectives.objective import Likelihood
 from t2t_keras.training.objectives.weighted_model import WeightedModel
-from t2t_keras.training.step import RowFunctions
+from t2t_keras.training.step import TrainingStep
 from tests.training.tiny_families import TINY, tiny_family
 
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 2, "dropout_rate": 0.0}
@@ -37,15 +36,11 @@ def make(dtype: str = "float32"):
 
 
 def gradients_of(model, rows: slice, frozen: tuple[str, ...] = ()) -> list[np.ndarray]:
-    variables = model.trainable_variables
-    layout = Layout([variable.shape for variable in variables])
-    names = frozen_names(weight_names(model), frozen)
-    weighted = WeightedModel(model, layout, skip_padding=True, for_cpu=True, frozen=names)
-    functions = RowFunctions(weighted, Likelihood(0.1), fewer_rewrites=True, jit_compile=False, copied=False)
-    weights = [tf.constant(matrix) for matrix in layout.join_arrays([v.numpy() for v in variables])]
+    training = TrainingStep(model, TrainConfig(frozen=frozen), tf.distribute.get_strategy())
+    weights = map(tf.convert_to_tensor, training.weights)
     others = tf.constant(0.5), tf.constant([1, 2], tf.int32), tf.constant(0, tf.int64)
-    (loss,), matrices = functions.gradients(*weights, SOURCE[rows], TARGET[rows], *others)
-    return [loss.numpy(), *(gradient.numpy() for gradient in layout.split(matrices))]
+    (loss,), matrices = training.row_gradients(*weights, SOURCE[rows], TARGET[rows], *others)
+    return [loss.numpy(), *(gradient.numpy() for gradient in training.layout.split(matrices))]
 
 
 def test_an_auxiliary_loss_is_added_and_trained():
@@ -87,10 +82,7 @@ def test_patterns_of_frozen_weights_are_checked():
 def test_no_sum_depends_on_which_part_is_done_first(family):
     """AddN of three or more begins with an input that nothing else needs at that moment, if there is one."""
     model = make_model(tiny_family(family))
-    layout = Layout([variable.shape for variable in model.trainable_variables])
-    weighted = WeightedModel(model, layout, skip_padding=True, for_cpu=True)
-    functions = RowFunctions(weighted, Likelihood(0.1), fewer_rewrites=True, jit_compile=False, copied=False)
-    graph = functions.gradients.graph
+    graph = TrainingStep(model, TrainConfig(), tf.distribute.get_strategy()).row_gradients.graph
     sums = [operation for operation in graph.get_operations() if operation.type == "AddN"]
     assert sums
     for operation in (operation for operation in sums if len(operation.inputs) > 2):

@@ -10,65 +10,20 @@ from typing import Any, Literal
 from t2t_keras.errors import InputError
 
 _INLINE = frozenset(
-    [
-        "a",
-        "abbr",
-        "acronym",
-        "b",
-        "bdi",
-        "bdo",
-        "big",
-        "cite",
-        "code",
-        "del",
-        "dfn",
-        "em",
-        "font",
-        "i",
-        "img",
-        "input",
-        "ins",
-        "kbd",
-        "label",
-        "mark",
-        "math",
-        "q",
-        "s",
-        "samp",
-        "small",
-        "span",
-        "strike",
-        "strong",
-        "sub",
-        "sup",
-        "svg",
-        "time",
-        "tt",
-        "u",
-        "var",
-        "wbr",
-    ]
+    (
+        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "img"),
+        *("input", "ins", "kbd", "label", "mark", "math", "q", "s", "samp", "small", "span", "strike", "strong"),
+        *("sub", "sup", "svg", "time", "tt", "u", "var", "wbr"),
+    )
 )
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
 )
 _KEPT = frozenset(
-    [
-        "script",
-        "style",
-        "code",
-        "pre",
-        "kbd",
-        "samp",
-        "var",
-        "textarea",
-        "svg",
-        "math",
-        "iframe",
-        "noembed",
-        "noframes",
-        "xmp",
-    ]
+    (
+        *("script", "style", "code", "pre", "kbd", "samp", "var", "textarea"),
+        *("svg", "math", "iframe", "noembed", "noframes", "xmp"),
+    )
 )
 
 
@@ -124,8 +79,7 @@ class _HtmlReader(HTMLParser):
     def handle_entityref(self, name: str) -> None:
         self._add(Part("text", ""))
 
-    def handle_charref(self, name: str) -> None:
-        self._add(Part("text", ""))
+    handle_charref = handle_entityref
 
     def handle_comment(self, data: str) -> None:
         self._add(Part("whole", ""))
@@ -133,11 +87,7 @@ class _HtmlReader(HTMLParser):
     def handle_decl(self, decl: str) -> None:
         self._add(Part("whole", "", is_inline=False))
 
-    def handle_pi(self, data: str) -> None:
-        self._add(Part("whole", ""))
-
-    def unknown_decl(self, data: str) -> None:
-        self._add(Part("whole", ""))
+    handle_pi = unknown_decl = handle_comment
 
 
 def html_parts(document: str) -> list[Part]:

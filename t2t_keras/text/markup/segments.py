@@ -78,7 +78,7 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
         nonlocal line
         for piece in _of_run(run):
             raw = "".join(part.raw for part in piece)
-            has_letters = any(part.kind == "text" and any(map(str.isalpha, _bare(part.raw))) for part in piece)
+            has_letters = any(part.kind == "text" and any(map(str.isalpha, _ITEM.sub("", part.raw))) for part in piece)
             done.append(_segment(piece, line, is_escaped) if has_letters else raw)
             line += raw.count("\n")
         run.clear()
@@ -92,10 +92,6 @@ def segments(parts: Sequence[Part], *, is_escaped: bool = True) -> list[str | Se
         line += part.raw.count("\n")
     finish()
     return done
-
-
-def _bare(raw: str) -> str:
-    return _ITEM.sub("", raw)
 
 
 def _of_run(run: Sequence[Part]) -> list[list[Part]]:
@@ -207,12 +203,8 @@ class _Builder:
     def finish(self) -> None:
         if self._points and self.text:
             self._follow(False)
-            self._last_blank()
+            self.top.children[-1].blank_after = None  # a point at the end has nothing after it
         self.after = self._blanks if not self._after_point else ""
-
-    def _last_blank(self) -> None:
-        """A point at the end has nothing after it."""
-        self.top.children[-1].blank_after = None
 
 
 def _segment(piece: Sequence[Part], line: int, is_escaped: bool) -> Segment:

@@ -31,28 +31,22 @@ _NO_MEMORY = re.compile(r"out of memory|OUT_OF_MEMORY|bad_alloc|[Ff]ailed to all
 
 
 class MicroBatch(NamedTuple):
-    """What a device computes at once.
+    """What a device computes at once; recorded in a run's directory.
 
     Attributes:
         tokens: per side, padding included; a power of two.
         accumulation_steps: parts in which a device then computes its share of a global batch.
+        conditions: all that it depends on, as plain values; None of one that was not tried.
     """
 
     tokens: int
     accumulation_steps: int
-
-
-class Finding(NamedTuple):
-    """A `MicroBatch` and all conditions that it depends on, as plain values; recorded in a run's directory."""
-
-    tokens: int
-    accumulation_steps: int
-    conditions: dict[str, Any]
+    conditions: dict[str, Any] | None = None
 
 
 def find_micro_batch(
     run: Run, config: Config, data: PreparedData, devices: LocalDevices, report: Callable[[str], None]
-) -> Finding:
+) -> MicroBatch:
     """Finds the largest power of two of tokens that one of this machine's devices can take.
 
     Reuses the result that `run` has recorded for a training under the same conditions. `config` is resolved, and its
@@ -64,11 +58,11 @@ def find_micro_batch(
     conditions |= {"model": config.to_dict()["model"], "devices": devices._asdict() | {"worker": 0}}
     note = run.micro_batch
     if json.loads(json.dumps(conditions)) == note.get("conditions"):
-        return Finding(**note)
-    return Finding(*_search(run, config, data, devices, report), conditions)
+        return MicroBatch(**note)
+    return _search(run, config, data, devices, report)._replace(conditions=conditions)
 
 
-def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) -> Config:
+def fit_to_memory(run: Run, config: Config, found: MicroBatch, workers: Workers) -> Config:
     """Sets `train.accumulation_steps` so that every worker's devices can take their parts of the same global batch.
 
     Records the smallest micro-batch that any worker found in `run`, for the next start.
@@ -78,11 +72,11 @@ def fit_to_memory(run: Run, config: Config, finding: Finding, workers: Workers) 
         WorkerLostError: another worker is gone.
     """
     with workers.watched():
-        findings = workers.gather(json.dumps(finding[:2]).encode())
+        findings = workers.gather(json.dumps(found[:2]).encode())
         smallest = max((MicroBatch(*json.loads(each)) for each in findings), key=lambda batch: batch.accumulation_steps)
         with workers.alike():
             if workers.is_chief:
-                run.note_micro_batch({**smallest._asdict(), "conditions": finding.conditions})
+                run.note_micro_batch(smallest._replace(conditions=found.conditions)._asdict())
     return _with_parts(config, smallest.accumulation_steps)
 
 

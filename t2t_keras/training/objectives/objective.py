@@ -46,5 +46,5 @@ class Likelihood:
         self._label_smoothing = label_smoothing
 
     def __call__(self, model: WeightedModel, matrices: list[Tensor], rows: Rows) -> tuple[Tensor, list[Tensor]]:
-        loss = model.likelihood(matrices, rows.pairs, rows.scale, self._label_smoothing, rows.seed)
-        return tf.expand_dims(loss.loss_sum * rows.scale, 0), loss.gradients
+        loss, gradients = model.likelihood(matrices, rows.pairs, rows.scale, self._label_smoothing, rows.seed)
+        return tf.expand_dims(loss * rows.scale, 0), gradients

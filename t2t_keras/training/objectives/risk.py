@@ -59,8 +59,8 @@ class Risk:
 
         def add(index: Tensor, gradients: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
             pairs = Pairs(source, candidates[index])
-            loss = model.policy(matrices, pairs, rows.scale * advantages[index])
-            return index + 1, [before + more for before, more in zip(gradients, loss.gradients, strict=True)]
+            _, of_pairs = model.policy(matrices, pairs, rows.scale * advantages[index])
+            return index + 1, [before + more for before, more in zip(gradients, of_pairs, strict=True)]
 
         # One candidate of each sentence after the other, which takes no more memory than the references do.
         start = (tf.constant(0), gradients)
@@ -76,8 +76,8 @@ class Risk:
         if not self._likelihood_weight:
             return 0.0, [tf.zeros_like(matrix) for matrix in matrices]
         scale = self._likelihood_weight * rows.scale
-        loss = model.likelihood(matrices, rows.pairs, scale, self._label_smoothing, rows.seed)
-        return self._likelihood_weight * loss.loss_sum, loss.gradients
+        loss, gradients = model.likelihood(matrices, rows.pairs, scale, self._label_smoothing, rows.seed)
+        return self._likelihood_weight * loss, gradients
 
 
 def longest(tokens: Tensor) -> Tensor:

@@ -27,20 +27,11 @@ class Pairs(NamedTuple):
     target: Tensor
 
 
-class SummedLoss(NamedTuple):
-    """A sum of losses, and the gradients of the scaled ones.
-
-    Attributes:
-        loss_sum: float32 scalar, not scaled.
-        gradients: float32 matrices; see `Layout`.
-    """
-
-    loss_sum: Tensor
-    gradients: list[Tensor]
-
-
 class WeightedModel:
     """Losses with their gradients, and samples, as functions of the model's weights in matrices.
+
+    A loss is the sum over all tokens, a float32 scalar that is not scaled, and the gradients of the scaled losses,
+    float32 matrices as in `Layout`.
 
     Args:
         model: built.
@@ -74,16 +65,16 @@ class WeightedModel:
 
     def likelihood(
         self, matrices: Sequence[Tensor], pairs: Pairs, scale: Tensor, label_smoothing: float, seed: Tensor
-    ) -> SummedLoss:
+    ) -> tuple[Tensor, list[Tensor]]:
         """The sum of token losses and auxiliary loss with dropout; `scale` is a float32 scalar, `seed` int32 [2]."""
         weights = self.layout.split(matrices)
         states = self._states(weights, pairs, seed=seed, training=True)
         auxiliary_loss = tf.cast(states.auxiliary_loss, tf.float32)
         loss = self._fused_loss(states.hidden, self._head(weights), pairs.target, label_smoothing, scale)
         results, upstream = [states.hidden, auxiliary_loss], [loss.d_hidden, scale]
-        return SummedLoss(loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head))
+        return loss.loss_sum + auxiliary_loss, self._gradients(results, upstream, weights, loss.d_head)
 
-    def policy(self, matrices: Sequence[Tensor], pairs: Pairs, scales: Tensor) -> SummedLoss:
+    def policy(self, matrices: Sequence[Tensor], pairs: Pairs, scales: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The sum of -log p(target), where p is the distribution of `samples`; `scales` are float32 [rows]."""
         weights = self.layout.split(matrices)
         states = self._states(weights, pairs, seed=None, training=False)
@@ -91,7 +82,7 @@ class WeightedModel:
         barred = tf.one_hot(PAD_ID, head.table.shape[0], _BARRED, 0.0)  # --> [vocab]
         head = head._replace(bias=barred if head.bias is None else head.bias + barred)
         loss = self._fused_loss(states.hidden, head, pairs.target, 0.0, scales[:, tf.newaxis])
-        return SummedLoss(loss.loss_sum, self._gradients([states.hidden], [loss.d_hidden], weights, loss.d_head))
+        return loss.loss_sum, self._gradients([states.hidden], [loss.d_hidden], weights, loss.d_head)
 
     def samples(
         self, matrices: Sequence[Tensor], source: Tensor, keys: Tensor, max_lengths: Tensor, num_samples: int

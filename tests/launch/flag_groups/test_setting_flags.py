@@ -1,16 +1,12 @@
 """Flags made from the fields of settings."""
 
-import ast
 import dataclasses
 import inspect
-import pathlib
 
 import pytest
 
 from launch.flag_groups import setting_flags
 from t2t_keras.config import DataConfig, DecodeConfig, TrainConfig
-
-ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("settings", [DataConfig, DecodeConfig, TrainConfig])
@@ -29,12 +25,3 @@ def test_indentation_does_not_matter(monkeypatch):
     assert setting_flags.descriptions(DecodeConfig) == expected
     monkeypatch.setattr(DecodeConfig, "__doc__", None)
     assert setting_flags.descriptions(DecodeConfig)["seed"] == "seed"
-
-
-def test_every_setting_of_decoding_is_a_flag_once():
-    names = []
-    for file in ("decoding_flags.py", "model_flags.py"):
-        for node in ast.walk(ast.parse((ROOT / "launch" / "flag_groups" / file).read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "setting_flags.define":
-                names += [ast.literal_eval(argument) for argument in node.args[1:]]
-    assert sorted(names) == sorted(field.name for field in dataclasses.fields(DecodeConfig))

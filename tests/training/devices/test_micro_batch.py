@@ -15,7 +15,7 @@ import tensorflow as tf
 from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run
 from t2t_keras.training.devices import micro_batch, strategy
-from t2t_keras.training.devices.micro_batch import Finding, MicroBatch, candidates, find_micro_batch, fit_to_memory
+from t2t_keras.training.devices.micro_batch import MicroBatch, candidates, find_micro_batch, fit_to_memory
 from t2t_keras.training.devices.strategy import LocalDevices, find_devices
 from t2t_keras.training.devices.workers import Workers
 from tests.training.tiny_training import make_config, make_data, records, state
@@ -105,7 +105,7 @@ def test_under_other_conditions_it_is_searched_for_again(tmp_path, data, memory,
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_workers_take_the_smallest_of_what_they_found(monkeypatch, tmp_path, data, index):
     """However differently, and whoever has which; only the first one notes it."""
-    findings = [Finding(128, 2, {"x": 1}), Finding(32, 8, {"x": 1}), Finding(64, 4, {"x": 1})]
+    findings = [MicroBatch(128, 2, {"x": 1}), MicroBatch(32, 8, {"x": 1}), MicroBatch(64, 4, {"x": 1})]
     workers = Workers(tf.distribute.get_strategy())
     workers.index, workers.is_chief = index, index == 0
 
