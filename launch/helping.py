@@ -63,7 +63,7 @@ def _described(flag: flags.Flag, is_path: bool) -> tuple[str, str]:
     words = _OF_ABSL.sub("", " ".join((flag.help or "").split()))
     if kind.startswith("multi") and "times" not in words:
         words += " Any number of times."
-    if _is_required(flag) and "required" not in words:
+    if _is_required(flag):
         words += " (required)"
     shown = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
     return form, words + (f" (default: {shown})" if shown and "default" not in words else "")

@@ -11,9 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs/figures"))
 
+import cost_and_score  # noqa: E402
 import draw  # noqa: E402
 import global_batch  # noqa: E402
+import layer_types  # noqa: E402
+import plan_costs  # noqa: E402
 import search_steps  # noqa: E402
+from chart import Axis, Chart  # noqa: E402
+from drawing import Drawing  # noqa: E402
 
 
 @pytest.mark.parametrize("name", draw.FIGURES)
@@ -50,3 +55,44 @@ def test_the_drawn_search_ends_with_the_results_of_the_search() -> None:
     steps, result = search_steps.searched()
     ended = sorted((each.score for step in steps for each in step if each.fate == "ends"), reverse=True)
     np.testing.assert_allclose(ended[:2], result.scores[0], rtol=1e-6)
+
+
+def test_values_stand_where_their_axes_say() -> None:
+    chart = Chart(Drawing(300, 200, ""), (50, 20, 200, 100), Axis("n", 1, 100, {}), Axis("s", 0, 4, {}, False))
+    assert [chart.point(*pair) for pair in ((1, 0), (10, 1), (100, 4))] == [(50, 120), (150, 95), (250, 20)]
+
+
+def test_every_mark_is_within_its_chart() -> None:
+    for name in ("table1.svg", "table2.svg", "plan_cost.svg"):
+        text = (draw.FOLDER / name).read_text(encoding="utf-8")
+        places = [tuple(map(float, pair)) for pair in re.findall(r'<path d="M([\d.]+),([\d.]+)m', text)]
+        assert len(places) > 10 and all(58 <= x <= 820 - 22 and y >= 40 for x, y in places)
+
+
+def test_curves_are_the_figures_of_the_pages() -> None:
+    page = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
+    for layer, (name, *_) in layer_types.LAYERS.items():
+        (first, *_, last), (*_, most) = (
+            [value for _, value in layer_types.measured(layer, *measure)]
+            for measure in (("seconds", 1e-3), ("bytes", 2**20))
+        )
+        (row,) = re.findall(rf"^\| {re.escape(name)} \|.*$", page, re.MULTILINE)
+        assert f"| {first:.1f} | {last:,.0f} | {most:,.0f} |" in row
+    assert plan_costs.measured("time", "preparing") == [(1e5, 7), (1e6, 73), (1e7, 614)]
+    assert plan_costs.measured("memory", "planning")[1] == (1e6, 0.07)
+
+
+def test_every_system_of_the_table_has_its_dot_and_a_name_that_can_be_read() -> None:
+    page = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
+    found = cost_and_score.systems()
+    for system in found:
+        row = system.name.replace(", 2", ", ensemble of 2")
+        assert re.search(rf"^\| {re.escape(row)} \| {system.bleu:.2f}[ (|]", page, re.MULTILINE), row
+    assert len(found) == len(re.findall(r"^\|.* \| [\d.]+e\d+ \| [\d.]+e\d+ \|", page, re.MULTILINE))
+    text = (draw.FOLDER / "table2.svg").read_text(encoding="utf-8")
+    places = [tuple(map(float, pair)) for pair in re.findall(r'<path d="M([\d.]+),([\d.]+)m', text)]
+    labels = [cost_and_score.label(place, system) for place, system in zip(places, found, strict=False)]
+    marks = [(x - 6, y - 6, x + 6, y + 6) for x, y in places[: len(found)]]
+    for number, (left, top, right, bottom) in enumerate(labels):
+        for other in [*labels[number + 1 :], *marks]:
+            assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], found[number].name

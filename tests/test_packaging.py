@@ -371,7 +371,7 @@ def readers_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]
 def test_every_block_of_python_is_run_by_a_test_here() -> None:
     blocks = {name: len(python_blocks(name)) for name, _ in documented("python")}
     assert blocks == {
-        **{"attention.md": 1, "change_the_model.md": 2, "convert.md": 2, "decoding.md": 3, "python.md": 4},
+        **{"attention.md": 1, "change_the_model.md": 2, "convert.md": 2, "python.md": 4, "translator.md": 3},
         "markup.md": 1,  # by inference/test_marked_text.py
         "results.md": 1,
     }
@@ -384,9 +384,8 @@ def test_code_from_python_runs(readers_folder: tuple[Path, str]) -> None:
 
 
 @pytest.mark.integration
-def test_code_about_decoding_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
-    """The block that makes a translator comes second in the document, and the others take what it leaves."""
-    explained, translated, in_parts = python_blocks("decoding.md")
+def test_code_about_translating_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
+    translated, in_parts, explained = python_blocks("translator.md")
     result = """
 print("=====")
 print(explained.word_alignment(), str(words), sep="\\n")

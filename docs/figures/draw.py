@@ -4,8 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import architecture
+import cost_and_score
 import data_flow
 import global_batch
+import layer_types
+import parse_tree
+import plan_costs
 import search_steps
 
 FOLDER = Path(__file__).parents[1] / "images"
@@ -15,6 +19,10 @@ FIGURES: dict[str, Callable[[], str]] = {
     "data_flow.svg": data_flow.data_flow,
     "global_batch.svg": global_batch.global_batch,
     "beam_search.svg": search_steps.search_steps,
+    "table1.svg": layer_types.layer_types,
+    "table2.svg": cost_and_score.cost_and_score,
+    "plan_cost.svg": plan_costs.plan_costs,
+    "parse_tree.svg": parse_tree.parse_tree,
 }
 
 if __name__ == "__main__":

@@ -1,7 +1,15 @@
 """Boxes, arrows and words as an SVG file: on a light ground, so that it is legible on a dark page too."""
 
 import html
+from collections.abc import Sequence
 
+# Paths that begin at the middle of a mark.
+SHAPES = {
+    "circle": "m-5,0a5,5 0 1 0 10,0a5,5 0 1 0 -10,0z",
+    "square": "m-4.5,-4.5h9v9h-9z",
+    "diamond": "m0,-6.5l6.5,6.5l-6.5,6.5l-6.5,-6.5z",
+    "triangle": "m0,-6l6,10.5h-12z",
+}
 # Fills and borders: Okabe and Ito's colours, which the colour-blind tell apart, light and as they are.
 _COLORS = {
     "attention": ("#fbe3b8", "#e69f00"),
@@ -14,8 +22,8 @@ _COLORS = {
 }
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1b1b1b;text-anchor:middle}.code{font:11.5px monospace}"
-    ".small{font-size:11.5px}.quiet{fill:#5a5a5a}.left{text-anchor:start}a:hover rect{stroke-width:3}"
-    ".line{fill:none;stroke:#444;stroke-width:1.4}"
+    ".small{font-size:11.5px}.quiet{fill:#5a5a5a}.left{text-anchor:start}.right{text-anchor:end}"
+    "a:hover rect{stroke-width:3}.line{fill:none;stroke:#444;stroke-width:1.4}"
 )
 _LINE = 16  # between two lines of a box
 
@@ -61,6 +69,24 @@ class Drawing:
         place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
         self._parts.append(f'<rect {place} fill="{fill}" stroke="{border}"/>')
 
+    def curve(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        """A line from point to point in the colour of a kind."""
+        border = _COLORS[kind][1]
+        self._parts.append(f'<path d="{_path(points)}" fill="none" stroke="{border}" stroke-width="2"/>')
+
+    def mark(self, x: float, y: float, kind: str, shape: str) -> None:
+        """A small shape in the colour of a kind: one of `SHAPES`, which tell apart what colours might not."""
+        border = _COLORS[kind][1]
+        self._parts.append(f'<path d="M{x:g},{y:g}{SHAPES[shape]}" fill="{border}" stroke="#fff" stroke-width="1"/>')
+
+    def rule(self, *points: tuple[float, float]) -> None:
+        """A thin line behind what is drawn after it, of a grid."""
+        self._parts.append(f'<path d="{_path(points)}" fill="none" stroke="#d8d8d4"/>')
+
+    def inset(self, x: float, y: float, picture: str) -> None:
+        """Another SVG file's text at a place."""
+        self._parts.append(picture.replace("<svg ", f'<svg x="{x:g}" y="{y:g}" ', 1).strip())
+
     def arrow(self, *points: tuple[float, float]) -> None:
         """A line from point to point, with a head at the last one."""
         self._parts.append(f'<path class="line" marker-end="url(#head)" d="{_path(points)}"/>')
@@ -77,7 +103,7 @@ class Drawing:
         )
 
     def text(self, x: float, y: float, words: str, *classes: str) -> None:
-        """Words around a middle, or with "left" from it; "small" or "quiet" ones."""
+        """Words around a middle, or with "left" from it and with "right" up to it; "small" or "quiet" ones."""
         self._parts.append(_text(x, y, words, *classes))
 
     def svg(self) -> str:
@@ -98,7 +124,7 @@ class Drawing:
         )
 
 
-def _path(points: tuple[tuple[float, float], ...]) -> str:
+def _path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:g},{y:g}" for x, y in points)
 
 

@@ -19,7 +19,7 @@ from t2t_keras.text.terms import Glossary
 
 from . import extensions, setting_flags
 
-MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's (required).")
+MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory, or an export's.")
 CHECKPOINT = flags.DEFINE_string(
     "checkpoint", None, "latest, best, a step, an average's name or a path; default: the newest average, else latest."
 )

@@ -1,7 +1,9 @@
 """What --help prints."""
 
+import re
 import types
 
+import programs
 import pytest
 from absl import flags
 
@@ -27,6 +29,7 @@ def module():
     flags.DEFINE_enum("engine", "tensorflow", ["tensorflow", "other"], "What computes.", **options)
     flags.DEFINE_float("a_rate", 0.5, "A rate.", **options)
     flags.DEFINE_bool("json", False, "Whether to write JSON.", **options)
+    flags.DEFINE_string("fields", None, "Names of the required fields.", required=True, **options)
     flags.DEFINE_list("only", ["a", "b"], "Names of " + "very " * 20 + "long rows.", **options)
     module = types.ModuleType(NAME, DOC)
     for name in values:
@@ -58,11 +61,24 @@ def test_flags_are_in_groups_the_required_ones_first(lines):
         "                            What computes. (default: tensorflow)",
     ]
     assert [line.split()[0] for line in section(lines, "settings") if line.startswith("  --")] == [
+        "--fields=TEXT",
         "--a_rate=NUMBER",
         "--[no]json",
         "--only=TEXT",
     ]
     assert "  -h, --help                Print this and end." in section(lines, "every program")
+
+
+def test_required_is_said_once_whatever_the_flag_is_about(lines):
+    assert "  --fields=TEXT             Names of the required fields. (required)" in lines
+
+
+@pytest.mark.parametrize(("program", "is_required"), [("translate", True), ("score", True), ("evaluate", False)])
+def test_a_flag_of_several_programs_is_required_where_the_program_needs_it(program, is_required):
+    """`launch.evaluate` scores outputs without a model, too."""
+    done = programs.run(["-m", f"launch.{program}", "--help"], capture_output=True, text=True)
+    (words,) = re.findall(r"^  --model_dir=PATH +(.+)$", done.stdout, re.MULTILINE)
+    assert words == "The run's directory, or an export's." + " (required)" * is_required
 
 
 def test_defaults_are_shown_where_they_say_something(lines):

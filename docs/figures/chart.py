@@ -1,0 +1,76 @@
+"""Axes of a drawing: where values are on it, and a grid with numbers."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from drawing import Drawing
+
+
+class Axis(NamedTuple):
+    """What an axis shows.
+
+    Attributes:
+        name: of its values, with their unit.
+        low, high: the values at its ends.
+        ticks: what to write at values.
+        is_logarithmic: whether equal ratios are equally far from each other.
+    """
+
+    name: str
+    low: float
+    high: float
+    ticks: Mapping[float, str]
+    is_logarithmic: bool = True
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value is, from 0 to 1."""
+        low, high = self.low, self.high
+        if self.is_logarithmic:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return (value - low) / (high - low)
+
+
+class Chart:
+    """A part of a drawing with a horizontal and a vertical axis, whose grid and names are drawn at once.
+
+    Args:
+        drawing: what to draw on.
+        place: left, top, width and height of the grid, in pixels.
+        across, up: the axes.
+    """
+
+    def __init__(self, drawing: Drawing, place: tuple[float, float, float, float], across: Axis, up: Axis) -> None:
+        self._drawing, self._place, self._axes = drawing, place, (across, up)
+        left, top, width, height = place
+        for value, words in across.ticks.items():
+            x = self.point(value, up.low)[0]
+            drawing.rule((x, top), (x, top + height))
+            drawing.text(x, top + height + 13, words, "small", "quiet")
+        for value, words in up.ticks.items():
+            y = self.point(across.low, value)[1]
+            drawing.rule((left, y), (left + width, y))
+            drawing.text(left - 6, y, words, "small", "quiet", "right")
+        drawing.text(left, top - 14, up.name, "left")
+        drawing.text(left + width / 2, top + height + 32, across.name)
+
+    def point(self, across: float, up: float) -> tuple[float, float]:
+        """Where a pair of values is on the drawing, in pixels."""
+        left, top, width, height = self._place
+        x, y = (axis.share(value) for axis, value in zip(self._axes, (across, up), strict=True))
+        return round(left + width * x, 1), round(top + height * (1 - y), 1)
+
+    def curve(self, values: Iterable[tuple[float, float]], kind: str, shape: str) -> None:
+        """A line through pairs of values, with a mark at each."""
+        points = [self.point(*pair) for pair in values]
+        self._drawing.curve(points, kind)
+        for x, y in points:
+            self._drawing.mark(x, y, kind, shape)
+
+
+def legend(drawing: Drawing, left: float, middle: float, names: Mapping[str, tuple[str, str]]) -> None:
+    """Names in a row, each behind its mark, which is given as colour and shape."""
+    for name, (kind, shape) in names.items():
+        drawing.mark(left + 6, middle, kind, shape)
+        drawing.text(left + 18, middle, name, "left", "small")
+        left += 40 + 6.2 * len(name)

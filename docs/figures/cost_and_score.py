@@ -1,0 +1,97 @@
+"""BLEU against the operations of training, for the systems of Table 2, from the committed records."""
+
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from chart import Axis, Chart, legend
+from drawing import Drawing
+
+_RECORDS = Path(__file__).parents[1] / "tables/table2"
+_KINDS = {"attention": "network", "recurrent": "attention", "convolutional": "output"}  # colours by what layers are
+_SYSTEMS = {  # by the folder of the records: what it is called, of what it is made, and where its names stand
+    "transformer": ("Transformer", "attention", "below", "left"),
+    "transformer_moe": ("Transformer with experts", "attention", "left"),
+    "bytenet": ("ByteNet", "convolutional", "right"),
+    "conv_s2s": ("ConvS2S", "convolutional", "right", "right"),
+    "deep_att": ("Deep-Att", "recurrent", "below", "right"),
+    "rnn_attention": ("RNN with attention", "recurrent", "right"),
+    "gnmt": ("GNMT", "recurrent", "right", "right"),
+    "gnmt_rl": ("GNMT + RL", "recurrent", "right", "right"),
+    "moe": ("MoE", "recurrent", "left"),
+    "moe_none": ("MoE without experts", "recurrent", "left"),
+}
+_COST = Axis(
+    "FLOPs of training, counted",
+    5e13,
+    3e15,
+    {5e13: "5e13", 1e14: "1e14", 2e14: "2e14", 5e14: "5e14", 1e15: "1e15", 2e15: "2e15"},
+)
+_SCORE = Axis("BLEU on test2016", 29, 40, {bleu: str(bleu) for bleu in range(30, 41, 2)}, is_logarithmic=False)
+_PLACE = 58.0, 40.0, 740.0, 310.0
+_CHARACTER, _LETTER = 6.4, 14  # width and height of small letters, at most
+
+
+class System(NamedTuple):
+    """A dot of the chart.
+
+    Attributes:
+        name: what is written beside it.
+        kind: of what its layers are.
+        is_ensemble: whether it is several models.
+        flops: the operations of its training.
+        bleu: its score, the mean of seeds.
+        side: where its name stands: "left", "right", "above" or "below".
+    """
+
+    name: str
+    kind: str
+    is_ensemble: bool
+    flops: float
+    bleu: float
+    side: str
+
+
+def systems() -> list[System]:
+    """Single models, the mean of their seeds, and ensembles of these."""
+    found = []
+    for folder, (name, kind, *sides) in _SYSTEMS.items():
+        seeds = [_results(path) for path in sorted((_RECORDS / folder).glob("seed_*/row.json"))]
+        flops, bleu = (fmean(seed[key] for seed in seeds) for key in ("flops_by_count", "test_bleu"))
+        found.append(System(name, kind, False, flops, bleu, sides[0]))
+        ensemble = _RECORDS / folder / "ensemble/row.json"
+        if ensemble.exists() and len(sides) > 1:
+            results = _results(ensemble)
+            found.append(System(f"{name}, 2", kind, True, results["flops_by_count"], results["test_bleu"], sides[1]))
+    return found
+
+
+def _results(path: Path) -> dict[str, float]:
+    return json.loads(path.read_text(encoding="utf-8"))["results"]
+
+
+def label(place: tuple[float, float], system: System) -> tuple[float, float, float, float]:
+    """The rectangle of a system's name beside its dot: left, top, right and bottom, in pixels."""
+    x, y = place
+    width = _CHARACTER * len(system.name)
+    left = {"left": x - 9 - width, "right": x + 9}.get(system.side, x - width / 2)
+    middle = {"above": y - 15, "below": y + 15}.get(system.side, y)
+    return left, middle - _LETTER / 2, left + width, middle + _LETTER / 2
+
+
+def cost_and_score() -> str:
+    """A dot for each system and ensemble: more operations to the right, a better translation above."""
+    drawing = Drawing(820, 470, "BLEU against the operations of training, for the systems of Table 2")
+    chart = Chart(drawing, _PLACE, _COST, _SCORE)
+    for system in systems():
+        x, y = place = chart.point(system.flops, system.bleu)
+        drawing.mark(x, y, _KINDS[system.kind], "diamond" if system.is_ensemble else "circle")
+        left, top, right, bottom = label(place, system)
+        anchor = {"left": (right, "right"), "right": (left, "left")}.get(system.side, ((left + right) / 2,))
+        drawing.text(anchor[0], (top + bottom) / 2, system.name, "small", *anchor[1:])
+    names = {f"layers of {kind}" if kind == "attention" else kind: (color, "circle") for kind, color in _KINDS.items()}
+    legend(drawing, 58, 406, {**names, "ensemble of 2": ("plain", "diamond")})
+    link = "t2t_keras/studies/table2.py"
+    drawing.box(58, 424, 740, 32, "Multi30k, English to German, 2,500 updates each: the rows", link=link)
+    return drawing.svg()

@@ -1,0 +1,48 @@
+"""What preparing and planning cost against the number of pairs, from the table of the page that has the figures."""
+
+import re
+from pathlib import Path
+
+from chart import Axis, Chart, legend
+from drawing import Drawing
+
+_PAGE = Path(__file__).parents[1] / "scaling_preparation.md"
+_ROWS = {  # of the table: what the row is called, by chart and curve
+    "time": {"preparing": "preparing, processor time", "planning": "opening and planning, processor time"},
+    "memory": {"preparing": "preparing: peak of all processes", "planning": "opening and planning: memory"},
+}
+_CURVES = {"preparing": ("network", "circle"), "planning": ("attention", "square")}
+_PAIRS = Axis("pairs", 8e4, 1.25e7, {1e5: "100,000", 1e6: "1,000,000", 1e7: "10,000,000"})
+_AXES = {
+    "time": Axis(
+        "seconds of processor time", 0.01, 1500, {0.01: "0.01", 0.1: "0.1", 1: "1", 10: "10", 100: "100", 1000: "1,000"}
+    ),
+    "memory": Axis("GB of memory", 0.005, 2, {0.01: "0.01", 0.1: "0.1", 1: "1"}),
+}
+
+
+def measured(chart: str, curve: str) -> list[tuple[float, float]]:
+    """Pairs, and what they cost in seconds or GB."""
+    text = _PAGE.read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (.+) \|$", text, re.MULTILINE)]
+    cells = {row[0]: row[1:] for row in reversed(rows)}  # the first table of the page
+    pairs = [float(cell.replace(",", "")) for cell in cells["pairs"]]
+    return list(zip(pairs, map(_value, cells[_ROWS[chart][curve]]), strict=True))
+
+
+def _value(cell: str) -> float:
+    number, unit = cell.replace(",", "").split()
+    return float(number) * {"s": 1.0, "GB": 1.0, "MB": 1e-3}[unit]
+
+
+def plan_costs() -> str:
+    """A chart of time and one of memory, both axes logarithmic."""
+    drawing = Drawing(820, 366, "Processor time and memory of preparing and of planning against the number of pairs")
+    for number, (name, axis) in enumerate(_AXES.items()):
+        chart = Chart(drawing, (58 + number * 405, 40, 335, 200), _PAIRS, axis)
+        for curve, (kind, shape) in _CURVES.items():
+            chart.curve(measured(name, curve), kind, shape)
+    names = {"preparing": _CURVES["preparing"], "opening and planning an epoch": _CURVES["planning"]}
+    legend(drawing, 58, 298, names)
+    drawing.box(58, 318, 740, 32, "how it is measured", link="benchmarks/plan.py#main")
+    return drawing.svg()
