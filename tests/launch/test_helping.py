@@ -3,11 +3,11 @@
 import re
 import types
 
-import programs
 import pytest
 from absl import flags
 
 from launch import helping
+from tests import programs
 
 NAME = "tests.a_program"
 DOC = """Does something.
