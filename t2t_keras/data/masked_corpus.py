@@ -35,16 +35,11 @@ class MaskedCorpus:
         lengths = self.target_lengths[rows]
         masked, begins = (np.zeros(ids.shape, bool) for _ in range(2))
         texts = np.flatnonzero(lengths > 1)  # others have nothing but their end
-        drawn = spans(_keys(self._seed, self._epoch, rows[texts]), lengths[texts] - 1)
+        start = hashed(hashed(np.array([self._seed], np.uint64)) ^ np.uint64(self._epoch))
+        drawn = spans(hashed(start ^ rows[texts].astype(np.uint64)), lengths[texts] - 1)
         for marks, part in zip((masked, begins), drawn, strict=True):
             marks[texts, : part.shape[1]] = part
         kept = (begins | ~masked) & (np.arange(ids.shape[1]) < lengths[:, np.newaxis])
         sources = np.full(ids.shape, PAD_ID, np.int32)
         sources[np.arange(ids.shape[1]) < kept.sum(axis=1)[:, np.newaxis]] = np.where(begins, self._mask_id, ids)[kept]
         return sources
-
-
-def _keys(seed: int, epoch: int, rows: np.ndarray) -> np.ndarray:
-    """A key for each row, uint64 [rows]."""
-    start = hashed(hashed(np.array([seed], np.uint64)) ^ np.uint64(epoch))
-    return hashed(start ^ rows.astype(np.uint64))

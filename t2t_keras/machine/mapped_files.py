@@ -47,17 +47,16 @@ class MappedArray:
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
         """A copy for an index array, a view of the map for a slice."""
-        array = self._mapped() if self._kept is None else self._kept
+        if self._kept is not None:
+            return self._kept[index]
+        if not self._length:
+            return np.zeros(0, self._dtype)[index]
+        with _telling_too_many(), open(self._path, "rb") as file:
+            contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        array = np.frombuffer(contents, self._dtype, self._length, self._begin)
         if self._keeps_open:
             self._kept = array
         return array[index]
-
-    def _mapped(self) -> np.ndarray:
-        if not self._length:
-            return np.zeros(0, self._dtype)
-        with _telling_too_many(), open(self._path, "rb") as file:
-            contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return np.frombuffer(contents, self._dtype, self._length, self._begin)
 
 
 def room_for_open_files(wanted: int) -> int:

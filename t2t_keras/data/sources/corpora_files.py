@@ -6,12 +6,13 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 def check_readable(path: str | Path) -> None:
@@ -40,7 +41,7 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
     """Yields the undecoded lines of a file, perhaps compressed, without a byte order mark; raises as `read_lines`."""
     number = 0
     try:
-        with _open(path) as file:
+        with _OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
     except (EOFError, zlib.error, lzma.LZMAError) as error:
@@ -70,11 +71,6 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> Iterator[Pai
         yield source, target
     if extra := sum(1 for _ in target_lines):
         raise _unequal(source_path, count, target_path, count + extra)
-
-
-def _open(path: str | Path) -> BinaryIO:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    return openers.get(Path(path).suffix, open)(path, "rb")
 
 
 def _unequal(source_path: str | Path, source_count: int, target_path: str | Path, target_count: int) -> InputError:

@@ -109,7 +109,8 @@ def _plain_pairs(source: str, target: str) -> Iterator[Pair]:
     for parts in zip(source_parts, target_parts, strict=True):
         if _signature(parts[0]) != _signature(parts[1]):
             continue
-        pair = _without_accelerators(*map(_without_markup, parts))
+        plain = (" ".join(html.unescape(_TAG.sub("", part)).split()) for part in parts)
+        pair = _without_accelerators(*plain)
         if all(map(_LETTERS.search, pair)):
             yield pair
 
@@ -118,10 +119,6 @@ def _signature(text: str) -> tuple[list[str], int]:
     """The placeholders (outside of tags) and the number of tags, which must be the same on both sides."""
     plain, tags = _TAG.subn(" ", text)
     return sorted(set(_PLACEHOLDER.findall(plain))), tags
-
-
-def _without_markup(text: str) -> str:
-    return " ".join(html.unescape(_TAG.sub("", text)).split())
 
 
 def _without_accelerators(source: str, target: str) -> Pair:

@@ -48,7 +48,9 @@ def download(language: str, folder: str | Path) -> None:
         raise InputError(f"{archive}: its sides have {len(sides[0])} and {len(sides[1])} lines")
     for stem, pairs in zip(STEMS, split_by_english(zip(*sides, strict=True)), strict=True):
         for side, name in enumerate(file_names(language, stem)):
-            _write_lines(folder / name, (pair[side] for pair in pairs))
+            # Without a date, so that the same lines give the same bytes.
+            with replacing(folder / name, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                packed.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
 
 
 def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
@@ -70,9 +72,3 @@ def split_by_english(pairs: Iterable[Pair]) -> tuple[list[Pair], list[Pair], lis
     held_out = HeldOut()
     held_out.add(test + val)
     return [pair for pair in usable if pair not in held_out], val, test
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes a gzip file without a date, so that the same lines give the same bytes."""
-    with replacing(path, "wb") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-        packed.write("".join(f"{line}\n" for line in lines).encode())
