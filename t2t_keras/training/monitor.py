@@ -181,8 +181,10 @@ class Monitor:
 
     def draw_curves(self) -> None:
         """Writes curves.png from all records, if the disk has room."""
-        try:
-            _draw(self._records, self._run.curves_path, _training_label(self._run))
+        train = self._run.config.train if self._run.exists else None
+        smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
+        try:  # the label says what puts the training's loss above that of validation
+            _draw(self._records, self._run.curves_path, f"training, with dropout{smoothing}")
         except OSError as error:
             if not is_full(error):
                 raise
@@ -240,20 +242,14 @@ class SilentMonitor:
     log_training = log_validation = say = draw_curves = sync = close = progress
 
 
-def _training_label(run: Run) -> str:
-    """What the loss of training is called, with what puts it above that of validation."""
-    train = run.config.train if run.exists else None
-    smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
-    return f"training, with dropout{smoothing}"
-
-
 def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> None:
     panels = []
     for title, is_logarithmic, curves in _PANELS:
-        series = {label: _points(records, kind, name) for kind, name, label in curves}
-        series = {
-            training_label if label == "training" else label: points for label, points in series.items() if points
-        }
+        series: dict[str, list[tuple[int, float]]] = {}
+        for kind, name, label in curves:
+            found = [(r["step"], r[name]) for r in records if r["kind"] == kind and r.get(name) is not None]
+            if found:
+                series[training_label if label == "training" else label] = found
         if series:
             panels.append((title, is_logarithmic, series))
     if not panels:
@@ -271,8 +267,3 @@ def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> Non
             axes.legend()
     with replacing(path, "wb") as file:
         figure.savefig(file, format="png", dpi=100)
-
-
-def _points(records: list[dict[str, Any]], kind: str, name: str) -> list[tuple[int, float]]:
-    """The (step, value) pairs of the records that have the number."""
-    return [(r["step"], r[name]) for r in records if r["kind"] == kind and r.get(name) is not None]

@@ -93,22 +93,22 @@ class MoERNN(EncoderDecoder):
     ) -> Tensor:
         """The memory of a source, int [batch, source_len]: float [batch, source_len, d_model]."""
         is_token = ops.not_equal(source, 0)
-        embedded = self._dropped(self.source_embedding(source), fold_in(seed, 0), training)
+        embedded = self.dropout(self.source_embedding(source), seed=fold_in(seed, 0), training=training)
         x = embedded
         for number, layer in enumerate((self.forward_layer, self.backward_layer), start=1):
-            x = x + self._dropped(layer(embedded, is_token), fold_in(seed, number), training)
+            x = x + self.dropout(layer(embedded, is_token), seed=fold_in(seed, number), training=training)
         x = self._mixed(self.encoder_experts, x, source, fold_in(seed, 3), training, skip_padding)
         for number, layer in enumerate(self.encoder_layers, start=4):
-            x = x + self._dropped(layer(x, is_token), fold_in(seed, number), training)
+            x = x + self.dropout(layer(x, is_token), seed=fold_in(seed, number), training=training)
         return x
 
     def _attended(
         self, inputs: dict[str, Tensor], memory: Tensor, seed: Tensor | None, training: bool | None
     ) -> tuple[Tensor, Tensor]:
         """The first layer's outputs with its inputs, and without, float [batch, target_len, d_model] each."""
-        x = self._dropped(self.embedded_targets(inputs["target"]), fold_in(seed, 0), training)
+        x = self.dropout(self.embedded_targets(inputs["target"]), seed=fold_in(seed, 0), training=training)
         hidden, _ = self.bottom(x, memory, self.source_bias(inputs["source"]))
-        return x + self._dropped(hidden, fold_in(seed, 1), training), hidden
+        return x + self.dropout(hidden, seed=fold_in(seed, 1), training=training), hidden
 
     def _above(
         self,
@@ -121,7 +121,7 @@ class MoERNN(EncoderDecoder):
         """The decoder's outputs from those of its first layer."""
         x = self._mixed(self.decoder_experts, x, target, fold_in(seed, 0), training, skip_padding)
         for number, layer in enumerate(self.decoder_layers, start=1):
-            x = x + self._dropped(layer(x), fold_in(seed, number), training)
+            x = x + self.dropout(layer(x), seed=fold_in(seed, number), training=training)
         return x
 
     def _mixed(
@@ -139,10 +139,7 @@ class MoERNN(EncoderDecoder):
         rows = token_rows(token_ids) if skip_padding else None
         mode = {} if training is None else {"training": training}
         outputs = experts(x, seed=fold_in(seed, 0), token_rows=rows, **mode)
-        return x + self._dropped(ops.sigmoid(outputs), fold_in(seed, 1), training)
-
-    def _dropped(self, x: Tensor, seed: Tensor | None, training: bool | None) -> Tensor:
-        return self.dropout(x, seed=seed, training=training)
+        return x + self.dropout(ops.sigmoid(outputs), seed=fold_in(seed, 1), training=training)
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
         """The call's result without dropout, and the attention to the source; see `AttentionViews`."""
