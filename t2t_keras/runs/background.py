@@ -1,12 +1,13 @@
 """Writes checkpoints in a thread while training goes on."""
 
 import dataclasses
+import functools
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import is_full
@@ -15,17 +16,6 @@ from t2t_keras.runs.checkpoints import Arrays, Best
 
 _PAUSE_SECONDS = 0.2
 _PAUSES_BETWEEN_TRIES = 50
-
-
-class _Job(NamedTuple):
-    """A checkpoint to write: the arguments of `checkpoints.save`, and whether `complete` will follow."""
-
-    step: int
-    weights: Arrays
-    optimizer: Arrays
-    state: Mapping[str, Any]
-    ema: Arrays | None
-    is_provisional: bool
 
 
 class CheckpointWriter:
@@ -42,7 +32,8 @@ class CheckpointWriter:
         self._directory, self._keep = Path(directory), keep
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
-        self._job: _Job | None = None
+        self._job: Callable[[], Path] | None = None  # saves the checkpoint
+        self._step, self._is_provisional = 0, False  # of the job
         self._newest: int | None = None
         self._completion: tuple[int, Mapping[str, Any], Best | None] | None = None  # what `complete` was given
         self._unnoted: Best | None = None
@@ -70,7 +61,8 @@ class CheckpointWriter:
         as `wait`.
         """
         self.wait()
-        self._job, self._completion = _Job(step, weights, optimizer, state, ema, is_provisional), None
+        self._job = functools.partial(checkpoints.save, self._directory, step, weights, optimizer, state, ema)
+        self._step, self._is_provisional, self._completion = step, is_provisional, None
         self._start(self._work)
 
     def complete(self, step: int, state: Mapping[str, Any], best: Best | None = None) -> None:
@@ -157,10 +149,9 @@ class CheckpointWriter:
 
     def _write(self) -> None:
         if self._job is not None:
-            job = self._job
-            checkpoints.save(self._directory, job.step, job.weights, job.optimizer, job.state, job.ema)
-            self._newest, self._job = job.step, None
-            if job.is_provisional and self._completion is None:
+            self._job()
+            self._newest, self._job = self._step, None
+            if self._is_provisional and self._completion is None:
                 return
         if self._completion is not None:
             step, state, best = self._completion
