@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
@@ -12,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import Config, differences
-from t2t_keras.data.batching import Position
-from t2t_keras.data.pipeline import training_dataset
+from t2t_keras.data.batching import EpochPlans, Mixture, Position
+from t2t_keras.data.masked_corpus import MaskedCorpus
+from t2t_keras.data.pipeline import TrainingPairs, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
@@ -30,7 +32,6 @@ from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
 from t2t_keras.training.step import StepMetrics, TrainingStep
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
-from t2t_keras.training.training_data import checksum, epoch_plans, training_pairs
 from t2t_keras.training.validation import Validator
 
 
@@ -84,17 +85,21 @@ class Trainer:
             )
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
         self.workers = Workers(strategy)
-        self.corpus = training_pairs(config, data)
+        self.corpus = _training_pairs(config, data)
         with self.workers.watched():
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
             with self.workers.alike():
                 if changed := differences(Config.from_dict(json.loads(first)), config):
                     others = f"worker {self.workers.index} has other settings than worker 0"
                     raise InputError(f"{others}: {'; '.join(changed)}")
-            self.workers.check_same("data", checksum(self.corpus))
+            lengths = self.corpus.source_lengths, self.corpus.target_lengths  # what the plans of epochs depend on
+            sums = ", ".join(f"{zlib.crc32(side.tobytes()):08x}" for side in lengths)
+            self.workers.check_same("data", f"{len(lengths[0]):,} pairs ({sums})")
             beginning = begin(run, config, data, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
-        self.plans = epoch_plans(config, data, self.corpus)
+        train = config.train
+        mixture = _mixture(config, data)
+        self.plans = EpochPlans(*lengths, train.tokens_per_batch, train.seed, train.static_shapes, mixture)
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
@@ -343,6 +348,26 @@ class Trainer:
             f"the last good checkpoint is {saved.path if saved else 'none'}. "
             "Lower train.learning_rate_scale, raise train.warmup_steps or set train.clip_norm"
         )
+
+
+def _training_pairs(config: Config, data: PreparedData) -> TrainingPairs:
+    """The encoded training split, whose sources are made of its targets if the task says so."""
+    kind, corpus = task(data.config.task), data.split("train")
+    if not kind.is_masked:
+        return corpus
+    (mask,) = kind.symbols([])
+    return MaskedCorpus(corpus, data.tokenizer.symbols[mask], config.train.seed)
+
+
+def _mixture(config: Config, data: PreparedData) -> Mixture | None:
+    """How the corpora of the data are mixed; None if each pair occurs once an epoch."""
+    weights = config.train.corpus_weights
+    if weights and len(weights) != len(data.part_sizes):
+        raise InputError(
+            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}; "
+            "--set train.corpus_weights= takes each pair once"
+        )
+    return Mixture(data.part_sizes, weights) if weights else None
 
 
 @contextlib.contextmanager
