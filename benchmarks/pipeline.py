@@ -32,7 +32,11 @@ def main() -> None:
     started = time.perf_counter()
     plan = plans.plan(0)
     print(f"{len(corpus.source_lengths):,} pairs planned in {time.perf_counter() - started:.2f} s")
-    print(f"{plan.num_batches:,} batches an epoch, filled to {plan.source_fill:.1%} (source), {plan.fill:.1%} (target)")
+    source_fill, target_fill = (
+        int(lengths[plan.order].sum()) / int(plan.shapes[:, 0] @ plan.shapes[:, side])
+        for side, lengths in enumerate((corpus.source_lengths, corpus.target_lengths), start=1)
+    )
+    print(f"{plan.num_batches:,} batches an epoch, filled to {source_fill:.1%} (source), {target_fill:.1%} (target)")
     batches_per_second = _measured(corpus, plans, flags.replicas, flags.seconds)
     print(f"{batches_per_second:,.0f} batches/s of {tokens_per_batch:,} tokens for {flags.replicas} replicas")
     steps_per_second = flags.steps_per_second or (_trainer_rate(flags.model_dir) if flags.model_dir else None)

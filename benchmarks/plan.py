@@ -246,8 +246,8 @@ def _planned(data_dir: str) -> dict[str, float]:
         "first_batch": first - planned,
         "batch": (time.perf_counter() - first) / max(count, 1),
         "batches": plan.num_batches,
-        "fill": plan.fill,
-        "tokens": plan.source_tokens + plan.target_tokens,
+        "fill": int(corpus.target_lengths[plan.order].sum()) / int(plan.shapes[:, 0] @ plan.shapes[:, 2]),
+        "tokens": int(sum(lengths[plan.order].sum() for lengths in (corpus.source_lengths, corpus.target_lengths))),
     }
 
 

@@ -61,30 +61,16 @@ class EpochPlan:
         offsets: start of each batch in `order`, followed by the end of the last one, int64 [num_batches + 1].
         shapes: rows, padded source length and padded target length of each batch, int64 [num_batches, 3]. With static
             shapes a batch can have fewer pairs than rows; the remaining rows are empty and have no weight.
-        source_tokens: number of source tokens in the pass, without padding.
-        target_tokens: number of target tokens in the pass, without padding.
     """
 
     order: np.ndarray
     offsets: np.ndarray
     shapes: np.ndarray
-    source_tokens: int
-    target_tokens: int
 
     @property
     def num_batches(self) -> int:
         """The number of batches in the pass."""
         return len(self.shapes)
-
-    @property
-    def fill(self) -> float:
-        """The share of target tokens that are not padding, in (0, 1]."""
-        return self.target_tokens / int(self.shapes[:, 0] @ self.shapes[:, 2])
-
-    @property
-    def source_fill(self) -> float:
-        """The share of source tokens that are not padding, in (0, 1]."""
-        return self.source_tokens / int(self.shapes[:, 0] @ self.shapes[:, 1])
 
     def rows(self, batch: int) -> np.ndarray:
         """The rows of the corpus in a batch, int64 [pairs of the batch]."""
@@ -133,7 +119,7 @@ def plan_epoch(
     order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise, first)
     shuffled = np.argsort(random.random_raw(len(shapes)), kind="stable")
     order, offsets = _permuted(order, offsets, shuffled)
-    return EpochPlan(order, offsets, shapes[shuffled], _total(source_lengths), _total(target_lengths))
+    return EpochPlan(order, offsets, shapes[shuffled])
 
 
 def plan_in_length_order(
@@ -143,8 +129,7 @@ def plan_in_length_order(
     _check_lengths(source_lengths, target_lengths, tokens_per_batch)
     cut = _cut_by_bucket if static_shapes else _cut_by_budget
     noise = np.zeros(len(source_lengths), np.int64)
-    order, offsets, shapes = cut(source_lengths, target_lengths, tokens_per_batch, noise)
-    return EpochPlan(order, offsets, shapes, _total(source_lengths), _total(target_lengths))
+    return EpochPlan(*cut(source_lengths, target_lengths, tokens_per_batch, noise))
 
 
 def bucket_shapes(longest: int, tokens_per_batch: int) -> np.ndarray:
@@ -320,7 +305,3 @@ def _permuted(order: np.ndarray, offsets: np.ndarray, shuffled: np.ndarray) -> t
     moved = np.concatenate([[0], np.cumsum(sizes)])
     source = np.arange(len(order)) + np.repeat(offsets[:-1][shuffled] - moved[:-1], sizes)
     return order[source], moved
-
-
-def _total(lengths: np.ndarray) -> int:
-    return int(lengths.sum(dtype=np.int64))

@@ -104,10 +104,8 @@ def test_batches_are_well_filled():
     plan = plan_epoch(source, target, 4096, seed=1, epoch=0)
     padded_source = sum(rows * source_len for rows, source_len, _ in plan.shapes.tolist())
     padded_target = sum(rows * target_len for rows, _, target_len in plan.shapes.tolist())
-    assert plan.fill == pytest.approx(target.sum() / padded_target)
-    assert plan.source_fill == pytest.approx(source.sum() / padded_source)
-    assert plan.fill > 0.93
-    assert plan.source_fill > 0.9
+    assert target.sum() / padded_target > 0.93
+    assert source.sum() / padded_source > 0.9
     budget_used = plan.shapes[:, 0] * plan.shapes[:, 1:].max(axis=1) / 4096
     assert budget_used.mean() > 0.95
 
@@ -120,7 +118,7 @@ def test_static_shapes_come_from_the_buckets():
     assert {plan.shape(batch) for batch in range(plan.num_batches)} <= allowed
     not_full = sum(len(plan.rows(batch)) < plan.shape(batch)[0] for batch in range(plan.num_batches))
     assert not_full <= len(allowed)  # at most the last of each bucket
-    assert plan.fill > 0.75
+    assert target.sum() / int(plan.shapes[:, 0] @ plan.shapes[:, 2]) > 0.75
 
 
 @pytest.mark.parametrize(("longest", "budget"), [(256, 25000), (3, 3), (9, 9), (100, 100), (1000, 4096)])
@@ -208,7 +206,6 @@ def test_a_pass_over_a_very_large_corpus_is_planned_in_parts(static_shapes):
         np.testing.assert_array_equal(np.sort(rows), np.arange(20_000))
     for plan in parts:
         assert 3000 < len(plan.order) <= 9000
-        assert plan.target_tokens == target[plan.order].sum()
         for batch in range(plan.num_batches):
             rows, source_len, target_len = plan.shape(batch)
             assert rows * max(source_len, target_len) <= 1000
@@ -259,4 +256,4 @@ def test_equal_weights_plan_every_pair_once():
     source, target = sentence_lengths(300)
     plan = EpochPlans(source, target, 1000, 3, mixture=Mixture((100, 200), (1.0, 1.0))).plan(1)
     assert sorted(plan.order) == list(range(300))
-    assert plan.fill == plan_epoch(source, target, 1000, 3, 1).fill
+    np.testing.assert_array_equal(plan.shapes, plan_epoch(source, target, 1000, 3, 1).shapes)
