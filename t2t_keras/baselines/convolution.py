@@ -112,11 +112,22 @@ def gated_linear_unit(inputs: Tensor) -> Tensor:
     return values * ops.sigmoid(gates)
 
 
+class LinearStep:
+    """A built `Convolution` of one position, its kernel made and cast to `dtype` once per search."""
+
+    def __init__(self, layer: Convolution, dtype: str) -> None:
+        self._kernel, self._bias = ops.cast(layer.weight()[0], dtype), layer.bias
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The linear map of float [..., d_in]: float [..., filters]."""
+        return kernels.linear(inputs, self._kernel, self._bias)
+
+
 class ConvolutionStep:
     """A built causal `Convolution` at the newest position, its kernel made and cast to `dtype` once per search."""
 
     def __init__(self, layer: Convolution, dtype: str) -> None:
-        if not layer.causal and layer.kernel_size > 1:
+        if not layer.causal:
             raise ValueError(f"`layer` must be causal, but {layer.name} reads later positions")
         self._bias, self._dilation_rate = layer.bias, layer.dilation_rate
         kernel_size, self._d_in, filters = layer.kernel.shape
@@ -134,8 +145,6 @@ class ConvolutionStep:
         Inputs are float [batch, beam, d_in], outputs [batch, beam, filters]; a past is [batch, beam, past_len, d_in],
         oldest first.
         """
-        if not self._past_len:
-            return kernels.linear(inputs, self._kernel, self._bias), past
         span = ops.concatenate([past, inputs[..., None, :]], axis=-2)  # --> [batch, beam, past_len + 1, d_in]
         window = span[..., :: self._dilation_rate, :]  # --> [batch, beam, kernel_size, d_in]
         batch, beam, *_ = ops.shape(inputs)

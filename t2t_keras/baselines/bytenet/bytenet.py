@@ -8,7 +8,7 @@ from keras import ops
 
 from t2t_keras.baselines.bytenet.bytenet_config import ByteNetConfig
 from t2t_keras.baselines.bytenet.dilated_block import DilatedBlock, DilatedBlockStep
-from t2t_keras.baselines.convolution import Convolution, ConvolutionStep
+from t2t_keras.baselines.convolution import Convolution, LinearStep
 from t2t_keras.layers import Dropout, LayerNormalization, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import BFLOAT16, Cache, Search, States, first_coverage
@@ -133,7 +133,7 @@ class ByteNet(EncoderDecoder):
         """Prepares a search; see `StepModel`. A step takes as long whatever was written before."""
         dtype, logits_of = self.step_products(wanted)
         blocks = [DilatedBlockStep(block, dtype) for block in self.decoder_layers]
-        readout = ConvolutionStep(self.decoder_readout, dtype)
+        readout = LinearStep(self.decoder_readout, dtype)
         d_model, end = self.config.d_model, self.config.unfolded_length(ops.shape(source)[1])
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -145,7 +145,7 @@ class ByteNet(EncoderDecoder):
             for block, past in zip(blocks, cache.per_hypothesis, strict=True):
                 x, past = block(x, past)  # --> [batch, beam, 2 d_model]
                 pasts.append(past)
-            hidden, _ = readout(ops.relu(self.decoder_norm(x)), None)
+            hidden = readout(ops.relu(self.decoder_norm(x)))
             logits = logits_of(ops.reshape(hidden, (batch * beam_size, d_model)))
             return logits, cache._replace(position=cache.position + 1, per_hypothesis=tuple(pasts))
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.baselines.convolution import Convolution, ConvolutionStep
+from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, LinearStep
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
 from t2t_keras.layers.normalization import LayerNormalization
@@ -95,9 +95,8 @@ class DilatedBlockStep:
 
     def __init__(self, layer: DilatedBlock, dtype: str) -> None:
         self._layer = layer
-        self._narrowing, self._dilated, self._widening = (
-            ConvolutionStep(part, dtype) for part in (layer.narrowing, layer.dilated, layer.widening)
-        )
+        self._narrowing, self._widening = LinearStep(layer.narrowing, dtype), LinearStep(layer.widening, dtype)
+        self._dilated = ConvolutionStep(layer.dilated, dtype)
 
     def begin(self, batch: Tensor | int, beam_size: int, dtype: str) -> Tensor:
         """What precedes the first position: zeros [batch, beam, past_len, d_inner]."""
@@ -112,7 +111,4 @@ class DilatedBlockStep:
             pasts.append(later)
             return outputs
 
-        outputs = self._layer.connected(
-            inputs, lambda x: self._narrowing(x, None)[0], dilated, lambda x: self._widening(x, None)[0]
-        )
-        return inputs + outputs, pasts[0]
+        return inputs + self._layer.connected(inputs, self._narrowing, dilated, self._widening), pasts[0]

@@ -13,9 +13,9 @@ from t2t_keras.baselines.conv_s2s.convolution_block import (
     AttentiveConvolutionStep,
     ConvolutionalMemory,
     ConvolutionBlock,
-    LinearStep,
     normalised_linear,
 )
+from t2t_keras.baselines.convolution import LinearStep
 from t2t_keras.layers import Dropout, LearnedPositions, TiedEmbedding
 from t2t_keras.layers.dropout import fold_in
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage

@@ -5,10 +5,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops
 
-from t2t_keras import kernels
-from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, gated_linear_unit
+from t2t_keras.baselines.convolution import Convolution, ConvolutionStep, LinearStep, gated_linear_unit
 from t2t_keras.layers.attention.scores import scaled_dot_product_attention
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.layer import Layer
@@ -181,17 +179,6 @@ class AttentiveConvolutionBlock(_Block):
 def _projected(inputs: Tensor, projection: Callable[[Tensor], Tensor] | None) -> Tensor:
     """A block's inputs in the width of its outputs."""
     return inputs if projection is None else projection(inputs)
-
-
-class LinearStep:
-    """A built `Convolution` of one position, its kernel made and cast to `dtype` once per search."""
-
-    def __init__(self, layer: Convolution, dtype: str) -> None:
-        self._kernel, self._bias = ops.cast(layer.weight()[0], dtype), layer.bias
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """The linear map of float [..., d_in]: float [..., filters]."""
-        return kernels.linear(inputs, self._kernel, self._bias)
 
 
 class AttentiveConvolutionStep:
