@@ -43,13 +43,4 @@ class TensorFlowEngine:
     """Runs every search in the graph."""
 
     options = frozenset(OPTIONS)
-
-    def searches(
-        self,
-        model: StepModel,
-        config: DecodeConfig,
-        excluded: Sequence[Sequence[int]] = (),
-        form: Form | None = None,
-        continuations: Sequence[int] = (),
-    ) -> SearchFunction:
-        return Searches(model, config, excluded, form, continuations)
+    searches = Searches
