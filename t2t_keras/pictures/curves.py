@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from t2t_keras.machine.files import replacing
+from t2t_keras.pictures.saving import save
 
 
 def draw_curves(
@@ -15,7 +15,7 @@ def draw_curves(
     *,
     is_logarithmic: tuple[bool, bool] = (True, True),
 ) -> None:
-    """Draws curves, panels side by side, and writes a PNG file.
+    """Draws curves, panels side by side, and writes a PNG or SVG file.
 
     `panels` has of each panel, by what its values are, its curves by their names: positive values by positive x.
     `is_logarithmic` is of the axes of x and of the values.
@@ -32,5 +32,4 @@ def draw_curves(
             if is_logarithmic[1]:
                 axes.set_yscale("log")
             axes.legend(fontsize="small")
-    with replacing(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=100)
+    save(figure, path)
