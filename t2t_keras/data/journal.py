@@ -14,9 +14,7 @@ class Journal:
     of a changed setting; a setting without dependents drops all steps.
     """
 
-    def __init__(
-        self, path: Path, settings: Mapping[str, Any], dependents: Mapping[str, tuple[str, ...]] | None = None
-    ) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any], dependents: Mapping[str, tuple[str, ...]]) -> None:
         self._path = path
         before = read_json(path)
         self._entries = before or {"settings": settings, "done": {}}
@@ -24,7 +22,7 @@ class Journal:
             return
         old, all_steps = self._entries["settings"], ("",)
         changed = [key for key in old.keys() | settings.keys() if old.get(key) != settings.get(key)]
-        outdated = tuple(start for key in changed for start in (dependents or {}).get(key, all_steps))
+        outdated = tuple(start for key in changed for start in dependents.get(key, all_steps))
         done = {name: result for name, result in self.done.items() if not name.startswith(outdated)}
         self._entries = {"settings": settings, "done": done}
         write_json(path, self._entries)  # before any file of an outdated step is replaced
