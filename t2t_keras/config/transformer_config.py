@@ -166,8 +166,9 @@ class TransformerConfig(ModelConfig):
         """The settings in the paper's Table 3, and all others that change the number of parameters."""
         d_key, d_value = self.head_widths()
         experts = f"{self.experts_per_token} of {self.num_experts} x {self.expert_width():,}"
-        usual = {"attention_score": "scaled_dot", "attention_window": None, "activation": "relu"}
-        others = {name: str(getattr(self, name)) for name, value in usual.items() if getattr(self, name) != value}
+        usual = {"attention_score": "scaled_dot", "attention_window": 0, "activation": "relu"}  # a window of None is 0
+        chosen = {name: getattr(self, name) or 0 for name in usual}
+        others = {name: str(value) for name, value in chosen.items() if value != usual[name]}
         return {
             "vocab_size": self.entries,
             "layers (encoder + decoder)": f"{self.num_encoder_layers} + {self.num_decoder_layers}",

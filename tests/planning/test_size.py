@@ -123,6 +123,8 @@ def test_a_window_costs_what_it_reaches():
     }
     assert flops[None] == flops[0] == flops[100] == flops[3] * 4 * 100 / (2 * 7 + 4 + 100)
     assert flops[60] == flops[None] * (2 * 100 + 61 + 100) / (4 * 100)
+    assert "attention_window" not in dataclasses.replace(SMALL, attention_window=0).sizes()
+    assert dataclasses.replace(SMALL, attention_window=3).sizes()["attention_window"] == "3"
 
 
 def test_memory_is_four_bytes_a_number():
