@@ -10,7 +10,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.model_configs import ModelSettings, parse_model_configs
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_models import Substitutes, ready_model
+from t2t_keras.serving.served_models import Model, Substitutes, ready_model
 from t2t_keras.serving.versions import Versions
 
 _LOG = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ class ConfiguredModels:
         options: names a model, or the file of a configuration, which is read again when it changes.
         around_load: returns a context manager, within which each version is loaded.
         substitutes: see `Substitutes`.
+        on_unload: called with each version that is unloaded.
 
     Raises:
         InputError: the configuration's file is faulty.
@@ -33,10 +34,12 @@ class ConfiguredModels:
         options: ServingOptions,
         around_load: Callable[[], contextlib.AbstractContextManager[None]],
         substitutes: Substitutes,
+        on_unload: Callable[[Model], None] = lambda model: None,
     ) -> None:
         self._options = options
         self._load = functools.partial(ready_model, substitutes=substitutes)
         self._around_load = around_load
+        self._on_unload = on_unload
         self._lock = threading.Lock()
         self._text = ""
         self._complaint = ""
@@ -144,6 +147,7 @@ class ConfiguredModels:
             self._load,
             around_load=self._around_load,
         )
+        versions.on_unload = self._on_unload
         versions.choose(model.policy, model.labels)
         return versions
 

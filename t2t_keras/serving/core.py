@@ -8,6 +8,7 @@ from concurrent.futures import Future
 
 from tensorflow_serving.apis import get_model_status_pb2
 
+from t2t_keras.serving.answer_cache import AnswerCache
 from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
@@ -49,8 +50,11 @@ class Core:
         substitutes: Substitutes = no_substitutes,
     ) -> None:
         self.options = options
-        self.models = ConfiguredModels(options, around_load, substitutes)
         self.metrics = Metrics()
+        self._answers = AnswerCache(options.cache_bytes, self.metrics.cache)
+        self.models = ConfiguredModels(
+            options, around_load, substitutes, lambda model: self._answers.forget(model.signatures.values())
+        )
         self.unsent = UnsentAnswers(options.max_unsent_bytes)
         self.is_loading = False
         self._batcher = Batcher(
@@ -65,6 +69,7 @@ class Core:
             lambda: self._batcher.waiting,
             lambda: self._batcher.waiting_cost,
             lambda: self.unsent.num_bytes,
+            lambda: self._answers.num_bytes,
             lambda: self.versions.served,
         )
 
@@ -83,11 +88,13 @@ class Core:
 
     def close(self, timeout: float) -> bool:
         """Refuses new requests and answers pending ones; returns whether that was done within `timeout` seconds."""
+        self._answers.close()
         self.is_loading = not self.models.stop()
         return self._batcher.close(timeout)
 
     def abandon(self) -> None:
         """Refuses new requests, and those that are not answered yet with an error."""
+        self._answers.close()
         self._batcher.abandon()
 
     @contextlib.contextmanager
@@ -126,7 +133,10 @@ class Core:
         seconds = self.options.request_seconds
         if client_seconds is not None:
             seconds = min(seconds, client_seconds)
-        future = self._batcher.submit(signature, inputs, signature.costs(inputs, rows), seconds)
+        future = self._answers.submit(
+            *(signature, inputs, rows),
+            lambda some, count: self._batcher.submit(signature, some, signature.costs(some, count), seconds),
+        )
         lent.versions.keep(lent.model)
         future.add_done_callback(lambda future: lent.versions.release(lent.model))
         return future

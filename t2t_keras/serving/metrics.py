@@ -97,6 +97,11 @@ class Metrics:
         self._unsent_bytes = Gauge(
             "t2t_serving_unsent_bytes", "Bytes of large answers that clients have not read yet.", registry=registry
         )
+        self._cache_hits = Counter("t2t_serving_cache_hits", "Sentences whose answers were kept.", registry=registry)
+        self._cache_misses = Counter(
+            "t2t_serving_cache_misses", "Sentences whose answers could be kept, but were not there.", registry=registry
+        )
+        self._cache_bytes = Gauge("t2t_serving_cache_bytes", "Bytes of answers that are kept.", registry=registry)
         self._version = Gauge(
             "t2t_serving_version", "The latest version served of the first model; 0 means none.", registry=registry
         )
@@ -106,18 +111,25 @@ class Metrics:
         waiting: Callable[[], int],
         waiting_bytes: Callable[[], int],
         unsent_bytes: Callable[[], int],
+        cache_bytes: Callable[[], int],
         version: Callable[[], int | None],
     ) -> None:
-        """Has each scrape read the waiting sentences and their bytes, unsent bytes and the version from functions."""
+        """Has each scrape read the waiting sentences and their bytes, other bytes and the version from functions."""
         self._queue.set_function(waiting)
         self._queue_bytes.set_function(waiting_bytes)
         self._unsent_bytes.set_function(unsent_bytes)
+        self._cache_bytes.set_function(cache_bytes)
         self._version.set_function(lambda: version() or 0)
 
     def batch(self, rows: int) -> None:
         """Counts a batch of `rows` sentences."""
         self._batches.observe(rows)
         self._sentences.inc(rows)
+
+    def cache(self, found: int, missing: int) -> None:
+        """Counts the sentences of a request whose answers were kept, and those whose answers were not."""
+        self._cache_hits.inc(found)
+        self._cache_misses.inc(missing)
 
     @contextlib.contextmanager
     def request(self, interface: str, method: str) -> Iterator[Call]:

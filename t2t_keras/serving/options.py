@@ -55,6 +55,8 @@ class ServingOptions:
         num_streams: batches that run in parallel.
         max_queue_bytes: most bytes of waiting text, with an overhead per sentence; a single request may exceed it.
         max_unsent_bytes: most bytes of answers in memory that clients have not read yet; a single one may exceed it.
+        cache_bytes: most bytes of answers that are kept, so that a sentence that was answered before is not run again;
+            0 keeps none.
         request_seconds: longest time until a request is answered; then it is cancelled.
         poll_seconds: time between two checks for new versions.
         max_num_load_retries: how often loading a version is retried after a failure.
@@ -83,6 +85,7 @@ class ServingOptions:
     num_streams: int = 1
     max_queue_bytes: int = 1 << 18
     max_unsent_bytes: int = 1 << 26
+    cache_bytes: int = 0
     request_seconds: float = 30.0
     poll_seconds: float = 2.0
     max_num_load_retries: int = 5
@@ -104,6 +107,7 @@ class ServingOptions:
             "rest_port",
             "grpc_port",
             "batch_wait_ms",
+            "cache_bytes",
             "max_num_load_retries",
             "load_retry_seconds",
             "grace_seconds",

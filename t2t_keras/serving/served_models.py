@@ -9,12 +9,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers its ops, which a SavedModel can hold)
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, prediction_log_pb2
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine import streams
 from t2t_keras.machine.files import sha256
+from t2t_keras.serving.answer_cache import repeatable
 from t2t_keras.serving.parts import check_rows
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Function, Signature
@@ -57,8 +58,11 @@ class Model:
 
     def __init__(self, path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> None:
         self.version = version
-        self.signature_defs = _signature_defs(path)
+        graph = _meta_graph(path)
+        self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)
+        # The samples of an export that samples are not kept, although each is a function of its text.
+        kept = set() if _section(config, "decode").get("sampling") else repeatable(graph)
         self.about = _about(config)
         _check_files(path, config)
         functions = _substituted(path, substitutes)
@@ -69,7 +73,8 @@ class Model:
         # Kept because the variables live only as long as this object.
         self._loaded = _load(path)
         self.signatures = {
-            name: _signature(name, function, functions.get(name)) for name, function in self._loaded.signatures.items()
+            name: _signature(name, function, functions.get(name), name in kept)
+            for name, function in self._loaded.signatures.items()
         }
 
     def signature(self, name: str) -> Signature:
@@ -131,7 +136,7 @@ def ready_model(path: pathlib.Path, version: int, substitutes: Substitutes = no_
     return model
 
 
-def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMap:
+def _meta_graph(path: pathlib.Path) -> meta_graph_pb2.MetaGraphDef:
     file = path / "saved_model.pb"
     try:
         proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
@@ -141,7 +146,7 @@ def _signature_defs(path: pathlib.Path) -> get_model_metadata_pb2.SignatureDefMa
         raise ServingError(Code.DATA_LOSS, f"{file} is damaged, or no SavedModel") from error
     for graph in proto.meta_graphs:
         if "serve" in graph.meta_info_def.tags:
-            return get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
+            return graph
     raise ServingError(Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or not for servers")
 
 
@@ -152,11 +157,11 @@ def _substituted(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, F
         raise ServingError(Code.FAILED_PRECONDITION, str(error)) from error
 
 
-def _signature(name: str, function: Any, substitute: Function | None) -> Signature:
+def _signature(name: str, function: Any, substitute: Function | None, is_repeatable: bool) -> Signature:
     inputs, outputs = function.structured_input_signature[1], function.structured_outputs
     if substitute:
-        return Signature(name, inputs, outputs, substitute, _SUBSTITUTES_ROWS)
-    return Signature(name, inputs, outputs, function)
+        return Signature(name, inputs, outputs, substitute, _SUBSTITUTES_ROWS, is_repeatable)
+    return Signature(name, inputs, outputs, function, repeatable=is_repeatable)
 
 
 def _load(path: pathlib.Path) -> Any:
@@ -184,16 +189,19 @@ def _config(path: pathlib.Path) -> dict[str, Any]:
 
 def _about(config: dict[str, Any]) -> dict[str, str]:
     """Languages and task, as far as a configuration has them."""
-    data = config.get("data")
-    values = data if isinstance(data, dict) else {}
+    values = _section(config, "data")
     about = {name: values.get(name) for name in ("source_language", "target_language", "task")}
     return {name: value for name, value in about.items() if isinstance(value, str)}
 
 
+def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    section = config.get(name)
+    return section if isinstance(section, dict) else {}
+
+
 def _check_files(path: pathlib.Path, config: dict[str, Any]) -> None:
     """Compares files with the checksums of an export: a damaged vocabulary would translate, but wrongly."""
-    export = config.get("export")
-    checksums = export.get("sha256") if isinstance(export, dict) else None
+    checksums = _section(config, "export").get("sha256")
     for name, checksum in checksums.items() if isinstance(checksums, dict) else ():
         file = path / name
         if not file.is_file():

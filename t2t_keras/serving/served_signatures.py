@@ -1,6 +1,7 @@
 """A signature of a SavedModel: checks the inputs of a call and computes its outputs."""
 
 import dataclasses
+import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -22,6 +23,8 @@ _BYTES_PER_ELEMENT = 2
 _ROW_COST = 32
 _NUMBER_COST = 4
 
+_numbers = itertools.count()
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Signature:
@@ -33,6 +36,8 @@ class Signature:
         outputs: dtype and shape of each output by name.
         function: takes the inputs as tensors by keyword and returns the outputs by name.
         most_rows: rows of a batch beyond which merging gains nothing, for a mergeable signature.
+        repeatable: whether the same inputs always have the same outputs, so that these may be kept.
+        number: a number that no other signature of this process has, unlike its name.
     """
 
     name: str
@@ -40,6 +45,8 @@ class Signature:
     outputs: dict[str, tf.TensorSpec]
     function: Function
     most_rows: int = sys.maxsize
+    repeatable: bool = False
+    number: int = dataclasses.field(default_factory=_numbers.__next__)
 
     @property
     def in_rows(self) -> bool:

@@ -60,6 +60,7 @@ class Versions:
 
     Attributes:
         export_dir: the directory.
+        on_unload: called with each version that is unloaded, from any thread and under a lock.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Versions:
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.export_dir = pathlib.Path(export_dir)
+        self.on_unload: Callable[[Model], None] = lambda model: None
         self._name = name
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
@@ -277,6 +279,7 @@ class Versions:
         # A version that was loaded again meanwhile has a newer status.
         if self._statuses.get(model.version) == VersionStatus(model.version, "UNLOADING"):
             self._statuses[model.version] = VersionStatus(model.version, "END")
+        self.on_unload(model)
         _LOG.info("version %d of %s is unloaded", model.version, self._name)
 
 

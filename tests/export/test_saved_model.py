@@ -19,6 +19,7 @@ from t2t_keras.export.writing import export_translator
 from t2t_keras.machine.files import sha256
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.runs.load import load_model
+from t2t_keras.serving.answer_cache import repeatable
 from tests.export import exporting
 
 pytestmark = pytest.mark.integration
@@ -30,6 +31,11 @@ SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDet
 def meta_graph(version):
     (meta_graph,) = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
     return meta_graph
+
+
+def test_a_server_may_keep_all_answers_but_samples(meta_graph):
+    kept = repeatable(meta_graph) & {name for name in meta_graph.signature_def if not name.startswith("__")}
+    assert kept == {"serving_default", "nbest", "score", "tokens", "align", "attention"}
 
 
 def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(meta_graph):

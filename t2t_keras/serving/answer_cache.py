@@ -1,0 +1,231 @@
+"""Keeps answers in bounded memory, so that what was answered before is not run again."""
+
+import collections
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from t2t_keras.serving.answers import memory_of
+from t2t_keras.serving.parts import check_rows, concatenated, rows_of
+from t2t_keras.serving.request_errors import serving_error
+from t2t_keras.serving.served_signatures import Arrays, Signature
+
+# In memory beside the bytes of texts and numbers: of an entry, and of each of its inputs and outputs.
+_ENTRY_BYTES = 300
+_ARRAY_BYTES = 150
+
+# Operations that TensorFlow counts as stateful, though what they give depends on their inputs and the weights alone.
+_READING = frozenset(
+    ["Assert", "Case", "If", "StatefulPartitionedCall", "While"]
+    + ["HashTableV2", "LookupTableFindV2", "ReadVariableOp", "ResourceGather", "VarHandleOp"]
+    + ["SentencepieceOp", "SentencepieceDetokenizeOp", "SentencepieceTokenizeOp"]
+)
+
+# The number of a signature and its inputs.
+_Key = tuple[Any, ...]
+
+
+class AnswerCache:
+    """The answers that were last asked for, by signature and inputs; for any thread.
+
+    Answers of a mergeable signature are kept row by row, and of a request only the rows that are missing are run; a
+    request of another signature is kept as a whole. Only repeatable signatures are kept.
+
+    Args:
+        limit: most bytes that answers take, with their inputs; 0 keeps none.
+        on_rows: called for each request whose answer could be kept, with its numbers of rows found and not found.
+    """
+
+    def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda found, missing: None) -> None:
+        self._limit = limit
+        self._on_rows = on_rows
+        self._lock = threading.Lock()
+        self._entries: collections.OrderedDict[_Key, tuple[Arrays, int]] = collections.OrderedDict()
+        self._num_bytes = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes that answers take at the moment."""
+        return self._num_bytes
+
+    def submit(
+        self, signature: Signature, inputs: Arrays, rows: int, run: Callable[[Arrays, int], Future[Arrays]]
+    ) -> Future[Arrays]:
+        """Returns the future of a call's outputs; cancelling it cancels what runs for it.
+
+        Args:
+            signature: what is called.
+            inputs: checked arrays by name.
+            rows: their number of rows.
+            run: queues a call of some inputs and their number of rows; what it raises is raised here.
+        """
+        if not self._limit or not signature.repeatable:
+            return run(inputs, rows)
+        by_row = signature.mergeable
+        keys = _keys(signature, inputs, rows if by_row else 1, by_row)
+        found = self._find(keys)
+        missing = [number for number, outputs in enumerate(found) if outputs is None]
+        if missing:
+            some = {name: array[missing] for name, array in inputs.items()} if len(missing) < len(keys) else inputs
+            rest = run(some, len(missing) if by_row else rows)
+            future = self._completed(keys, found, rest, by_row)
+        else:
+            future = Future()
+            future.set_result(concatenated([outputs for outputs in found if outputs is not None]))
+        num_missing = len(missing) if by_row else rows * len(missing)
+        self._on_rows(rows - num_missing, num_missing)
+        return future
+
+    def forget(self, signatures: Iterable[Signature]) -> None:
+        """Drops the answers of some signatures."""
+        numbers = {signature.number for signature in signatures}
+        with self._lock:
+            for key in [key for key in self._entries if key[0] in numbers]:
+                self._num_bytes -= self._entries.pop(key)[1]
+
+    def close(self) -> None:
+        """Drops all answers and keeps none from now on."""
+        with self._lock:
+            self._limit = self._num_bytes = 0
+            self._entries.clear()
+
+    def _find(self, keys: Sequence[_Key]) -> list[Arrays | None]:
+        """The outputs for each key, None for what is not there; what is found has been used last."""
+        found: list[Arrays | None] = []
+        with self._lock:
+            for key in keys:
+                entry = self._entries.get(key)
+                if entry:
+                    self._entries.move_to_end(key)
+                found.append(entry[0] if entry else None)
+        return found
+
+    def _completed(
+        self, keys: Sequence[_Key], found: Sequence[Arrays | None], rest: Future[Arrays], by_row: bool
+    ) -> Future[Arrays]:
+        """The future of all outputs, once those that were not found have come from `rest` and are kept."""
+        future: Future[Arrays] = Future()
+        new = [key for key, outputs in zip(keys, found, strict=True) if outputs is None]
+
+        def complete(done: Future[Arrays]) -> None:
+            try:
+                answer = done.result()
+                self._keep(new, answer, by_row)
+                if len(new) < len(keys):
+                    check_rows(answer, len(new))
+                    rows = (rows_of(answer, row, row + 1) for row in range(len(new)))
+                    answer = concatenated([next(rows) if outputs is None else outputs for outputs in found])
+            except Exception as error:
+                with contextlib.suppress(InvalidStateError):
+                    future.set_exception(serving_error(error))
+            else:
+                with contextlib.suppress(InvalidStateError):
+                    future.set_result(answer)
+
+        future.add_done_callback(lambda done: rest.cancel() if done.cancelled() else None)
+        rest.add_done_callback(complete)
+        return future
+
+    def _keep(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
+        """Keeps the outputs of a call, unless they are not in rows or larger than all may be."""
+        if not by_row:
+            self._add(keys[0], outputs)
+        elif all(array.shape[:1] == (len(keys),) for array in outputs.values()):
+            for row, key in enumerate(keys):
+                # Copied, because a view would keep a whole batch in memory.
+                self._add(key, {name: array[row : row + 1].copy() for name, array in outputs.items()})
+
+    def _add(self, key: _Key, outputs: Arrays) -> None:
+        size = _ENTRY_BYTES + _ARRAY_BYTES * (len(key) - 1 + len(outputs)) + _size_of(key) + memory_of(outputs)
+        with self._lock:
+            if size > self._limit or key in self._entries:
+                return
+            self._entries[key] = outputs, size
+            self._num_bytes += size
+            while self._num_bytes > self._limit:
+                self._num_bytes -= self._entries.popitem(last=False)[1][1]
+
+
+def _keys(signature: Signature, inputs: Arrays, number: int, by_row: bool) -> list[_Key]:
+    """The keys of each row, or of the whole: the inputs themselves, since two of them must never be taken for one."""
+    columns = []
+    for _, array in sorted(inputs.items()):
+        pieces = [array[row : row + 1] for row in range(number)] if by_row else [array]
+        if array.dtype == object:
+            columns.append([(piece.shape, *piece.reshape(-1).tolist()) for piece in pieces])
+        else:
+            columns.append([(piece.shape, piece.tobytes()) for piece in pieces])
+    return [(signature.number, *row) for row in zip(*columns, strict=True)]
+
+
+def _size_of(key: _Key) -> int:
+    """The bytes of the values in a key, with those of their objects."""
+    return sum(48 + len(value) for column in key[1:] for value in column[1:])
+
+
+def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
+    """The names of the signatures whose outputs depend on their inputs and the weights alone.
+
+    None of their operations has a state, such as a generator of random numbers, a counter or a clock; and they have no
+    input `seed`, because what is drawn is not asked for twice.
+    """
+    functions = {function.signature.name: function.node_def for function in graph.graph_def.library.function}
+    everywhere = {node.op for some in (graph.graph_def.node, *functions.values()) for node in some}
+    known = _READING | _without_state(everywhere - functions.keys())
+    nodes = {node.name: node for node in graph.graph_def.node}
+
+    def look(some: Iterable[Any]) -> tuple[bool, set[str]]:
+        """Whether nodes are known to be without a state, and the functions that they call."""
+        fine, called = True, set()
+        for node in some:
+            names = {node.op} & functions.keys()
+            for value in node.attr.values():
+                names |= {value.func.name} if value.HasField("func") else {func.name for func in value.list.func}
+            fine &= node.op in known or node.op in functions
+            called |= names & functions.keys()
+        return fine, called
+
+    look_into = functools.cache(lambda name: look(functions[name]))
+
+    def depends_on_inputs_alone(outputs: Collection[str]) -> bool:
+        fine, waiting = look(_reached(nodes, outputs))
+        seen: set[str] = set()
+        while fine and waiting - seen:
+            name = (waiting - seen).pop()
+            seen.add(name)
+            fine, called = look_into(name)
+            waiting |= called
+        return fine
+
+    return {
+        name
+        for name, signature in graph.signature_def.items()
+        if "seed" not in signature.inputs
+        and depends_on_inputs_alone([tensor.name for tensor in signature.outputs.values()])
+    }
+
+
+def _without_state(names: Iterable[str]) -> set[str]:
+    """Those of some operations that TensorFlow knows and counts as having no state."""
+    # A file lists the operations of its functions incompletely, so TensorFlow is asked to describe them all.
+    described = tf.compat.v1.GraphDef(node=[{"name": name, "op": name} for name in names])
+    with tf.Graph().as_default():
+        listed = tf.compat.v1.train.export_meta_graph(graph_def=described).meta_info_def.stripped_op_list
+    return {op.name for op in listed.op if not op.is_stateful}
+
+
+def _reached(nodes: dict[str, Any], tensors: Collection[str]) -> list[Any]:
+    """The nodes of a graph that some of its tensors are computed from."""
+    waiting, reached = list(tensors), dict[str, Any]()
+    while waiting:
+        name = waiting.pop().removeprefix("^").partition(":")[0]
+        if name in nodes and name not in reached:
+            reached[name] = nodes[name]
+            waiting += nodes[name].input
+    return list(reached.values())

@@ -1,0 +1,312 @@
+"""Answers that are kept: which rows run, what leaves, what is never kept; and a server that keeps them."""
+
+import json
+import random
+import shutil
+import tracemalloc
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from t2t_keras.serving.answer_cache import AnswerCache, repeatable
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.request_errors import ServingError
+from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.server import Server
+from tests.serving import toy
+from tests.serving.doubling import Doubler, answer, behind_a_gate
+from tests.serving.rest_calls import metric
+from tests.serving.waiting import wait_until
+
+
+class Repeatable(Doubler):
+    """Doubles, always alike."""
+
+    repeatable = True
+
+    def __init__(self, number=0, **settings):
+        super().__init__(**settings)
+        self.number = number
+
+
+@pytest.fixture
+def ask(make):
+    """Asks a cache for some rows; what it has not runs in a batcher with batches of one size."""
+    batcher = make(size=100)
+
+    def ask(cache, function, *rows):
+        def run(inputs, number):
+            return batcher.submit(function, inputs, np.ones(number, np.int64), 30.0)
+
+        return cache.submit(function, {"x": np.array(rows)}, len(rows), run)
+
+    ask.batcher = batcher
+    return ask
+
+
+def test_only_what_is_missing_runs_and_the_order_stays(ask):
+    counted, function = [], Repeatable()
+    cache = AnswerCache(10**6, lambda *rows: counted.append(rows))
+    assert answer(ask(cache, function, 1, 2)) == [2, 4]
+    assert answer(ask(cache, function, 3, 2, 4, 1, 3)) == [6, 4, 8, 2, 6]
+    assert answer(ask(cache, function, 4, 3)) == [8, 6]
+    assert function.batches == [[1, 2], [3, 4, 3]]
+    assert counted == [(0, 2), (2, 3), (2, 0)]
+
+
+def test_signatures_have_answers_of_their_own(ask):
+    cache, functions = AnswerCache(10**6), [Repeatable(1), Repeatable(2)]
+    assert [answer(ask(cache, function, 5)) for function in functions * 2] == [[10]] * 4
+    assert [function.batches for function in functions] == [[[5]], [[5]]]
+    kept = cache.num_bytes
+    cache.forget(functions[:1])
+    assert cache.num_bytes == kept / 2
+    assert [answer(ask(cache, function, 5)) for function in functions] == [[10]] * 2
+    assert [function.batches for function in functions] == [[[5], [5]], [[5]]]
+
+
+def test_what_was_not_asked_for_the_longest_leaves(ask):
+    function = Repeatable()
+    cache = AnswerCache(10**6)
+    answer(ask(cache, function, 0))
+    cache = AnswerCache(3 * cache.num_bytes)
+    for row in (1, 2, 3, 1, 4):
+        answer(ask(cache, function, row))
+    assert function.batches == [[0], [1], [2], [3], [4]]
+    answer(ask(cache, function, 1, 3, 4))
+    answer(ask(cache, function, 2))
+    assert function.batches[5:] == [[2]]
+
+
+def test_an_answer_larger_than_the_limit_is_not_kept(ask):
+    function, cache = Repeatable(), AnswerCache(100)
+    for _ in range(2):
+        assert answer(ask(cache, function, 1)) == [2]
+    assert function.batches == [[1], [1]] and cache.num_bytes == 0
+
+
+def test_what_cannot_be_merged_is_kept_as_a_whole(ask):
+    counted, function = [], Repeatable(mergeable=False)
+    cache = AnswerCache(10**6, lambda *rows: counted.append(rows))
+    for rows in [(1, 2), (1,), (2, 1), (1, 2)]:
+        assert answer(ask(cache, function, *rows)) == [2 * row for row in rows]
+    assert function.batches == [[1, 2], [1], [2, 1]]
+    assert counted == [(0, 2), (0, 1), (0, 2), (2, 0)]
+
+
+def test_what_is_not_repeatable_is_never_kept(ask):
+    function, cache = Repeatable(), AnswerCache(10**6)
+    function.repeatable = False
+    for _ in range(2):
+        assert answer(ask(cache, function, 1)) == [2]
+    assert function.batches == [[1], [1]] and cache.num_bytes == 0
+
+
+def test_failures_are_not_kept_and_reach_who_asked(ask):
+    function, cache = Repeatable(bad=2), AnswerCache(10**6)
+    assert answer(ask(cache, function, 1)) == [2]
+    for _ in range(2):
+        with pytest.raises(ServingError, match="no 2"):
+            answer(ask(cache, function, 1, 2))
+    assert function.batches == [[1], [2], [2]]
+
+
+def test_outputs_that_are_not_in_rows_are_not_kept(ask):
+    class Odd(Repeatable):
+        def run(self, inputs):
+            return {name: array[:1] for name, array in super().run(inputs).items()}
+
+    function, cache = Odd(), AnswerCache(10**6)
+    assert answer(ask(cache, function, 7, 8)) == [14]
+    assert cache.num_bytes == 0
+    assert answer(ask(cache, function, 7)) == [14]
+    with pytest.raises(ServingError, match="for 2 rows"):
+        answer(ask(cache, function, 7, 8, 9))
+
+
+def test_giving_up_drops_what_has_not_begun(ask):
+    function, cache = Repeatable(), AnswerCache(10**6)
+    answer(ask(cache, function, 1))
+    first = behind_a_gate(ask.batcher, function)
+    waiting = [ask(cache, function, 1, 2), ask(cache, function, 3)]
+    for future in waiting:
+        assert future.cancel()
+    function.gate.set()
+    assert answer(first) == [0]
+    wait_until(lambda: ask.batcher.waiting == 0)
+    for future in waiting:
+        with pytest.raises(CancelledError):
+            answer(future)
+    assert answer(ask(cache, function, 4)) == [8]
+    assert function.batches == [[1], [0], [4]]
+
+
+def test_a_closed_cache_keeps_nothing(ask):
+    function, cache = Repeatable(), AnswerCache(10**6)
+    answer(ask(cache, function, 1))
+    cache.close()
+    for _ in range(2):
+        assert answer(ask(cache, function, 1)) == [2]
+    assert function.batches == [[1], [1], [1]] and cache.num_bytes == 0
+
+
+def texts_backwards(inputs, rows):
+    """A function's answer, at once: texts and numbers."""
+    future = Future()
+    texts = [text[::-1] + b"." for text in inputs["text"].tolist()]
+    future.set_result({"translation": np.array(texts, object), "score": np.ones(rows, np.float32)})
+    return future
+
+
+@pytest.mark.parametrize("length", [1, 100])
+def test_memory_is_no_more_than_what_is_counted(length):
+    cache = AnswerCache(10**9)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for request in range(100):
+            texts = np.array([b"%d %d " % (request, row) + b"x" * length for row in range(20)], object)
+            cache.submit(Repeatable(), {"text": texts}, 20, texts_backwards)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.5 * cache.num_bytes < grown <= cache.num_bytes
+
+
+def test_inputs_are_told_apart_by_value_and_by_place():
+    function, cache, asked = Repeatable(mergeable=False), AnswerCache(10**6), []
+
+    def run(inputs, rows):
+        asked.append(inputs)
+        return texts_backwards({"text": np.array([b"a"], object)}, rows)
+
+    inputs = [
+        {"ids": np.array([[1, 2]], np.int32), "length": np.array([2], np.int32)},
+        {"ids": np.array([[1], [2]], np.int32), "length": np.array([2], np.int32)},
+        {"ids": np.array([[2, 1]], np.int32), "length": np.array([2], np.int32)},
+        {"ids": np.array([[1, 2]], np.int32), "length": np.array([1], np.int32)},
+        {"ids": np.array([b"ab", b"c"], object), "length": np.array([1], np.int32)},
+        {"ids": np.array([b"a", b"bc"], object), "length": np.array([1], np.int32)},
+    ]
+    for call in [*inputs, *inputs]:
+        cache.submit(function, call, 1, run)
+    assert len(asked) == len(inputs)
+
+
+def test_many_threads_get_what_each_asked_for(ask):
+    functions, cache = [Repeatable(1), Repeatable(2)], AnswerCache(20_000)
+
+    def client(seed):
+        draw = random.Random(seed)
+        for _ in range(60):
+            rows = [draw.randrange(60) for _ in range(draw.randrange(1, 8))]
+            future = ask(cache, draw.choice(functions), *rows)
+            if not draw.randrange(10):
+                future.cancel()
+            elif not draw.randrange(10):
+                cache.forget(functions[:1])
+            else:
+                assert answer(future) == [2 * row for row in rows]
+            assert cache.num_bytes <= 20_000
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(client, range(8)))
+    assert 0 < cache.num_bytes == sum(size for _, size in cache._entries.values())
+    cache.forget(functions)
+    assert cache.num_bytes == 0 and not cache._entries
+
+
+class Draws(tf.Module):
+    """Functions of their inputs alone, and others."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = tf.Variable(0)
+
+    @tf.function(input_signature=[toy.TEXT])
+    def plain(self, text):
+        return {"shown": tf.map_fn(tf.strings.upper, text)}
+
+    @tf.function(input_signature=[toy.TEXT])
+    def drawn(self, text):
+        inner = tf.function(lambda: tf.random.uniform(tf.shape(text)))
+        return {"drawn": tf.cond(tf.size(text) > 1, inner, lambda: tf.zeros(tf.shape(text)))}
+
+    @tf.function(input_signature=[toy.TEXT])
+    def counted(self, text):
+        return {"counted": tf.fill(tf.shape(text), self.count.assign_add(1))}
+
+
+def test_signatures_that_draw_count_or_look_at_a_clock_are_not_repeatable(tmp_path):
+    draws = Draws()
+    names = ("plain", "drawn", "counted")
+    tf.saved_model.save(draws, str(tmp_path), signatures={name: getattr(draws, name) for name in names})
+    (graph,) = saved_model_pb2.SavedModel.FromString((tmp_path / "saved_model.pb").read_bytes()).meta_graphs
+    assert repeatable(graph) & set(names) == {"plain"}
+    for function in graph.graph_def.library.function:
+        for node in function.node_def:
+            node.op = node.op.replace("StringUpper", "OfALibrary")
+    assert not repeatable(graph) & set(names), "an operation that TensorFlow does not know could be of any kind"
+
+
+def test_a_model_knows_which_of_its_signatures_are(export_dir):
+    model = Model(export_dir / "1", 1)
+    others = {name for name, signature in model.signatures.items() if not signature.repeatable}
+    assert others == {"gate", "sample"}
+    numbers = {signature.number for signature in model.signatures.values()}
+    assert len(numbers) == len(model.signatures)
+    assert not numbers & {signature.number for signature in Model(export_dir / "1", 1).signatures.values()}
+    (export_dir / "1" / "assets.extra" / "config.json").write_text(json.dumps({"decode": {"sampling": True}}))
+    assert not any(signature.repeatable for signature in Model(export_dir / "1", 1).signatures.values())
+
+
+def test_a_server_keeps_answers_of_both_interfaces_until_their_version_is_unloaded(versions_1_and_2, export_dir):
+    server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0, poll_seconds=0.05, cache_bytes=10**6))
+    server.start()
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "toy"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["ab", "cd"]))
+    try:
+        with (
+            grpc.insecure_channel(server.grpc_address) as channel,
+            httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client,
+        ):
+
+            def rest(*texts, signature="serving_default"):
+                body = {"instances": texts, "signature_name": signature}
+                return client.post("/v1/models/toy:predict", json=body).json()["predictions"]
+
+            def counts():
+                values = metric(client, "t2t_serving_")
+                names = ("cache_hits_total", "cache_misses_total", "sentences_total")
+                return tuple(values[f"t2t_serving_{name}"] for name in names)
+
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            assert [row["translation"] for row in rest("ab")] == ["BA"]
+            assert counts() == (0, 1, 1)
+            outputs = stub.Predict(request, timeout=300).outputs
+            assert list(outputs["translation"].string_val) == [b"BA", b"DC"]
+            assert counts() == (1, 2, 2)
+            assert rest("cd", "x", "ab") == [
+                {"translation": "DC", "score": -0.2},
+                {"translation": "X", "score": -0.1},
+                {"translation": "BA", "score": -0.2},
+            ]
+            assert counts() == (3, 3, 3)
+            assert stub.Predict(request, timeout=300).outputs == outputs
+            assert counts() == (5, 3, 3)
+            assert rest("ab", signature="single") == rest("ab", signature="single") == [1]
+            assert counts() == (6, 4, 4)
+            assert 0 < metric(client, "t2t_serving_cache_bytes")["t2t_serving_cache_bytes"] < 10**6
+            shutil.copytree(versions_1_and_2 / "2", export_dir / "2.tmp")
+            (export_dir / "2.tmp").rename(export_dir / "2")
+            wait_until(lambda: metric(client, "t2t_serving_cache_bytes") == {"t2t_serving_cache_bytes": 0})
+            assert rest("ab", signature="single") == [2]
+    finally:
+        assert server.stop()
