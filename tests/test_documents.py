@@ -181,5 +181,5 @@ def test_the_table_of_other_systems_is_that_of_its_records() -> None:
     rows = [[cell.strip() for cell in row.split(" | ")] for row in printed]
     finished = [row[:9] for row in rows if row[1] and not row[-1]]
     assert len(finished) >= 13
-    documented = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "other_systems.md").read_text(encoding="utf-8")
     assert not [row for row in finished if f"| {' | '.join(row)} |" not in documented]

@@ -10,7 +10,7 @@ from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
 
-# Highest rates: the presets' 0.001 times 2.5, 5, 6.25 or 15.6; docs/tables.md says what was tried.
+# Highest rates: the presets' 0.001 times 2.5, 5, 6.25 or 15.6; docs/other_systems.md says what was tried.
 _DEEP_ATT = ("train.learning_rate_scale=1.265",)
 _GNMT = ("train.learning_rate_scale=2.53",)
 _RNN = (*_GNMT, "model.num_encoder_layers=1", "model.num_decoder_layers=2", "model.readout=state_context")
