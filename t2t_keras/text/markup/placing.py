@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import itertools
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -108,38 +109,49 @@ def _places(
 ) -> list[_Place]:
     """The places of marks, in their order; elements get disjoint ranges, those of most words first."""
     found: dict[int, _Place] = {}
+    is_free = [True] * len(own)
     elements = [number for number, mark in enumerate(marks) if mark.closing and mark.end > mark.start]
     for number in sorted(elements, key=lambda number: marks[number].start - marks[number].end):
         mark = marks[number]
-        if (mark.start, mark.end) == source and target[0] < target[1]:
-            found[number] = _Place(mark, *target)
-            continue
-        best, span = 0.0, (0, 0)
-        for start in range(*target):
-            total = 0.0
-            for end in range(start + 1, target[1] + 1):
-                if any(each.start < end and start < each.end for each in found.values()):
-                    break
-                unit = own[end - 1]
-                weight = 1.0 if is_of_word(unit.text[0]) else 0.5
-                total += weight if mark.start <= unit.source < mark.end else -weight
-                if total > best:
-                    best, span = total, (start, end)
-        if best > 0:
-            found[number] = _Place(mark, *span)
-    taken = list(found.values())
+        is_all = (mark.start, mark.end) == source and target[0] < target[1]
+        start, end = target if is_all else _span(mark, own, target, is_free)
+        if start < end:
+            found[number] = _Place(mark, start, end)
+            is_free[start:end] = [False] * (end - start)
+    inside = {b for each in found.values() for b in range(each.start + 1, each.end)}
+    allowed = [b for b in range(target[0], target[1] + 1) if b not in inside]
     for number, mark in enumerate(marks):
         if number not in found:
-            place = _point(mark, own, target, source, taken)
+            place = _point(mark, own, target, source, allowed)
             found[number] = _Place(mark, place, place)
     return [found[number] for number in range(len(marks))]
 
 
+def _span(mark: Mark, own: Sequence[_Unit], target: tuple[int, int], is_free: Sequence[bool]) -> tuple[int, int]:
+    """The free units, next to each other, that are an element's most of all, and the fewest others; (0, 0) if none are.
+
+    This is the range of the largest sum where its own units count 1 and others -1, found in one pass.
+    """
+    best, span = 0.0, (0, 0)
+    total, start = 0.0, target[0]
+    for place in range(*target):
+        if not is_free[place] or total < 0:
+            total, start = 0.0, place
+        if not is_free[place]:
+            start = place + 1
+            continue
+        unit = own[place]
+        weight = 1.0 if is_of_word(unit.text[0]) else 0.5
+        total += weight if mark.start <= unit.source < mark.end else -weight
+        if total > best:
+            best, span = total, (start, place + 1)
+    return span
+
+
 def _point(
-    mark: Mark, own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int], taken: Sequence[_Place]
+    mark: Mark, own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int], allowed: Sequence[int]
 ) -> int:
     """Where a mark without text stands: by the word after it or, where it is attached to that, the one before it."""
-    allowed = [b for b in range(target[0], target[1] + 1) if not any(each.start < b < each.end for each in taken)]
     before = [b + 1 for b in range(*target) if source[0] <= mark.start - 1 == own[b].source]
     after = [b for b in range(*target) if own[b].source == mark.end < source[1]]
     choices = [*after[:1], *before[-1:]]
@@ -147,13 +159,10 @@ def _point(
         choices = [*before[-1:], *after[:1]]
     if choices:
         return min(allowed, key=lambda b: abs(b - choices[0]))
-
-    def misplaced(boundary: int) -> int:
-        return sum(own[b].source >= mark.start for b in range(target[0], boundary)) + sum(
-            own[b].source < mark.start for b in range(boundary, target[1])
-        )
-
-    return min(allowed, key=misplaced)
+    # Units that would stand on the wrong side of it: each that is passed, and is from behind the mark, is one more.
+    steps = (1 if own[b].source >= mark.start else -1 for b in range(*target))
+    misplaced = dict(zip(range(target[0], target[1] + 1), itertools.accumulate(steps, initial=0), strict=True))
+    return min(allowed, key=misplaced.__getitem__)
 
 
 def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:

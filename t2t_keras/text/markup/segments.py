@@ -15,6 +15,8 @@ PLACEHOLDER = re.compile(rf"[$%]?{_BRACES}|%\(\w+\){_CONVERSION}|%(?:\d+\$)?{_CO
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 _ITEM = re.compile(f"(?P<entity>{_ENTITY.pattern})|(?P<placeholder>{PLACEHOLDER.pattern})")
 _BLANKS = " \t\n\r\f"
+# Elements within each other; tags further inside are cut at, as those without a partner are.
+_DEEPEST = 100
 
 
 @dataclasses.dataclass
@@ -105,7 +107,9 @@ def _of_run(run: Sequence[Part]) -> list[list[Part]]:
         if part.kind == "end" and part.name in names:
             while run[opened[-1]].name != part.name:
                 opened.pop()
-            partners[opened.pop()] = number
+            first = opened.pop()
+            if len(opened) < _DEEPEST:
+                partners[first] = number
     alone = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
     # What is cut at a tag cannot be within an element.
     while cut := {pair for pair in partners.items() if any(pair[0] < place < pair[1] for place in alone)}:
