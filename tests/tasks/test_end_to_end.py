@@ -182,12 +182,15 @@ def name(request) -> str:
 
 # The other graphs are like one of these.
 GRAPHS = ("question_answering", "parsing", "tagging")
-of_each_graph = pytest.mark.parametrize(
-    "name",
-    [name if name in GRAPHS else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES],
-    indirect=True,
-    scope="module",
-)
+
+
+def of_graphs(*names: str) -> pytest.MarkDecorator:
+    """Only these tasks; others are slow."""
+    cases = [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES]
+    return pytest.mark.parametrize("name", cases, indirect=True, scope="module")
+
+
+of_each_graph = of_graphs(*GRAPHS)
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +213,12 @@ def version(name, folders) -> pathlib.Path:
         done = run_cases("launch.export", [(case, b"") for case in cases])
         assert [status for status, *_ in done] == [0] * len(cases), done
     return folder / "export" / "mine" / "1"
+
+
+@pytest.fixture(scope="module")
+def loaded(version):
+    """The export, as TensorFlow loads it."""
+    return tf.saved_model.load(str(version))
 
 
 def test_every_task_is_here():
@@ -327,7 +336,7 @@ def test_training_is_monitored_by_the_task(name, folder, translator):
     assert f'"{task(name).metric}": {task(name).monitored(hypotheses, references)}' in lines
 
 
-@of_each_graph
+@of_graphs("parsing")  # whose graph has the most operations
 def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path):
     if not (program := c_program.compiled(tmp_path)):
         pytest.skip("there is no C compiler here")
@@ -340,10 +349,9 @@ def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path
 
 
 @of_each_graph
-def test_an_export_gives_all_that_the_search_found(name, translator, version):
-    signatures = tf.saved_model.load(str(version)).signatures
+def test_an_export_gives_all_that_the_search_found(name, translator, loaded):
     size = translator.config.beam_size
-    found = signatures["nbest"](tf.constant(ROUGH[name]))["translations"].numpy()
+    found = loaded.signatures["nbest"](tf.constant(ROUGH[name]))["translations"].numpy()
     expected = [[t.text for t in row] for row in translator.translate_nbest(ROUGH[name], size)]
     assert [[text.decode() for text in row] for row in found[:2]] == [
         [*row, *[""] * (size - len(row))] for row in expected[:2]
@@ -351,10 +359,10 @@ def test_an_export_gives_all_that_the_search_found(name, translator, version):
 
 
 @of_each_graph
-def test_an_export_scores_what_the_model_should_write(name, folder, translator, version):
+def test_an_export_scores_what_the_model_should_write(name, folder, translator, loaded):
     sides = [(folder / "data" / f"test.{side}.txt").read_text().splitlines() for side in ("source", "target")]
     expected = translator.score(*sides)
-    found = tf.saved_model.load(str(version)).signatures["score"](**dict(zip(("text", "target"), sides, strict=True)))
+    found = loaded.signatures["score"](**dict(zip(("text", "target"), sides, strict=True)))
     assert found["token_count"].numpy().tolist() == [len(score.pieces) for score in expected]
     written = [task(name).target(reference) for reference in sides[1]]
     pieces = [(*translator.tokenizer.pieces(translator.tokenizer.encode(text)), "</s>") for text in written]
@@ -372,11 +380,10 @@ def test_greedy_search_takes_the_best_answer_too(folders):
 
 
 @of_each_graph
-def test_an_export_answers_a_blank_line_alone(translator, version):
-    signatures = tf.saved_model.load(str(version)).signatures
+def test_an_export_answers_a_blank_line_alone(translator, loaded):
     expected = translator.translate([""])[0].text.encode()
-    assert signatures["serving_default"](tf.constant([""]))["translation"].numpy().tolist() == [expected]
-    assert signatures["nbest"](tf.constant([" "]))["translations"].numpy()[0, 0] == expected
+    assert loaded.signatures["serving_default"](tf.constant([""]))["translation"].numpy().tolist() == [expected]
+    assert loaded.signatures["nbest"](tf.constant([" "]))["translations"].numpy()[0, 0] == expected
 
 
 @of_each_graph
