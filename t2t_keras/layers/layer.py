@@ -6,8 +6,6 @@ from typing import Any
 
 import keras
 
-from t2t_keras.layers.settings import LayerSettings
-
 
 class Layer(keras.layers.Layer):
     """A Keras layer that is stored from attributes with the names of its `__init__`'s arguments.
@@ -24,10 +22,12 @@ class Layer(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         _, *arguments = inspect.signature(type(self).__init__).parameters.values()  # all but self
         values = {each.name: getattr(self, each.name) for each in arguments if each.kind is not each.VAR_KEYWORD}
-        plain = {
-            name: dataclasses.asdict(each) if isinstance(each, LayerSettings) else each for name, each in values.items()
-        }
+        plain = {name: dataclasses.asdict(each) if _is_settings(each) else each for name, each in values.items()}
         return {**super().get_config(), **plain}
+
+
+def _is_settings(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def check_at_least_one(**arguments: int | None) -> None:
