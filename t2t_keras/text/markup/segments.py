@@ -1,5 +1,7 @@
 """The sentences of a document: their text as a model reads it, and the tags and placeholders that it does not see."""
 
+import bisect
+import collections
 import dataclasses
 import html
 import re
@@ -100,14 +102,15 @@ def _of_run(run: Sequence[Part]) -> list[list[Part]]:
     """Cuts inline parts at tags without a partner among them, and at what stands before or after all text."""
     partners: dict[int, int] = {}
     opened: list[int] = []
+    names: collections.Counter[str] = collections.Counter()  # of those that are open
     for number, part in enumerate(run):
         if part.kind == "start":
             opened.append(number)
-        names = [run[place].name for place in opened]
-        if part.kind == "end" and part.name in names:
-            while run[opened[-1]].name != part.name:
-                opened.pop()
-            first = opened.pop()
+            names[part.name] += 1
+        elif part.kind == "end" and names[part.name]:
+            while run[first := opened.pop()].name != part.name:
+                names[run[first].name] -= 1
+            names[part.name] -= 1
             if len(opened) < _DEEPEST:
                 partners[first] = number
     alone = {n for n, part in enumerate(run) if part.kind in ("start", "end")} - {*partners, *partners.values()}
@@ -238,6 +241,6 @@ def _segment(piece: Sequence[Part], line: int, is_escaped: bool) -> Segment:
 def _count_units(mark: Mark, middles: Sequence[float]) -> None:
     """Makes numbers of units of positions in the text."""
     for name in ("start", "end"):
-        setattr(mark, name, sum(middle < getattr(mark, name) for middle in middles))
+        setattr(mark, name, bisect.bisect_left(middles, getattr(mark, name)))
     for child in mark.children:
         _count_units(child, middles)
