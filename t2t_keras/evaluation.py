@@ -1,6 +1,7 @@
 """Translates a corpus, scores it and writes both to files."""
 
 import dataclasses
+import itertools
 import math
 import os
 import pathlib
@@ -117,7 +118,8 @@ def corpus_cross_entropy(
 def target_perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
     """The perplexity of a token of what a translator's model should write for sources; raises as the cross-entropy."""
     sources = [translator.beginning(translator.repaired(line)) for line in sources]
-    targets = [translator.task.target(translator.repaired(line)) for line in references]
+    pairs = zip(sources, map(translator.repaired, references), strict=True)
+    targets = list(itertools.starmap(translator.task.target, pairs))
     budget = translator.config.tokens_per_batch
     return perplexity(corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget))
 

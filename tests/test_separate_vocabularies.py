@@ -151,8 +151,9 @@ def test_a_shared_vocabulary_is_another_one(data, run, tmp_path):
     assert not (shared.directory / "vocab.source.model").exists()
     with pytest.raises(InputError, match="does not begin with the entries of"):
         trained(shared, tmp_path / "run", RunCheckpoint(run.path))
-    with pytest.raises(InputError, match="source_vocab_size: sources of denoising are made of targets"):
-        prepared(tmp_path / "other", config={"task": "denoising"})
+    for task in ("denoising", "tagging"):
+        with pytest.raises(InputError, match=f"source_vocab_size: {task} writes words of its sources"):
+            prepared(tmp_path / "other", config={"task": task})
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -158,10 +158,8 @@ def prepare(
         raise InputError(f"--lowercase: the symbol {shouted[0]} would not be in the text any more; lowercase it too")
     if any(config.tags) and not task(config.task).takes_tags:
         raise InputError(f"--tag: a source of {config.task} takes no tag in front, which would count as a word of it")
-    if config.source_vocab_size and task(config.task).is_masked:
-        raise InputError(
-            f"--source_vocab_size: sources of {config.task} are made of targets, and need their vocabulary"
-        )
+    if config.source_vocab_size and task(config.task).writes_source:
+        raise InputError(f"--source_vocab_size: {config.task} writes words of its sources, and needs their vocabulary")
     if config.extend_vocab and not vocab_from:
         raise InputError(f"--extend_vocab={config.extend_vocab} needs --vocab_from, the vocabulary to extend")
     if vocab_from:

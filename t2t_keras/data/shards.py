@@ -159,7 +159,7 @@ def targets_of(pairs: Iterable[Pair], config: DataConfig, fits: Callable[[str], 
     """
     kind = task(config.task)
     if fits is None:
-        return ((source, kind.target(reference)) for source, reference in pairs)
+        return ((source, kind.target(source, reference)) for source, reference in pairs)
     return itertools.chain.from_iterable(kind.training_pairs(*pair, fits) for pair in pairs)
 
 

@@ -160,9 +160,9 @@ class Pipeline:
         """Encodes the input "text", string [lines], each line in one piece, for scoring; refuses overlong lines."""
         return self._sentences(repaired(lines, self._lowercase), "text", self._source_tokenizer)
 
-    def targets(self, lines: tf.Tensor) -> Sentences:
-        """Encodes what the model writes for the input "target"; as `sources`."""
-        texts = self._task.target_in_graph(repaired(lines, self._lowercase))
+    def targets(self, sources: tf.Tensor, lines: tf.Tensor) -> Sentences:
+        """Encodes what the model writes for the inputs "text" and "target"; as `sources`."""
+        texts = self._task.target_in_graph(*(repaired(each, self._lowercase) for each in (sources, lines)))
         return self._sentences(texts, "target", self._target_tokenizer)
 
     def _sentences(self, texts: tf.Tensor, name: str, tokenizer: Any) -> Sentences:
@@ -173,8 +173,7 @@ class Pipeline:
     def output_limits(self, sentences: Sentences) -> tf.Tensor:
         """The most tokens of each sentence's translation, int32 [sentences]."""
         limits = output_limits(sentences.lengths, self.config)
-        # The task's own number of tokens counts, which is no more than the source's.
-        return limits if self._form is None else tf.maximum(limits, tf.maximum(sentences.lengths, 2))
+        return limits if self._form is None else self._form.limits(sentences.lengths)
 
     def search(self, sentences: Sentences, only_best: bool) -> Found:
         """The best hypotheses or, if the settings say so, samples: one per sentence, or `config.beam_size`."""

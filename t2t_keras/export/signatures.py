@@ -78,7 +78,7 @@ def _translations(pipeline: Pipeline, text: tf.Tensor, only_best: bool) -> Hypot
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
     with tf.control_dependencies([_assert_as_many_lines(text=text, target=target)]):
-        sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(tf.identity(target))
+        sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(text, tf.identity(target))
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
 
@@ -134,7 +134,7 @@ def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.
     inputs = {"text": text, "target": target, "kind": kind, "layer": layer}
     with tf.control_dependencies([_assert_as_many_lines(**inputs)]):
         asked = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
-        sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(tf.identity(target))
+        sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(text, tf.identity(target))
     weights = pipeline.chosen_attention(sources, targets, asked)
     source_pieces = _lines_of_pieces(pipeline.source_pieces, sources, sources.lengths)
     target_pieces = _lines_of_pieces(pipeline.target_pieces, targets, targets.lengths)

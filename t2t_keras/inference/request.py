@@ -11,7 +11,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import OPTIONS, output_limits, padded_constraints, padded_phrases
 from t2t_keras.symbols import EOS_ID
-from t2t_keras.tasks.labels import check_known, of_symbol
+from t2t_keras.tasks.labels import as_symbol, check_known, of_symbol
 from t2t_keras.tasks.task import Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import lowercased, repair
@@ -109,6 +109,7 @@ class RequestEncoder:
         self._task, self._options = task, options
         self._form = task.form(tokenizer) if task else None
         self._writes_labels = task is not None and task.has_known_labels
+        self._labels_words = self._form is not None and self._form.word_starts is not None
         self._head_end = head_end(task, tokenizer) if task else ""
         self._reads_beginnings = task is not None and task.reads_beginnings
         self._config = config
@@ -124,14 +125,14 @@ class RequestEncoder:
         line = line.encode("utf-8", "replace").decode("utf-8")
         return repair(lowercased(line) if self._lowercase else line)
 
-    def target(self, output: str) -> str:
-        """What the model writes for an output; an `InputError` names what is none of the task's, such as a label."""
+    def target(self, source: str, output: str) -> str:
+        """What the model writes for a source and its output; an `InputError` names what is none of its labels."""
         text = self.repaired(output)
         if self._task is None:
             return text
         if self._writes_labels:
             check_known(self._task.symbols([text]), self._tokenizer)
-        return self._task.target(text)
+        return self._task.target(self.repaired(source), text)
 
     def check_source(self, text: str) -> None:
         """Raises an `InputError` if a repaired text lacks what the task asks of it; a blank one is never refused."""
@@ -186,7 +187,7 @@ class RequestEncoder:
     def phrase(self, field: str, phrase: str) -> Ids:
         """The token ids of a phrase of outputs; the `InputError` of one that cannot be written names the field."""
         try:
-            text = self.target(phrase) if self._writes_labels else self.repaired(phrase)
+            text = self._symbols(phrase) if self._writes_labels else self.repaired(phrase)
         except InputError as error:
             raise InputError(f"{field}: {error}") from None
         ids = tuple(self._tokenizer.encode(text))
@@ -194,7 +195,14 @@ class RequestEncoder:
             raise InputError(f"{field}: {phrase!r} is blank")
         if min(ids) < _FIRST_ORDINARY_ID:
             raise InputError(f"{field}: {phrase!r} has characters that the vocabulary cannot spell")
+        if self._labels_words and len(ids) > 1 and field != "prefix":
+            raise InputError(f"{field}: {phrase!r} has labels of several words, which are never side by side")
         return ids
+
+    def _symbols(self, labels: str) -> str:
+        symbols = [as_symbol(label) for label in self.repaired(labels).split(" ") if label]
+        check_known(symbols, self._tokenizer)
+        return " ".join(symbols)
 
     def _spellings_of(self, phrases: Sequence[str]) -> tuple[Ids, ...]:
         """All spellings of all excluded phrases."""
@@ -247,6 +255,8 @@ class RequestEncoder:
         ):
             if encoded.constraints and value != off:
                 raise InputError(f"constraints do not go together with decode.{name}={str(value).lower()}")
+        if self._labels_words and len(encoded.constraints) > 1:
+            raise InputError("constraints: of the labels of words, only one can be asked for")
         self._check_exclusions(encoded)
         if restrictions:
             self._check_length(encoded)
@@ -272,7 +282,7 @@ class RequestEncoder:
         source = [*encoded.parts[0], EOS_ID]
         if self._form is None:
             return int(output_limits([len(source)], self._config)[0])
-        return int(self._form.counts([source])[0]) + 1
+        return int(self._form.layout(np.array([source], np.int32)).num_chosen()[0]) + 1
 
     def num_needed(self, encoded: EncodedRequest) -> int:
         """How many tokens the prefix, the shortest phrases of all constraints and the end symbol take."""

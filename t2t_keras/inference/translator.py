@@ -330,15 +330,17 @@ class Translator:
     def _encoded(self, lines: Sequence[str], translations: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
         """The token ids of lines and of what the model writes for their translations, end symbols included."""
         sources = self.tokenizer.source.encode_batch([self.repaired(line) for line in lines])
-        targets = self.tokenizer.encode_batch([self._target(*line) for line in enumerate(translations, start=1)])
+        # Where there are fewer lines than translations, they are counted below.
+        pairs = enumerate(zip(itertools.chain(lines, itertools.repeat("")), translations, strict=False), start=1)
+        targets = self.tokenizer.encode_batch([self._target(number, *pair) for number, pair in pairs])
         encoded = [(*ids, EOS_ID) for ids in sources], [(*ids, EOS_ID) for ids in targets]
         check_pairs(*encoded)
         return encoded
 
-    def _target(self, number: int, translation: str) -> str:
+    def _target(self, number: int, line: str, translation: str) -> str:
         """What the model writes for the translation of a line."""
         try:
-            return self._encoder.target(translation)
+            return self._encoder.target(line, translation)
         except InputError as error:
             raise InputError(f"line {number:,}: {error}") from None
 

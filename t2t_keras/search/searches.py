@@ -131,7 +131,7 @@ class Searches:
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:
         config = self._config
-        min_lengths, max_lengths = self._lengths(source_ids)
+        min_lengths, max_lengths, prefixes = self._held_to(source_ids, options.pop("prefixes", None))
         goal = Goal(
             config,
             max_lengths,
@@ -141,6 +141,7 @@ class Searches:
             continuations=self._continuations,
             num_best=1 if only_best else None,
             scored=scored,
+            prefixes=prefixes,
             **options,
         )
         search = self._model.begin(source_ids, self._model.encode(source_ids), config.beam_size, wanted=self._wanted)
@@ -149,13 +150,15 @@ class Searches:
             return sample(search.step, search.cache, goal, keys)
         return beam_search(search.step, search.cache, goal)
 
-    def _lengths(self, source_ids: tf.Tensor) -> tuple[tf.Tensor | None, tf.Tensor]:
-        """The least tokens of each output before its end symbol, None as configured, and the most with it."""
+    def _held_to(
+        self, source_ids: tf.Tensor, prefixes: tf.Tensor | None
+    ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
+        """The least tokens of each output before its end symbol, None as configured, the most with it, the prefixes."""
         if self._form:
-            counts = self._form.counts(source_ids)
-            return counts, counts + 1
+            layout = self._form.layout(source_ids)
+            return layout.lengths, layout.lengths + 1, layout.prefixes(prefixes)
         lengths = tf.math.count_nonzero(source_ids != PAD_ID, axis=1, dtype=tf.int32)
-        return None, output_limits(lengths, self._config)
+        return None, output_limits(lengths, self._config), prefixes
 
 
 def padded_phrases(rows: Sequence[Sequence[Sequence[int]]], at_front: bool = False) -> np.ndarray:

@@ -49,10 +49,10 @@ class ClassificationTask(Task):
 
         return Form(label_ids(tokenizer))
 
-    def target(self, reference: str) -> str:
+    def target(self, source: str, reference: str) -> str:
         return as_symbol(reference)
 
-    def target_in_graph(self, references: Any) -> Any:
+    def target_in_graph(self, sources: Any, references: Any) -> Any:
         import tensorflow as tf
 
         return tf.strings.join(["<=", tf.strings.regex_replace(references, " ", "_"), ">"])

@@ -19,6 +19,7 @@ class DenoisingTask(TranslationTask):
     data = {"target_language": "en", "max_length_ratio": 1e9}
     held_out_sides = (1,)
     is_parallel = False
+    writes_source = True
     is_masked = True
     takes_tags = False
 

@@ -15,6 +15,11 @@ def as_symbol(label: str) -> str:
     return f"<={label.replace(' ', '_')}>"
 
 
+def is_symbol(word: str) -> bool:
+    """Whether a word is a label as a token."""
+    return _SYMBOL.fullmatch(word) is not None
+
+
 def of_symbol(symbol: str) -> str:
     """The label of a symbol; what is none stays as it is."""
     match = _SYMBOL.fullmatch(symbol)

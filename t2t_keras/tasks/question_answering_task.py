@@ -63,17 +63,17 @@ class QuestionAnsweringTask(Task):
         if CONTEXT not in source:
             raise InputError(f"text: there is no {CONTEXT} between a question and its paragraph")
 
-    def target(self, reference: str) -> str:
+    def target(self, source: str, reference: str) -> str:
         return reference.partition(OR)[0] or NO_ANSWER
 
-    def target_in_graph(self, references: Any) -> Any:
+    def target_in_graph(self, sources: Any, references: Any) -> Any:
         import tensorflow as tf
 
         answers = tf.strings.regex_replace(references, f"{OR}.*", "")
         return tf.where(answers == "", NO_ANSWER, answers)
 
     def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
-        answer = self.target(reference)
+        answer = self.target(source, reference)
         if fits(source):
             return [(source, answer)]
         parts = split_context(source, CONTEXT, fits)

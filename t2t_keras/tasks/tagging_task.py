@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, label_ids, of_symbol
+from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, is_symbol, label_ids, of_symbol
 from t2t_keras.tasks.score import Score, check_lines, scoring_package
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
@@ -24,17 +24,20 @@ _COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their
 
 
 class TaggingTask(Task):
-    """Each word of a text, separated by blanks, gets one of the labels that training has; the search gives one a word.
+    """Each word of a text, separated by blanks, gets one of the labels that training has.
 
-    Files are in the format of CoNLL: a line has a word first and its label last, a blank line ends a sentence.
+    Files are in the format of CoNLL: a line has a word first and its label last, a blank line ends a sentence. A model
+    writes each word and its label behind it, which says whose label is next (Raman et al., 2022, "Transforming Sequence
+    Tagging Into A Seq2Seq Task", compare this with labels alone); of these, the search chooses the labels only.
     """
 
     name = "tagging"
     metric = "f1"
-    data = {"target_language": "en", "max_length_ratio": 20.0}
+    data = {"target_language": "en", "max_length": 512, "max_length_ratio": 20.0}
     decode = {"length_normalization": "none"}
     held_out_sides = (0,)
     has_known_labels = True
+    writes_source = True
     takes_tags = False
 
     def examples(self, lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
@@ -76,30 +79,44 @@ class TaggingTask(Task):
         starts = tuple(id for id, piece in enumerate(pieces) if piece.startswith(BLANK))
         return Form(label_ids(tokenizer), starts)
 
-    def target(self, reference: str) -> str:
-        return " ".join(as_symbol(label) for label in reference.split(" ") if label)
+    def target(self, source: str, reference: str) -> str:
+        """Words and labels in turn; where either side has more, they follow alone."""
+        words, labels = ([each for each in text.split(" ") if each] for text in (source, reference))
+        pairs = itertools.zip_longest(words, map(as_symbol, labels), fillvalue="")
+        return " ".join(filter(None, itertools.chain.from_iterable(pairs)))
 
-    def target_in_graph(self, references: Any) -> Any:
+    def target_in_graph(self, sources: Any, references: Any) -> Any:
         import tensorflow as tf
 
-        return tf.strings.regex_replace(references, "([^ ]+)", r"<=\1>")
+        words, labels = (_words_in_graph(texts) for texts in (sources, references))
+        symbols = tf.where(labels == "", "", tf.strings.join(["<=", labels, ">"]))
+        width = tf.maximum(tf.shape(words)[1], tf.shape(symbols)[1])
+        sides = [
+            tf.pad(side, [[0, 0], [0, width - tf.shape(side)[1]]], constant_values="") for side in (words, symbols)
+        ]
+        both = tf.reshape(tf.stack(sides, axis=2), [-1, 2 * width])  # --> [batch, words and labels in turn]
+        return tf.strings.reduce_join(tf.ragged.boolean_mask(both, both != ""), axis=-1, separator=" ")
 
     def finish(self, source: str, output: str) -> str:
-        words = [word for word in source.split(" ") if word]
-        labels = [of_symbol(symbol) for symbol in output.split(" ") if symbol]
-        return " ".join([*labels, *[OUTSIDE] * len(words)][: len(words)])
+        symbols = (of_symbol(word) for word in output.split(" ") if is_symbol(word))
+        labels = []
+        for word in filter(None, source.split(" ")):
+            if is_symbol(word):  # a word of the text that looks like a label, and is in the output too
+                next(symbols, "")
+            labels.append(next(symbols, OUTSIDE))
+        return " ".join(labels)
 
     def finish_in_graph(self, sources: Any, outputs: Any) -> Any:
         import tensorflow as tf
 
-        words, symbols = (tf.strings.split(texts, " ") for texts in (sources, outputs))
-        counts = tf.reduce_sum(tf.cast(words != "", tf.int32), axis=1)  # --> [batch]
-        symbols = tf.ragged.boolean_mask(symbols, symbols != "").to_tensor("")
-        missing = tf.maximum(tf.reduce_max(tf.pad(counts, [[0, 1]])) - tf.shape(symbols)[1], 0)
-        symbols = tf.pad(symbols, [[0, 0], [0, missing]], constant_values="")
+        words, written = (_words_in_graph(texts) for texts in (sources, outputs))
+        looks_alike, is_label = (tf.strings.regex_full_match(texts, "<=.*>") for texts in (words, written))
+        symbols = tf.ragged.boolean_mask(written, is_label).to_tensor("")
+        places = tf.range(tf.shape(words)[1]) + tf.cumsum(tf.cast(looks_alike, tf.int32), axis=1)  # --> [batch, words]
+        symbols = tf.pad(symbols, [[0, 0], [0, 1]], constant_values="")
+        symbols = tf.gather(symbols, tf.minimum(places, tf.shape(symbols)[1] - 1), batch_dims=1)
         labels = tf.where(symbols == "", OUTSIDE, tf.strings.regex_replace(symbols, "^<=(.*)>$", r"\1"))
-        kept = tf.sequence_mask(counts, tf.shape(labels)[1])  # --> [batch, words]
-        return tf.strings.reduce_join(tf.ragged.boolean_mask(labels, kept), axis=-1, separator=" ")
+        return tf.strings.reduce_join(tf.ragged.boolean_mask(labels, words != ""), axis=-1, separator=" ")
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
         check_lines(hypotheses, references)
@@ -126,6 +143,14 @@ class TaggingTask(Task):
         if not _are_spans(expected) or {OUTSIDE}.issuperset(itertools.chain(*found, *expected)):
             return ""
         return f"\n{_seqeval().classification_report(expected, found, digits=3, zero_division=0)}"
+
+
+def _words_in_graph(texts: Any) -> Any:
+    """The words of texts, string [batch] --> string [batch, words], "" behind them."""
+    import tensorflow as tf
+
+    words = tf.strings.split(texts, " ")
+    return tf.ragged.boolean_mask(words, words != "").to_tensor("")
 
 
 def _are_spans(sentences: Sequence[Sequence[str]]) -> bool:

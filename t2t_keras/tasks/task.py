@@ -58,6 +58,7 @@ class Task(abc.ABC):
         context: the symbol of the source behind which a long text is cut; what is before it, such as a question, stays
             in front of each part, and the best output of a part is taken. None: outputs of parts are joined.
         no_answer: with `context`, the output for a part that has no answer.
+        writes_source: whether a model writes words of the source, so that both sides need the same vocabulary.
         is_masked: whether training makes sources of the targets, by masking spans with the first of `symbols`.
         reads_beginnings: whether of a text that is too long only the first part is read; else outputs of parts are
             joined, or chosen with `context`.
@@ -74,6 +75,7 @@ class Task(abc.ABC):
     is_parallel: ClassVar[bool] = False
     context: ClassVar[str | None] = None
     no_answer: ClassVar[str] = ""
+    writes_source: ClassVar[bool] = False
     is_masked: ClassVar[bool] = False
     reads_beginnings: ClassVar[bool] = False
     takes_tags: ClassVar[bool] = True
@@ -109,18 +111,18 @@ class Task(abc.ABC):
         """What every output looks like; None for any text."""
         return None
 
-    def target(self, reference: str) -> str:
-        """What a model learns to write for a reference."""
+    def target(self, source: str, reference: str) -> str:
+        """What a model learns to write for a source with this reference."""
         return reference
 
-    def target_in_graph(self, references: Any) -> Any:
-        """`target` of a tensor, string [batch]."""
+    def target_in_graph(self, sources: Any, references: Any) -> Any:
+        """`target` of tensors, string [batch] each."""
         return references
 
     def training_pairs(self, source: str, reference: str, fits: Callable[[str], bool]) -> Iterable[tuple[str, str]]:
         """Sources and what a model learns to write for them; `fits` tells whether a source is not too long."""
         beginning = [*split_text(source, fits), source][0] if self.reads_beginnings else source
-        return [(beginning, self.target(reference))]
+        return [(beginning, self.target(source, reference))]
 
     def finish(self, source: str, output: str) -> str:
         """The output for a source, made of what a model wrote."""

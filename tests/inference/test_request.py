@@ -123,9 +123,14 @@ def test_phrases_of_labels_are_the_tokens_of_labels(name):
 
 def test_a_sentence_of_labels_has_no_more_than_its_words():
     encoder, tokens = label_encoder("tagging"), labels().symbols
-    asked = Request("A man", prefix="B-LOC  O", excluded=("O B-LOC",))
+    asked = Request("A man", prefix="B-LOC  O", excluded=("negative",))
     assert encoder.encode(asked).prefix == (tokens["<=B-LOC>"], tokens["<=O>"])
-    assert encoder.encode(asked).excluded == ((tokens["<=O>"], tokens["<=B-LOC>"]),)
+    assert encoder.encode(asked).excluded == ((tokens["<=negative>"],),)
+    for field, several in (("excluded", ("O B-LOC",)), ("constraints", ("O B-LOC",))):
+        with pytest.raises(InputError, match=f"^{field}: 'O B-LOC' has labels of several words, which are never"):
+            encoder.encode(Request("A man", **{field: several}))
+    with pytest.raises(InputError, match="^constraints: of the labels of words, only one"):
+        encoder.encode(Request("A man", constraints=("O", "B-LOC")))
     with pytest.raises(InputError, match="prefix: its 3 tokens and an end symbol exceed the limit of 3"):
         encoder.encode(Request("A man", prefix="O O O"))
     with pytest.raises(InputError, match="prefix: 'B-LOC O' has 'O', which is excluded"):

@@ -295,9 +295,10 @@ def test_given_outputs_that_are_none_are_named_by_their_line(folders):
         translator.score(["Ana sees", "Bo"], ["B-PER O", "B-XXX"])
 
 
-def test_a_sentence_without_labels_is_an_end_symbol_alone(folders):
-    (score,) = Translator.load(folders["tagging"] / "run").score(["x"], [""])
-    assert score.pieces == ("</s>",)
+def test_a_sentence_without_labels_is_its_words_alone(folders):
+    tagger = Translator.load(folders["tagging"] / "run")
+    (score,) = tagger.score(["x"], [""])
+    assert score.pieces == (*tagger.tokenizer.pieces(tagger.tokenizer.encode("x")), "</s>")
 
 
 def test_a_long_text_has_one_label(folders):
@@ -364,7 +365,7 @@ def test_an_export_scores_what_the_model_should_write(name, folder, translator, 
     expected = translator.score(*sides)
     found = loaded.signatures["score"](**dict(zip(("text", "target"), sides, strict=True)))
     assert found["token_count"].numpy().tolist() == [len(score.pieces) for score in expected]
-    written = [task(name).target(reference) for reference in sides[1]]
+    written = [task(name).target(*pair) for pair in zip(*sides, strict=True)]
     pieces = [(*translator.tokenizer.pieces(translator.tokenizer.encode(text)), "</s>") for text in written]
     assert [score.pieces for score in expected] == pieces
     np.testing.assert_allclose(found["log_probability"], [s.log_prob for s in expected], rtol=1e-4, atol=1e-3)

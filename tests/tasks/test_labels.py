@@ -1,17 +1,23 @@
 """Labels: scores by hand, files that are refused, what was written finished."""
 
+import itertools
 import random
 import subprocess
 import sys
+from typing import get_args
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.config.data_config import VocabType
 from t2t_keras.errors import InputError
+from t2t_keras.symbols import EOS_ID
 from t2t_keras.tasks.classification_task import ClassificationTask
 from t2t_keras.tasks.labels import accuracy, as_symbol, confusions, macro_f1, of_symbol
 from t2t_keras.tasks.question_answering_task import QuestionAnsweringTask
 from t2t_keras.tasks.tagging_task import TaggingTask
+from t2t_keras.text.tokenizer import trained_tokenizer
 
 REFERENCES = ["a", "a", "a", "b", "b", "c"]
 HYPOTHESES = ["a", "a", "b", "b", "c", "d"]
@@ -141,9 +147,35 @@ def test_every_word_has_a_label_whatever_was_written():
 @pytest.mark.parametrize("task", [ClassificationTask(), TaggingTask(), QuestionAnsweringTask()])
 def test_what_is_to_be_written_is_the_same_in_the_graph(task):
     references = ["a", "B-PER O I-PER", "a <or> b <or> c", ""]
-    found = task.target_in_graph(tf.constant(references)).numpy()
-    kept = references[:3] if task.name == "tagging" else references  # a sentence has a word
-    assert [text.decode() for text in found[: len(kept)]] == [task.target(reference) for reference in kept]
+    sources = ["One", "Ana <=O>  Bo", "a", "x y"]
+    found = task.target_in_graph(tf.constant(sources), tf.constant(references)).numpy()
+    assert [text.decode() for text in found] == list(
+        itertools.starmap(task.target, zip(sources, references, strict=True))
+    )
+
+
+def test_words_are_written_with_their_labels():
+    task = TaggingTask()
+    assert task.target("Ana sees Bo", "B-PER O B-PER") == "Ana <=B-PER> sees <=O> Bo <=B-PER>"
+    assert task.finish("Ana sees Bo", "Ana <=B-PER> sees <=O> Bo <=B-PER>") == "B-PER O B-PER"
+    assert task.finish("Ana <=O> Bo", task.target("Ana <=O> Bo", "B-PER O B-PER")) == "B-PER O B-PER"
+
+
+@pytest.mark.parametrize("vocab_type", get_args(VocabType))
+def test_the_search_writes_words_as_a_training_has_them(vocab_type):
+    """The form of an output has the tokens of its source where what was learned has them, and no others."""
+    sources = ["Ana sees Bo Ito", "naïve 日本", "<=O> x", "sees"]
+    references = ["B-PER O B-PER I-PER", "O B-PER", "O O", "O"]
+    task = TaggingTask()
+    tokenizer = trained_tokenizer(sources * 9, 278, False, vocab_type, task.symbols(references))
+    form = task.form(tokenizer)
+    for source, reference in zip(sources, references, strict=True):
+        (known,) = form.layout(np.array([[*tokenizer.encode(source), EOS_ID]], np.int32)).known.numpy().tolist()
+        learned = tokenizer.encode(task.target(source, reference))
+        assert len(learned) == len(known)
+        labels = [token for token, place in zip(learned, known, strict=True) if not place]
+        assert [token for token, place in zip(learned, known, strict=True) if place] == [each for each in known if each]
+        assert tokenizer.decode(labels) == " ".join(map(as_symbol, reference.split()))
 
 
 def test_preparing_data_needs_no_tensorflow():

@@ -1,12 +1,13 @@
-"""Outputs of a given form: nothing but some tokens, and as many as the source asks for."""
+"""Outputs of a given form: one of some tokens, or the words of the source with one of them behind each."""
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.search.state import DEAD
-from t2t_keras.symbols import EOS_ID
+from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +26,47 @@ class OnlyTokens:
         return tf.constant(bias)  # --> [1, 1, vocab]
 
 
+class Layout(NamedTuple):
+    """Where the outputs of a batch have tokens that are known, and where the search chooses.
+
+    Attributes:
+        lengths: int32 [batch], tokens of each output without its end symbol, at least 1.
+        known: int32 [batch, output_len], the known tokens, zeros where the search chooses; None if none is known.
+    """
+
+    lengths: tf.Tensor
+    known: tf.Tensor | None
+
+    def prefixes(self, first: tf.Tensor | None = None) -> tf.Tensor | None:
+        """What a search is held to, as in `Goal`: the known tokens, and the first ones that are not for it to choose.
+
+        The first ones are int32 [batch, first_len], zeros at the end, and stand where no token is known.
+        """
+        if first is None or self.known is None:
+            return first if self.known is None else self.known
+        is_free = self.known == PAD_ID
+        places = tf.cumsum(tf.cast(is_free, tf.int32), axis=1, exclusive=True)  # --> [batch, output_len]
+        first = tf.pad(first, [[0, 0], [0, 1]])  # --> [batch, first_len + 1]
+        places = tf.minimum(places, tf.shape(first)[1] - 1)
+        return tf.where(is_free, tf.gather(first, places, batch_dims=1), self.known)
+
+    def num_chosen(self) -> tf.Tensor:
+        """How many tokens of each output the search chooses, int32 [batch]."""
+        return (
+            self.lengths
+            if self.known is None
+            else self.lengths - tf.math.count_nonzero(self.known, axis=1, dtype=tf.int32)
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Form:
     """What every output of a task looks like.
 
     Attributes:
-        token_ids: the tokens that outputs consist of.
-        word_starts: ids of the tokens that begin a word of a source, for outputs of one token a word; None for outputs
-            of one token.
+        token_ids: the tokens that a search chooses of.
+        word_starts: ids of the tokens that begin a word of a source, for outputs that are the words of the source, each
+            with a chosen token behind it; None for outputs of one chosen token.
     """
 
     token_ids: tuple[int, ...]
@@ -43,11 +77,24 @@ class Form:
         """The rule that bars other tokens."""
         return OnlyTokens(self.token_ids)
 
-    def counts(self, source_ids: tf.Tensor) -> tf.Tensor:
-        """Tokens of each output without its end symbol, at least 1: int32 [batch, source_len] --> int32 [batch]."""
+    def limits(self, source_lengths: tf.Tensor) -> tf.Tensor:
+        """Most tokens that outputs can have, for sources of these lengths; int32 [...], end symbols included."""
+        return tf.fill(tf.shape(source_lengths), 2) if self.word_starts is None else 2 * source_lengths
+
+    def layout(self, source_ids: tf.Tensor) -> Layout:
+        """The layout of outputs for int32 [batch, source_len], end symbols included."""
+        batch = tf.shape(source_ids)[0]
         if self.word_starts is None:
-            return tf.ones([tf.shape(source_ids)[0]], tf.int32)
+            return Layout(tf.ones([batch], tf.int32), None)
         begins = np.zeros(max(self.word_starts) + 2, np.int32)  # one more entry stands for all later ids
         begins[list(self.word_starts)] = 1
-        known = tf.minimum(source_ids, len(begins) - 1)
-        return tf.maximum(tf.reduce_sum(tf.gather(begins, known), axis=1), 1)
+        words = tf.cumsum(tf.gather(begins, tf.minimum(source_ids, len(begins) - 1)), axis=1)  # --> [batch, source_len]
+        words = tf.maximum(words, 1)  # tokens before the first word belong to it
+        is_inside = (source_ids != PAD_ID) & (source_ids != EOS_ID)
+        lengths = tf.reduce_sum(tf.cast(is_inside, tf.int32), axis=1) + tf.reduce_max(words, axis=1)
+        places = tf.range(tf.shape(source_ids)[1]) + words - 1  # a chosen token stands behind each earlier word
+        rows = tf.where(is_inside)  # --> [tokens, 2]
+        targets = tf.stack([rows[:, 0], tf.cast(tf.gather_nd(places, rows), tf.int64)], axis=1)
+        shape = tf.stack([batch, tf.reduce_max(tf.pad(lengths, [[0, 1]]))])
+        known = tf.scatter_nd(targets, tf.gather_nd(source_ids, rows), tf.cast(shape, tf.int64))
+        return Layout(lengths, known)

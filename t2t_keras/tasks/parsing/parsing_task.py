@@ -45,12 +45,12 @@ class ParsingTask(Task):
 
     def symbols(self, references: Iterable[str]) -> list[str]:
         """The brackets with their labels and the parts of speech, so that each is one token."""
-        return sorted({token for reference in references for token in self.target(reference).split(" ")})
+        return sorted({token for reference in references for token in _linear(reference).split(" ")})
 
-    def target(self, reference: str) -> str:
-        return linearised(tree_of_line(reference))
+    def target(self, source: str, reference: str) -> str:
+        return _linear(reference)
 
-    def target_in_graph(self, references: Any) -> Any:
+    def target_in_graph(self, sources: Any, references: Any) -> Any:
         from t2t_keras.tasks.parsing.graph_trees import linearised_in_graph  # imports TensorFlow
 
         return linearised_in_graph(references)
@@ -81,6 +81,10 @@ class ParsingTask(Task):
             if numbers:
                 lines.append(f"{len(numbers):,} trees with {what}, the first one is number {numbers[0]:,}\n")
         return "".join(["\n", *lines]) if lines else ""
+
+
+def _linear(reference: str) -> str:
+    return linearised(tree_of_line(reference))
 
 
 def _trees(hypotheses: Sequence[str], references: Sequence[str]) -> Iterator[tuple[Tree, Tree]]:

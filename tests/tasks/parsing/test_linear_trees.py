@@ -62,7 +62,7 @@ def test_whatever_comes_out_becomes_a_tree_over_the_words():
 def test_a_reference_becomes_brackets_of_one_token_each():
     parsing = task("parsing")
     ((_, reference),) = parsing.examples(["( (S (NP-SBJ (DT The) (NN dog)) (VP (VBZ barks))) )"], "f")
-    assert parsing.target(reference) == "(S (NP DT NN )NP (VP VBZ )VP )S"
+    assert parsing.target("", reference) == "(S (NP DT NN )NP (VP VBZ )VP )S"
     assert parsing.symbols([reference]) == ["(NP", "(S", "(VP", ")NP", ")S", ")VP", "DT", "NN", "VBZ"]
     symbols = [*parsing.symbols([reference]), "(SBAR"]
     tokenizer = trained_tokenizer(["The dog (NP barks"] * 9 + ["XX XX"] * 9, 290, symbols=symbols)
