@@ -8,7 +8,7 @@ import dataclasses
 import os
 import sys
 
-from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
+from . import program, quiet_keras  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
 from absl import flags
 
@@ -21,11 +21,11 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
+from t2t_keras.training.backends import is_on_jax, make_devices, make_workers
 from t2t_keras.training.devices import cluster
 from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.micro_batch import MicroBatch, find_micro_batch, fit_to_memory
-from t2t_keras.training.devices.strategy import NAMES, find_devices, make_strategy
-from t2t_keras.training.devices.workers import Workers
+from t2t_keras.training.devices.strategy import NAMES, find_devices
 from t2t_keras.training.trainer import Outcome, Trainer
 
 from .flag_groups import extensions
@@ -74,11 +74,11 @@ def main(argv: list[str]) -> None:
 def _train(run: Run) -> Outcome:
     run.check_trainable()
     found = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
-    strategy = make_strategy(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
+    strategy = make_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     data = PreparedData.open(_data_dir(run))
     config = _config(run, data)
     if found:
-        config = fit_to_memory(run, config, found, Workers(strategy))
+        config = fit_to_memory(run, config, found, make_workers(strategy))
     trainer = Trainer(run, config, data, strategy, _init_from(run))
     if trainer.workers.is_chief:
         print(*trainer.account, sep="\n", end="\n" * bool(trainer.account), file=sys.stderr, flush=True)
@@ -87,6 +87,8 @@ def _train(run: Run) -> Outcome:
 
 def _find_micro_batch(run: Run) -> MicroBatch:
     """Finds how much of a batch fits into the memory of this machine's devices."""
+    if is_on_jax():
+        raise InputError("--fit_to_memory: not with Keras on JAX; set train.accumulation_steps")
     if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
         raise InputError("--fit_to_memory and --set train.accumulation_steps exclude each other")
     data = PreparedData.open(_data_dir(run))

@@ -18,7 +18,7 @@ _EXTENSION = flags.DEFINE_multi_string(
 def load() -> None:
     """Imports the files and modules that the flag names; an `InputError` if one does not exist."""
     if _EXTENSION.value:
-        from .. import quiet_tensorflow  # noqa: F401  (an extension imports TensorFlow)
+        from .. import quiet_keras  # noqa: F401  (an extension imports TensorFlow)
     for name in _EXTENSION.value:
         folder, file = os.path.split(os.path.abspath(name))
         module = name

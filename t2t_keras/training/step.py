@@ -130,6 +130,16 @@ class TrainingStep:
             loss, tokens, rate, norm, *others = (values.numpy() for values in self._run(batches, tf.constant(steps)))
         return StepMetrics(loss, tokens, rate, norm, dict(zip(self.objective.measures, others, strict=True)))
 
+    @staticmethod
+    def is_out_of_memory(error: Exception) -> bool:
+        """Whether an error of `run` is that of a device without memory."""
+        return isinstance(error, tf.errors.ResourceExhaustedError)
+
+    @property
+    def num_updates(self) -> int:
+        """The number of updates so far."""
+        return int(self.step.numpy())
+
     def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
         """Sum of the unsmoothed loss over distributed batches, and their target tokens; of averaged weights if kept."""
         with self._few_rewrites():
@@ -188,7 +198,7 @@ class TrainingStep:
         tokens = tf.math.count_nonzero(batch["target"], dtype=tf.float32)
         all_tokens = replica.all_reduce(SUM, tokens)
         scale = 1.0 / tf.maximum(all_tokens, 1.0)
-        seed = self._seed(replica.replica_id_in_sync_group)
+        seed = fold_in(step_seed(self.config.seed, self.step), tf.cast(replica.replica_id_in_sync_group, tf.int32))
         weights = [tf.convert_to_tensor(matrix) for matrix in self.weights]
         sums, gradients = self._accumulated(weights, batch["source"], batch["target"], scale, seed)
         # Two calls, because TensorFlow would join the tensors of one, which copies all gradients there and back.
@@ -197,22 +207,13 @@ class TrainingStep:
         if self.config.clip_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.clip_norm, norm)
         step = self.step + 1
-        rate = self._learning_rate(step)
+        rate = update_rate(self.config, self.model.config.d_model, step)
         self.adam.apply(gradients, rate, step)
         for average, matrix in zip(self.averages, self.weights, strict=False):
             average.assign_add((1.0 - self.config.ema_decay) * (matrix - average))
         self.step.assign_add(1)
         loss, *measures = tf.unstack(sums)
         return loss, all_tokens, rate, norm, *measures
-
-    def _learning_rate(self, step: Tensor) -> Tensor:
-        """The rate of an update, counted from 1."""
-        config, d_model = self.config, self.model.config.d_model
-        if config.schedule == "constant":
-            return schedules.constant_rate(step, config.warmup_steps, config.learning_rate_scale)
-        return schedules.learning_rate(
-            step, d_model, config.warmup_steps, config.learning_rate_scale, config.hold_steps
-        )
 
     @contextlib.contextmanager
     def _few_rewrites(self) -> Iterator[None]:
@@ -282,11 +283,18 @@ class TrainingStep:
         _, loss, tokens = tf.while_loop(lambda index, *_: index < count, add, start, parallel_iterations=1)
         return loss, tokens
 
-    def _seed(self, replica_id: Tensor) -> Tensor:
-        """A seed, int32 [2], that depends on the run's seed, the step and the replica alone."""
-        words = tf.stack([tf.constant(self.config.seed, tf.int64), tf.cast(self.step, tf.int64)])
-        mixed = tf.random.stateless_uniform([2], words, minval=None, maxval=None, dtype=tf.int32, alg="philox")
-        return fold_in(mixed, tf.cast(replica_id, tf.int32))
+
+def update_rate(config: TrainConfig, d_model: int, step: Tensor) -> Tensor:
+    """The learning rate of an update, counted from 1: float32 scalar."""
+    if config.schedule == "constant":
+        return schedules.constant_rate(step, config.warmup_steps, config.learning_rate_scale)
+    return schedules.learning_rate(step, d_model, config.warmup_steps, config.learning_rate_scale, config.hold_steps)
+
+
+def step_seed(seed: int, step: Tensor) -> Tensor:
+    """A seed, int32 [2], that depends on the run's seed and the number of updates before this one alone."""
+    words = tf.stack([tf.constant(seed, tf.int64), tf.cast(step, tf.int64)])
+    return tf.random.stateless_uniform([2], words, minval=None, maxval=None, dtype=tf.int32, alg="philox")
 
 
 def _in_parts(ids: Tensor, parts: int) -> Tensor:

@@ -5,7 +5,7 @@ import json
 import signal
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import keras
@@ -18,19 +18,21 @@ from t2t_keras.data.masked_corpus import MaskedCorpus
 from t2t_keras.data.pipeline import TrainingPairs, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
+from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine, refusal
 from t2t_keras.inference.translator import Translator
+from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
+from t2t_keras.training.backends import Devices, is_on_jax, make_step, make_workers
 from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
-from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
-from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.step import StepMetrics
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
 from t2t_keras.training.validation import Validator
 
@@ -56,7 +58,7 @@ class Trainer:
         run: the run.
         config: all settings; its vocabulary size is that of the data.
         data: the prepared data.
-        strategy: the devices; see `make_strategy`.
+        strategy: the devices; see `make_devices`.
         init_from: the run whose weights a new run begins with, by name and as far as they are the same; a resumed run
             does not read it again. None begins with fresh weights.
 
@@ -73,7 +75,7 @@ class Trainer:
         run: Run,
         config: Config,
         data: PreparedData,
-        strategy: tf.distribute.Strategy,
+        strategy: Devices,
         init_from: RunCheckpoint | None = None,
     ) -> None:
         if config.train.jit_compile and not config.train.static_shapes:
@@ -84,7 +86,7 @@ class Trainer:
                 f"train.best_metric={config.train.best_metric}: valid for {config.data.task}: loss, {self._metric}"
             )
         self.run, self.config, self.data, self.strategy = run, config, data, strategy
-        self.workers = Workers(strategy)
+        self.workers = make_workers(strategy)
         self.corpus = _training_pairs(config, data)
         with self.workers.watched():
             first, *_ = self.workers.gather(json.dumps(config.to_dict()).encode())
@@ -107,13 +109,13 @@ class Trainer:
             with _dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32"):
                 model = make_model(config.model)
             self.account = [] if beginning is None else take_weights(model, beginning, self.workers)
-            self.training = TrainingStep(model, config.train, strategy)
+            self.training = make_step(model, config.train, strategy)
         self.validator = Validator(
             self.training,
             config,
             data.split("valid"),
             data.text("valid"),
-            Translator(data.tokenizer, model, config.decode, config.data),
+            self._translators(model),
             self.workers,
         )
         self.step, self.position, self.interval = 0, Position(), Interval()
@@ -124,6 +126,29 @@ class Trainer:
         self.is_validation_on_time = True
         self.is_validation_due = False  # for the checkpoint that training resumes from
         self.signals = StopSignals()
+
+    def _translators(self, model: SequenceModel) -> Callable[[], Translator]:
+        """Makes translators of the model, as it is when they are made, for validation.
+
+        Raises:
+            InputError: on JAX, which has no search, CTranslate2 is missing or cannot search with this model.
+        """
+
+        def make(engine: CTranslate2Engine | None = None) -> Translator:
+            return Translator(self.data.tokenizer, model, self.config.decode, self.config.data, engine=engine)
+
+        if not is_on_jax():
+            translator = make()
+            return lambda: translator
+        engine, data = CTranslate2Engine(longest_source=self.config.data.max_length), self.data
+        if count := self.config.train.validation_sentences:
+            if what := refusal(model, self.config.decode, (), task(data.config.task).form(data.tokenizer)):
+                raise InputError(
+                    f"train.validation_sentences={count}: on JAX sentences are translated by CTranslate2, which does "
+                    f"not search with {what}; 0 leaves them out"
+                )
+            make(engine)
+        return lambda: make(engine)
 
     def train(self) -> Outcome:
         """Trains until a limit, a signal or a lack of progress ends it, and saves the last step.

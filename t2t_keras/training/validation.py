@@ -3,8 +3,8 @@
 import json
 import logging
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from t2t_keras.inference.translator import Translator
 from t2t_keras.text.languages import language_of
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.devices.workers import Workers
-from t2t_keras.training.step import TrainingStep
+
+if TYPE_CHECKING:
+    from t2t_keras.training.backends import Step
 
 
 class Validation(NamedTuple):
@@ -36,20 +38,20 @@ class Validator:
     """Validates a model in training on all its replicas; each worker translates its share of the sentences.
 
     The loss covers the first `evaluation.MAX_CROSS_ENTROPY_LENGTH` tokens of each side, or as many as training pairs
-    may have, because a validation set is not cleaned and no device has the memory for any length. `translator` is of
-    the step's model, which gets the step's weights first.
+    may have, because a validation set is not cleaned and no device has the memory for any length. `make_translator`
+    is called for each validation, when the step's model has the step's weights.
     """
 
     def __init__(
         self,
-        step: TrainingStep,
+        step: "Step",
         config: Config,
         corpus: EncodedPairs,
         texts: tuple[Sequence[str], Sequence[str]],
-        translator: Translator,
+        make_translator: Callable[[], Translator],
         workers: Workers,
     ) -> None:
-        self._step, self._translator, self._workers = step, translator, workers
+        self._step, self._make_translator, self._workers = step, make_translator, workers
         count = config.train.validation_sentences
         self._sources, self._references = (list(side[:count]) for side in texts)
         self._language = language_of(self._references, config.data.target_language)
@@ -80,13 +82,14 @@ class Validator:
 
     def _score(self) -> float:
         self._step.fill_model()
+        translator = self._make_translator()
         count = self._workers.count
         sources = self._sources[self._workers.index :: count]
-        translations = [translation.text for translation in self._translator.translate(sources, scored=False)]
+        translations = [translation.text for translation in translator.translate(sources, scored=False)]
         hypotheses = [""] * len(self._sources)
         for index, share in enumerate(self._workers.gather(json.dumps(translations).encode())):
             hypotheses[index::count] = json.loads(share)
-        return self._translator.task.monitored(hypotheses, self._references, self._language)
+        return translator.task.monitored(hypotheses, self._references, self._language)
 
 
 class _CutCorpus:

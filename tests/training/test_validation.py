@@ -63,11 +63,11 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     sources, references = (side[:3] for side in data.text("valid"))
     validator = trainer.validator
     trainer.training.fill_model()
-    hypotheses = [translation.text for translation in validator._translator.translate(sources)]
+    hypotheses = [translation.text for translation in validator._make_translator().translate(sources)]
     assert validation.score == translation_scores.bleu(hypotheses, references)
     # An untrained model has a BLEU of about 0, which many a mistake would have too.
     answers = [Translation(text) for text in references]
-    monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers[: len(lines)])
+    monkeypatch.setattr(validator._make_translator(), "translate", lambda lines, scored: answers[: len(lines)])
     assert validator._score() == pytest.approx(100.0)
 
 
@@ -76,19 +76,19 @@ def test_references_in_chinese_are_scored_as_such(monkeypatch, trainer, data):
     references = ["他在图书馆看书。", "今天天气很好！"]
     validator = Validator(
         *(trainer.training, trainer.config, data.split("valid"), (["a", "b"], references)),
-        *(trainer.validator._translator, trainer.workers),
+        *(trainer.validator._make_translator, trainer.workers),
     )
     answers = [Translation("他在图书馆看报。"), Translation("今天天气不好！")]
-    monkeypatch.setattr(validator._translator, "translate", lambda lines, scored: answers)
+    monkeypatch.setattr(validator._make_translator(), "translate", lambda lines, scored: answers)
     assert validator._score() == translation_scores.bleu([answer.text for answer in answers], references, "zh") > 0
 
 
 def test_lines_are_cut_where_those_of_other_programs_are(tmp_path, trainer, data):
     """At the length of the training data, so that BLEU is that of launch.evaluate."""
-    assert trainer.validator._translator.max_source_length == data.config.max_length == 256
+    assert trainer.validator._make_translator().max_source_length == data.config.max_length == 256
     data = copy.copy(data)
     data.config = dataclasses.replace(data.config, max_length=64)
-    assert make_trainer(tmp_path, data).validator._translator.max_source_length == 64
+    assert make_trainer(tmp_path, data).validator._make_translator().max_source_length == 64
 
 
 def test_again_it_is_the_same(trainer, validation):
@@ -112,7 +112,7 @@ def test_sentences_longer_than_a_batch(tmp_path, data):
     source = (np.full(budget + 5, 5, np.uint16), np.array([0, budget + 5]))
     long = EncodedCorpus([(source, (np.array([5, 1], np.uint16), np.array([0, 2])))])
     validator = Validator(
-        trainer.training, trainer.config, long, ([], []), trainer.validator._translator, trainer.workers
+        trainer.training, trainer.config, long, ([], []), trainer.validator._make_translator, trainer.workers
     )
     assert validator.validate().loss == pytest.approx(plain_loss(trainer.training.model, long), rel=1e-5)
 
@@ -131,7 +131,7 @@ def test_a_huge_line_is_cut(monkeypatch, tmp_path, data, caplog):
         return EncodedCorpus([short, long])
 
     for lengths, cut_lengths in (((40, 13), (12, 12)), ((5, 33), (5, 12))):
-        args = (trainer.training, trainer.config, corpus(*lengths), ([], []), trainer.validator._translator)
+        args = (trainer.training, trainer.config, corpus(*lengths), ([], []), trainer.validator._make_translator)
         loss = Validator(*args, trainer.workers).validate().loss
         assert loss == pytest.approx(plain_loss(trainer.training.model, corpus(*cut_lengths)), rel=1e-5)
     assert caplog.text.count("1 validation pairs are longer than 12 tokens; their loss is of the first 12") == 2

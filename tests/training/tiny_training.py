@@ -16,7 +16,7 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
-from t2t_keras.training.devices.strategy import make_strategy
+from t2t_keras.training.backends import make_devices
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.trainer import Outcome, Trainer
 
@@ -99,7 +99,7 @@ def make_trainer(
     model_dir: pathlib.Path, data: PreparedData, model: dict[str, Any] | None = None, replicas: int = 1, **train: Any
 ) -> Trainer:
     """A trainer of the run in `model_dir`."""
-    return Trainer(Run(model_dir), make_config(data, model, **train), data, make_strategy("cpu", replicas))
+    return Trainer(Run(model_dir), make_config(data, model, **train), data, make_devices("cpu", replicas))
 
 
 def train(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -> Outcome:

@@ -2,34 +2,38 @@
 
 import functools
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from t2t_keras.data.batching import EpochPlans
 from t2t_keras.data.pipeline import dataset_of, share_shape
 from t2t_keras.errors import InputError
 from t2t_keras.training.devices.strategy import distributed
-from t2t_keras.training.step import TrainingStep
+
+if TYPE_CHECKING:
+    from t2t_keras.training.backends import Step
 
 
 class OutOfMemoryError(InputError):
     """Memory ran out on the largest batch of a training."""
 
 
-def try_largest_batch(training: TrainingStep, plans: EpochPlans, epoch: int) -> None:
+def try_largest_batch(training: "Step", plans: EpochPlans, epoch: int) -> None:
     """Runs one step on the largest batches of an epoch's plan and undoes it: memory runs out now or not at all.
 
     If it does, an OutOfMemoryError says which settings to change.
     """
-    state, step = training.read(), int(training.step.numpy())
+    state, step = training.read(), training.num_updates
     config, strategy = training.config, training.strategy
     for shape in plans.largest_shapes(epoch):
         rows, source_len, target_len = share_shape(shape, strategy.num_replicas_in_sync, config.accumulation_steps)
         element = {"source": np.ones((rows, source_len), np.int32), "target": np.ones((rows, target_len), np.int32)}
         try:
             training.run(distributed(strategy, dataset_of(functools.partial(itertools.repeat, element))), 1)
-        except tf.errors.ResourceExhaustedError as error:
+        except Exception as error:
+            if not training.is_out_of_memory(error):
+                raise
             raise OutOfMemoryError(
                 f"out of memory on the largest batch ({rows} rows of {source_len} source and {target_len} target "
                 f"tokens on each replica): lower train.tokens_per_batch={config.tokens_per_batch} or "

@@ -96,7 +96,11 @@ class Workers:
             if self.count == 1 or not (begins or isinstance(error, _LOST)):
                 raise
             reason = error.message[min(begins, default=0) :].strip().partition("\n")[0]
-            raise WorkerLostError(
-                f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
-                f"command on all of them goes on from the last checkpoint ({reason[:200]})"
-            ) from error
+            raise self.lost(reason) from error
+
+    def lost(self, reason: str) -> WorkerLostError:
+        """The error for a lost worker, in one line."""
+        return WorkerLostError(
+            f"worker {self.index} of {self.count} stops: another worker ended or cannot be reached; the same "
+            f"command on all of them goes on from the last checkpoint ({reason[:200]})"
+        )

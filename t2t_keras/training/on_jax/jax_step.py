@@ -1,0 +1,230 @@
+"""One training step on every device of JAX: forward, backward, sum over devices, update.
+
+Every replica has its own rows, as under `tf.distribute`, with the seed that TensorFlow's replica of the same number
+has. It divides its sum of token losses by the tokens of all replicas, and losses and gradients are summed.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import keras
+import numpy as np
+from jax import numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from t2t_keras.config import TrainConfig
+from t2t_keras.errors import InputError
+from t2t_keras.layers.dropout import fold_in
+from t2t_keras.losses import loss_sum_and_count
+from t2t_keras.models.contract import SequenceModel
+from t2t_keras.models.weights import check_weights, frozen_names, weight_names
+from t2t_keras.symbols import PAD_ID
+from t2t_keras.tensor import Tensor
+from t2t_keras.training.on_jax.jax_devices import AXIS, JaxDevices, is_out_of_memory
+from t2t_keras.training.step import StepMetrics, step_seed, update_rate
+
+# Elements of a chunk of logits, whose losses are computed again in the backward pass: half a GiB in float32.
+_CHUNK_ELEMENTS = 2**27
+
+
+class TrainingState(NamedTuple):
+    """Weights and moments, a list of float32 arrays each; `averages` is empty where none are kept."""
+
+    weights: list[Tensor]
+    first_moments: list[Tensor]
+    second_moments: list[Tensor]
+    averages: list[Tensor]
+
+
+class JaxStep:
+    """What `TrainingStep` is on TensorFlow: the model, its optimizer and the compiled step.
+
+    Raises:
+        InputError: shapes are not static, or `frozen` fits no weight, or all.
+    """
+
+    def __init__(self, model: SequenceModel, config: TrainConfig, devices: JaxDevices) -> None:
+        if not config.static_shapes:
+            raise InputError("Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew")
+        self.model, self.config, self.strategy = model, config, devices
+        self.names = weight_names(model)
+        frozen = frozen_names(self.names, config.frozen)
+        self._trained = [index for index, name in enumerate(self.names) if name not in frozen]
+        self._everywhere = NamedSharding(devices.mesh, PartitionSpec())
+        self._shared_out = NamedSharding(devices.mesh, PartitionSpec(AXIS))
+        process = jax.process_index()
+        self._num_local = sum(each.process_index == process for each in devices.mesh.devices)
+        start = [np.asarray(variable) for variable in model.trainable_variables]
+        zeros = [np.zeros_like(array) for array in start]
+        averages = start if config.ema_decay else []
+        self._state = self._placed(TrainingState(start, zeros, zeros, averages))
+        self.num_updates = 0
+        self._update = self._on_replicas(self._replica_update, PartitionSpec(), PartitionSpec(), donate_argnums=0)
+        self._validate = self._on_replicas(self._replica_validation)
+
+    @staticmethod
+    def is_out_of_memory(error: Exception) -> bool:
+        """Whether an error of `run` is that of a device without memory."""
+        return is_out_of_memory(error)
+
+    def run(self, batches: Iterator[Any], steps: int) -> StepMetrics:
+        """Runs a number of steps on batches, of which each has an element for each replica of this process."""
+        metrics = []
+        for _ in range(steps):
+            seed = step_seed(self.config.seed, self.num_updates).numpy()
+            scalars = self._placed((seed, np.int32(self.num_updates + 1)))
+            self._state, values = self._update(self._state, *self._next(batches), *scalars)
+            metrics.append(values)
+            self.num_updates += 1
+        return StepMetrics(*np.array(jax.device_get(metrics), np.float32).T)
+
+    def validation_loss(self, batches: Iterator[Any], count: int) -> tuple[float, float]:
+        """Sum of the unsmoothed loss over batches, and their target tokens; of averaged weights if kept."""
+        weights = self._state.averages or self._state.weights
+        sums = [self._validate(weights, *self._next(batches)) for _ in range(count)]
+        loss, tokens = np.array(jax.device_get(sums), np.float64).sum(axis=0)
+        return float(loss), float(tokens)
+
+    def fill_model(self) -> None:
+        """Copies the current weights, or their averages if kept, to the model."""
+        arrays = self._state.averages or self._state.weights
+        for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
+            variable.assign(_host(array))
+
+    def read(self) -> dict[str, dict[str, np.ndarray]]:
+        """All state but the step count, by weight name, as `TrainingStep.read`."""
+        parts = {part: arrays for part, arrays in self._state._asdict().items() if arrays}
+        named = {part: dict(zip(self.names, map(_host, arrays), strict=True)) for part, arrays in parts.items()}
+        return {("ema" if part == "averages" else part): arrays for part, arrays in named.items()}
+
+    def write(self, state: dict[str, dict[str, np.ndarray]], step: int) -> None:
+        """The inverse of `read`, after `step` updates; raises InputError if the arrays are another model's."""
+        for part, values in state.items():
+            check_weights(self.model, values, part)
+        lists = {part: [values[name] for name in self.names] for part, values in state.items()}
+        averages = lists.pop("ema", [])
+        self._state = self._placed(TrainingState(**lists, averages=averages))
+        self.num_updates = step
+
+    def _placed(self, arrays: Any) -> Any:
+        return jax.device_put(arrays, self._everywhere)
+
+    def _next(self, batches: Iterator[Any]) -> list[Tensor]:
+        """The sources and targets of the next global batch, shared out among the replicas."""
+        shares = [next(batches) for _ in range(self._num_local)]
+        sides = (np.concatenate([np.asarray(share[side]) for share in shares]) for side in ("source", "target"))
+        return [jax.make_array_from_process_local_data(self._shared_out, ids) for ids in sides]
+
+    def _on_replicas(self, function: Callable, *others: PartitionSpec, **options: Any) -> Callable:
+        """A function of what all have, of a replica's sources and targets, and of others; all get the same results."""
+        rows = PartitionSpec(AXIS)
+        mapped = jax.shard_map(
+            function,
+            mesh=self.strategy.mesh,
+            in_specs=(PartitionSpec(), rows, rows, *others),
+            out_specs=PartitionSpec(),
+            check_vma=False,
+        )
+        return jax.jit(mapped, **options)
+
+    def _replica_update(
+        self, state: TrainingState, source: Tensor, target: Tensor, seed: Tensor, step: Tensor
+    ) -> tuple[TrainingState, tuple[Tensor, ...]]:
+        """One replica's part of one step: the next state, and loss, tokens, learning rate and norm of the gradients."""
+        config = self.config
+        tokens = jax.lax.psum(jnp.sum(target != PAD_ID, dtype="float32"), AXIS)
+        scale = 1.0 / jnp.maximum(tokens, 1.0)
+        seed = fold_in(seed, jax.lax.axis_index(AXIS))
+        sums = self._accumulated(state.weights, source, target, scale, seed)
+        loss, gradients = jax.lax.psum(sums, AXIS)
+        norm = jnp.sqrt(sum(jnp.sum(jnp.square(gradient)) for gradient in gradients))
+        if config.clip_norm:
+            factor = config.clip_norm * jnp.minimum(1.0 / norm, 1.0 / config.clip_norm)
+            gradients = [gradient * factor for gradient in gradients]
+        rate = update_rate(config, self.model.config.d_model, step)
+        return self._updated(state, gradients, rate, step), (loss, tokens, rate, norm)
+
+    def _updated(self, state: TrainingState, gradients: list[Tensor], rate: Tensor, step: Tensor) -> TrainingState:
+        """The paper's Adam, as in `training.optimizer`, and the moving averages, if kept."""
+        beta1, beta2 = self.config.adam_beta1, self.config.adam_beta2
+        count = step.astype("float32")
+        rate = rate * jnp.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
+        weights, moments = list(state.weights), (list(state.first_moments), list(state.second_moments))
+        first, second = moments
+        for index, gradient in zip(self._trained, gradients, strict=True):
+            first[index] += (1.0 - beta1) * (gradient - first[index])
+            second[index] += (1.0 - beta2) * (jnp.square(gradient) - second[index])
+            weights[index] -= rate * first[index] / (jnp.sqrt(second[index]) + self.config.adam_epsilon)
+        averages = [
+            average + (1.0 - self.config.ema_decay) * (weight - average)
+            for average, weight in zip(state.averages, weights, strict=False)
+        ]
+        return TrainingState(weights, first, second, averages)
+
+    def _accumulated(
+        self, weights: list[Tensor], source: Tensor, target: Tensor, scale: Tensor, seed: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The scaled loss of a replica's rows and its gradients, in `accumulation_steps` parts one after the other."""
+        parts = self.config.accumulation_steps
+        of_trained = jax.value_and_grad(functools.partial(self._loss, weights))
+        trained = [weights[index] for index in self._trained]
+        if parts == 1:
+            return of_trained(trained, source, target, scale, fold_in(seed, 0))
+
+        def add(sums: Any, part: tuple[Tensor, ...]) -> tuple[Any, None]:
+            index, rows = part[0], part[1:]
+            found = of_trained(trained, *rows, scale, fold_in(seed, index))
+            return jax.tree.map(jnp.add, sums, found), None
+
+        nothing = jnp.zeros(()), [jnp.zeros_like(weight) for weight in trained]
+        sides = (jnp.reshape(side, (parts, -1, side.shape[1])) for side in (source, target))
+        return jax.lax.scan(add, nothing, (jnp.arange(parts), *sides))[0]
+
+    def _loss(
+        self,
+        weights: list[Tensor],
+        trained: list[Tensor],
+        source: Tensor,
+        target: Tensor,
+        scale: Tensor,
+        seed: Tensor,
+    ) -> Tensor:
+        """The scaled sum of label-smoothed and auxiliary losses with dropout, as a function of the trained weights."""
+        weights = list(weights)
+        for index, weight in zip(self._trained, trained, strict=True):
+            weights[index] = weight
+        return scale * self._loss_sum(weights, source, target, self.config.label_smoothing, seed)
+
+    def _replica_validation(self, weights: list[Tensor], source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        tokens = jnp.sum(target != PAD_ID, dtype="float32")
+        return jax.lax.psum((self._loss_sum(weights, source, target), tokens), AXIS)
+
+    def _loss_sum(
+        self,
+        weights: list[Tensor],
+        source: Tensor,
+        target: Tensor,
+        label_smoothing: float = 0.0,
+        seed: Tensor | None = None,
+    ) -> Tensor:
+        """The sum over the tokens of some rows, with dropout and auxiliary loss if there is a seed."""
+        with keras.StatelessScope(list(zip(self.model.trainable_variables, weights, strict=True))):
+            inputs = {"source": source, "target": target}
+            states = self.model.states(inputs, seed=seed, training=seed is not None)
+
+            @jax.checkpoint
+            def chunk(hidden: Tensor, labels: Tensor) -> Tensor:
+                return loss_sum_and_count(labels, self.model.logits(hidden), label_smoothing)[0]
+
+            rows, length = target.shape
+            size = max(1, _CHUNK_ELEMENTS // (rows * self.model.config.vocab_size))  # positions of all rows at once
+            places = [slice(start, start + size) for start in range(0, length, size)]
+            total = sum(chunk(states.hidden[:, place], target[:, place]) for place in places)
+        return total if seed is None else total + states.auxiliary_loss.astype("float32")
+
+
+def _host(array: Tensor) -> np.ndarray:
+    """An array that every device has, on the host."""
+    return np.asarray(array.addressable_data(0))

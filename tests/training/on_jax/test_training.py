@@ -1,0 +1,128 @@
+"""A run goes on under Keras on JAX as it does on TensorFlow: same batches, losses and checkpoints."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from t2t_keras.config import Config
+from t2t_keras.runs.run import Run
+from t2t_keras.training.trainer import Trainer
+from tests.training.on_jax.trainings import go_on
+from tests.training.tiny_families import TINY, tiny_family
+from tests.training.tiny_training import (
+    assert_same_end,
+    assert_same_numbers,
+    launch_flags,
+    make_config,
+    make_data,
+    make_devices,
+    records,
+)
+from tests.training.worker_processes import free_ports
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed"),
+]
+
+ROOT = pathlib.Path(__file__).parents[3]
+STEPS = 3  # on TensorFlow; so many more on each
+TRAIN = {"static_shapes": True, "clip_norm": 1.0, "ema_decay": 0.9, "accumulation_steps": 2, "max_steps": STEPS}
+OF_FAMILY = {"transformer": {"frozen": ("encoder/*",)}}
+
+
+def on_jax(arguments: list[str], **environment: str) -> subprocess.Popen:
+    """Starts Python with Keras on JAX."""
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process: subprocess.Popen) -> str:
+    """What a program wrote to standard error; it must have ended well."""
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors[-3000:]
+    return errors
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"), longest=3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, data):
+    """Runs of each family that went on on TensorFlow and on JAX; and two on JAX alone, one of them interrupted."""
+    folder, device = tmp_path_factory.mktemp("runs"), make_devices("cpu", 1)
+    for family in TINY:
+        config: Config = make_config(data, **{**TRAIN, **OF_FAMILY.get(family, {})})
+        # Backends draw different numbers.
+        model = tiny_family(family, vocab_size=data.tokenizer.vocab_size, dropout_rate=0.0)
+        begun = Run(folder / f"jax_{family}")
+        Trainer(begun, dataclasses.replace(config, model=model), data, device).train()
+        shutil.copytree(begun.path, folder / f"tensorflow_{family}")
+    shutil.copytree(folder / "jax_transformer", folder / "two_transformer")
+    process = on_jax(["-m", "tests.training.on_jax.trainings", str(data.directory), str(folder)])
+    for family in TINY:
+        go_on(Run(folder / f"tensorflow_{family}"), data, 2 * STEPS, device)
+    finished(process)
+    return folder
+
+
+@pytest.mark.parametrize("family", TINY)
+def test_every_family_goes_on_as_on_tensorflow(folder, family):
+    assert_same_numbers(folder / f"jax_{family}", folder / f"tensorflow_{family}", tolerance=1e-5)
+    assert len(records(folder / f"jax_{family}", "train")) == 2 * STEPS
+
+
+def test_an_interruption_changes_nothing(folder):
+    """Whatever dropout draws; sentences of the validation set are translated by CTranslate2."""
+    assert_same_end(folder / "killed", folder / "uninterrupted", 4)
+    assert [line["bleu"] >= 0 for line in records(folder / "killed", "valid")] == [True, True]
+
+
+def test_two_processes_train_as_one(folder, data):
+    run = folder / "two_transformer"
+    settings = {**TRAIN, **OF_FAMILY["transformer"], "max_steps": 2 * STEPS}
+    ports = free_ports(2)
+    flags = [f"--data_dir={data.directory}", f"--model_dir={run}", f"--set=train.max_steps={settings['max_steps']}"]
+    cluster = ", ".join(f'"localhost:{port}"' for port in ports)
+    processes = [
+        on_jax(
+            ["-m", "launch.train", *flags],
+            TF_CONFIG=f'{{"cluster": {{"worker": [{cluster}]}}, "task": {{"type": "worker", "index": {index}}}}}',
+        )
+        for index in range(2)
+    ]
+    for process in processes:
+        finished(process)
+    assert_same_numbers(run, folder / "tensorflow_transformer", tolerance=1e-5)
+
+
+def test_what_is_not_offered_is_named(folder):
+    assert json.loads((folder / "refusals.json").read_text()) == {
+        "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA compiles every shape anew",
+        "strategy": "--strategy=mirrored is TensorFlow's; valid on JAX: auto, all its devices, and cpu",
+        "replicas": "--replicas=5, but JAX has 4 devices here",
+        "search": (
+            "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not search with "
+            "a model of the family bytenet; 0 leaves them out"
+        ),
+    }
+
+
+def test_a_program_refuses_in_one_line(tmp_path, data):
+    process = on_jax(["-m", "launch.train", *launch_flags(tmp_path, data), "--fit_to_memory"])
+    _, errors = process.communicate()
+    assert process.returncode == 1 and "Traceback" not in errors
+    assert "error: --fit_to_memory: not with Keras on JAX; set train.accumulation_steps" in errors
+
+
+def test_programs_that_search_have_keras_on_tensorflow_whatever_is_asked_for():
+    finished(on_jax(["-c", "import launch.translate, keras; assert keras.backend.backend() == 'tensorflow'"]))

@@ -1,0 +1,68 @@
+"""Trainings on four devices of JAX; a program of its own, since Keras has one backend and devices come first.
+
+Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER. Goes on with the runs FOLDER/jax_*, and leaves
+FOLDER/uninterrupted and FOLDER/killed, the latter as if killed when step 4 was made but not saved, and started again.
+"""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from t2t_keras.data.prepare import PreparedData
+from t2t_keras.errors import InputError
+from t2t_keras.runs.run import Run
+from t2t_keras.training.backends import make_devices
+from t2t_keras.training.trainer import Trainer
+from tests.training.tiny_training import train
+
+REPLICAS = 4
+WITH_DROPOUT = {
+    **{"model": {"dropout_rate": 0.3}, "max_steps": 4, "checkpoint_steps": 2, "static_shapes": True},
+    **{"validation_sentences": 5, "best_metric": "bleu"},
+}
+
+
+def go_on(run: Run, data: PreparedData, max_steps: int, devices: Any, **train: Any) -> None:
+    """Trains a run to a later step, with its own settings or others."""
+    config = run.config
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, max_steps=max_steps, **train))
+    assert Trainer(run, config, data, devices).train().step == max_steps
+
+
+def refusal(function: Callable, *arguments: Any, **settings: Any) -> str:
+    """The message of the error that a call raises."""
+    try:
+        function(*arguments, **settings)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def main(data_dir: str, folder: str) -> None:
+    assert keras.backend.backend() == "jax"
+    data, path = PreparedData.open(data_dir), pathlib.Path(folder)
+    devices = make_devices("cpu", REPLICAS)
+    for begun in sorted(path.glob("jax_*")):
+        go_on(Run(begun), data, 2 * Run(begun).config.train.max_steps, devices)
+    refusals = {
+        "static_shapes": refusal(train, path / "refused", data, max_steps=1),
+        "strategy": refusal(make_devices, "mirrored"),
+        "replicas": refusal(make_devices, "cpu", REPLICAS + 1),
+        "search": refusal(go_on, Run(path / "jax_bytenet"), data, 9, devices, validation_sentences=1),
+    }
+    (path / "refusals.json").write_text(json.dumps(refusals))
+    uninterrupted, killed = path / "uninterrupted", path / "killed"
+    assert train(uninterrupted, data, replicas=REPLICAS, **WITH_DROPOUT).step == 4
+    shutil.copytree(uninterrupted, killed)
+    shutil.rmtree(killed / "checkpoints" / "step_00000004")
+    assert train(killed, data, replicas=REPLICAS, **WITH_DROPOUT).step == 4
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
