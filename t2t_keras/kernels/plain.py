@@ -74,9 +74,10 @@ def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tens
     places = ops.take(starts, group_of_row) + ops.arange(rows, dtype="int32")  # --> [rows]
     laid_out = ops.scatter(places[:, None], ops.cast(inputs, dtype), (blocks * size, d_in))
     laid_out = ops.reshape(laid_out, (blocks, size, d_in))
-    outputs = ops.matmul(laid_out, ops.cast(ops.take(kernels, group_of_block, axis=0), dtype))
+    outputs = ops.matmul(laid_out, ops.cast(ops.take(with_dense_gradient(kernels), group_of_block, axis=0), dtype))
     outputs = ops.take(ops.reshape(outputs, (blocks * size, d_out)), places, axis=0)  # --> [rows, d_out]
-    return ops.cast(outputs, inputs.dtype) + ops.cast(ops.take(biases, group_of_row, axis=0), inputs.dtype)
+    added = ops.take(with_dense_gradient(biases), group_of_row, axis=0)  # --> [rows, d_out]
+    return ops.cast(outputs, inputs.dtype) + ops.cast(added, inputs.dtype)
 
 
 def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
@@ -88,6 +89,15 @@ def layer_normalization(inputs: Tensor, scale: Tensor, offset: Tensor, epsilon: 
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
     normalised = centred * ops.rsqrt(variance + epsilon) * scale + offset
     return ops.cast(normalised, inputs.dtype)
+
+
+def with_dense_gradient(weight: Tensor) -> Tensor:
+    """A weight of which rows are taken: TensorFlow's gradient is dense too then, as that of other backends.
+
+    Else it has the taken rows alone, and Keras's optimizers leave the moments of all others as they are. A reshape,
+    also to the same shape, has a dense gradient.
+    """
+    return ops.reshape(weight, weight.shape)
 
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ def _column_sums(x: Tensor) -> Tensor:
 
 def embedding_lookup(table: Tensor, token_ids: Tensor) -> Tensor:
     """`plain.embedding_lookup` without support for negative ids; its gradient is one segment sum."""
-    return tf.gather(tf.convert_to_tensor(table), token_ids)  # --> [..., d_model]
+    return tf.gather(plain.with_dense_gradient(table), token_ids)  # --> [..., d_model]
 
 
 def softmax(inputs: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.layers.layer import Layer, check_at_least_one
 from t2t_keras.tensor import Tensor
 
@@ -97,4 +98,4 @@ class LearnedPositions(Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         positions = ops.minimum(start + ops.arange(ops.shape(inputs)[1]), self.max_positions - 1)
-        return inputs + ops.take(self.table, positions, axis=0)[None]
+        return inputs + kernels.embedding_lookup(self.table, positions)[None]

@@ -61,7 +61,7 @@ def test_on_another_backend(backend):
         pytest.skip(f"{backend} is this backend")
     done = subprocess.run(
         [sys.executable, train_elsewhere.__file__],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )
@@ -69,3 +69,7 @@ def test_on_another_backend(backend):
     results = json.loads(done.stdout.splitlines()[-1])
     assert results["backend"] == backend
     check(results)
+    expected = train_elsewhere.train_families(train_elsewhere.sentences(1024))
+    assert results["families"].keys() == expected.keys()
+    for family, losses in expected.items():
+        assert results["families"][family] == pytest.approx(losses, rel=1e-4), family

@@ -7,6 +7,7 @@ prints one JSON object; the tests run it once for each backend that is installed
 
 import json
 import os
+import zlib
 
 import keras
 import numpy as np
@@ -16,8 +17,10 @@ from t2t_keras import layers
 from t2t_keras.config import TransformerConfig
 from t2t_keras.layers.attention import scores, window
 from t2t_keras.losses import SmoothedCrossEntropy
+from t2t_keras.models.families import make_model
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.schedules import PaperSchedule
+from tests.training.tiny_families import TINY, tiny_family
 
 VOCAB = 12
 SIZES = {"num_heads": 2, "d_key": 8, "d_ff": 32, "dropout_rate": 0.1}
@@ -105,6 +108,24 @@ def train_other_attention(tokens: np.ndarray) -> dict[str, float]:
     return {**results, "block_error": float(ops.convert_to_numpy(error))}
 
 
+def train_families(tokens: np.ndarray) -> dict[str, list[float]]:
+    """The losses of 20 updates of each family from equal weights, without what backends draw in other ways."""
+    rng, losses = np.random.default_rng(2), {}
+    for family in TINY:
+        model = make_model(tiny_family(family, vocab_size=VOCAB, dropout_rate=0.0, tie_embeddings=False))
+        for weight in model.trainable_variables:  # in another order on another backend: each has its own numbers
+            seed = zlib.crc32(weight.path.partition("/")[2].encode())
+            values = np.random.default_rng(seed).standard_normal(weight.shape).astype("float32")
+            weight.assign(ops.convert_to_numpy(weight) * 0 + 0.2 * values)
+        model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-6), SmoothedCrossEntropy(0.1))
+        losses[family] = []
+        for _ in range(20):
+            rows = tokens[rng.integers(0, len(tokens), 16)]
+            losses[family].append(float(model.train_on_batch({"source": rows, "target": rows}, rows)))
+            model.reset_metrics()
+    return losses
+
+
 def dropout_statistics() -> dict[str, float]:
     """Of the mask of one seed, twice, and of another's."""
     layer, x = layers.Dropout(0.3), ops.ones((400, 500))
@@ -130,6 +151,7 @@ def main() -> None:
         "copier": train_copier(tokens),
         "transformer": train_transformer(tokens),
         "other_attention": train_other_attention(tokens),
+        "families": train_families(tokens),
         "dropout": dropout_statistics(),
     }
     print(json.dumps(results))

@@ -137,17 +137,11 @@ class WeightedModel:
             gradients[index] = gradient
         of_loss = {self._table_index: of_head.table, self._bias_index: of_head.bias}
         shares = {index: share for index, share in of_loss.items() if index in self._trained}
-        dense = [
-            _dense(gradient, weight, shares.get(index))
-            for index, (gradient, weight) in enumerate(zip(gradients, weights, strict=True))
-        ]
-        return self.layout.join(dense)
+        pairs = enumerate(zip(gradients, weights, strict=True))
+        return self.layout.join([_whole(gradient, weight, shares.get(index)) for index, (gradient, weight) in pairs])
 
 
-def _dense(gradient: Tensor | None, weight: Tensor, dense_part: Tensor | None) -> Tensor:
-    """A weight's whole gradient, repeated rows added up, as Adam needs; `dense_part` is the loss's own share of it."""
-    if dense_part is None:
-        return tf.zeros_like(weight) if gradient is None else tf.convert_to_tensor(gradient)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.tensor_scatter_nd_add(dense_part, gradient.indices[:, tf.newaxis], gradient.values)
-    return dense_part if gradient is None else dense_part + gradient
+def _whole(gradient: Tensor | None, weight: Tensor, of_loss: Tensor | None) -> Tensor:
+    """A weight's gradient with `of_loss`, the loss's own share of it; zeros where there is neither."""
+    shares = [share for share in (of_loss, gradient) if share is not None]
+    return sum(shares[1:], shares[0]) if shares else tf.zeros_like(weight)
