@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on one Cloud TPU VM that may be preempted at any time.
+# Trains with Keras on JAX on one Cloud TPU VM that may be preempted at any time.
 #
 #   launch/cluster/tpu_vm.sh up                 makes the disk and the VM, installs; copy prepared data then, see below
 #   launch/cluster/tpu_vm.sh train --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 --preset=big
@@ -24,8 +24,7 @@ set -euo pipefail
 : "${DISK_SIZE:=500GB}"
 : "${DISK_TYPE:=pd-balanced}"                # v6e needs hyperdisk-balanced
 : "${DEVICE:=/dev/sdb}"                      # where the VM finds it; v6e: /dev/nvme0n2
-: "${TENSORFLOW:=2.20}"                       # a minor version that tensorflow-tpu has
-: "${LIBTPU:=0.0.14}"                        # the lowest that it asks for; from 0.0.46 on functions that it calls are gone
+: "${JAX:=jax[tpu]}"                          # what is installed for JAX, such as jax[tpu]==0.10.*
 : "${RETRY_SECONDS:=60}"                     # between two tries to get a VM
 : "${SETUPS:=3}"                             # tries to set up one that is there, each of which costs
 : "${DRY_RUN:=}"
@@ -109,7 +108,7 @@ mount_disk() {
     mkdir -p /t2t/data /t2t/runs"
 }
 
-# The committed state of this repository, with TensorFlow for TPUs in the place of the one for other machines.
+# The committed state of this repository, and JAX for TPUs; TensorFlow reads the data on the processor.
 install() {
   local archive="${TMPDIR:-/tmp}/t2t_keras.tar.gz"
   do_or_print git -C "$(dirname "${BASH_SOURCE[0]}")/../.." archive --output="$archive" HEAD || return 1
@@ -122,9 +121,7 @@ install() {
     test -e .installed && exit
     python3 -m pip install --quiet --user uv
     python3 -m uv venv --quiet --clear --python=3.12 .venv
-    python3 -m uv pip install --quiet --python=.venv . 'tensorflow==$TENSORFLOW.*'
-    python3 -m uv pip uninstall --quiet --python=.venv tensorflow
-    python3 -m uv pip install --quiet --python=.venv 'tensorflow-tpu==$TENSORFLOW.*' 'libtpu==$LIBTPU'
+    python3 -m uv pip install --quiet --python=.venv '.[fast]' '$JAX'
     touch .installed"
 }
 
@@ -138,7 +135,7 @@ stop() {
 # One run of the training. What may be left of one whose connection broke is ended first.
 run() {
   local command="cd t2t_keras && rm -f ../worker.status
-    TPU_NAME=local .venv/bin/python -m launch.train --strategy=tpu"
+    KERAS_BACKEND=jax JAX_COMPILATION_CACHE_DIR=/t2t/compiled .venv/bin/python -m launch.train"
   command+=" --set train.static_shapes=true --set train.mixed_bfloat16=true"
   (($# == 0)) || command+=$(printf ' %q' "$@")
   # shellcheck disable=SC2016  # the VM's shell is to expand these

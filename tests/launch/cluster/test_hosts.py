@@ -102,7 +102,7 @@ case "$*" in
 esac
 """
 TPU_WORKER = """
-echo "train $TPU_NAME $*" >> "$FOLDER/log"
+echo "train $KERAS_BACKEND $*" >> "$FOLDER/log"
 next=$(head -n 1 "$FOLDER/runs"); sed -i 1d "$FOLDER/runs"
 case $next in
   preempted) touch ../preempted ;;
@@ -132,7 +132,7 @@ def test_tpu_goes_on_after_a_preemption_and_a_stop(cloud, tmp_path):
     again = ["mount", "install", "train"]
     assert events(tmp_path) == [*FRESH, "train", "delete", *FRESH, "train", *again]
     training = next(line for line in lines(tmp_path / "log") if line.startswith("train"))
-    assert training.startswith("train local -m launch.train --strategy=tpu --set train.static_shapes=true")
+    assert training.startswith("train jax -m launch.train --set train.static_shapes=true")
     assert training.endswith("--model_dir=a b --preset=big")
 
 

@@ -10,7 +10,6 @@ import tomllib
 
 import pytest
 import yaml
-from packaging.requirements import Requirement
 
 from tests.launch.cluster.stand_ins import (
     CLUSTER,
@@ -74,14 +73,9 @@ def test_the_image_does_not_run_as_root():
     assert context["runAsNonRoot"] and {context[name] for name in ("runAsUser", "runAsGroup", "fsGroup")} == {1234}
 
 
-def test_a_tpu_gets_a_tensorflow_that_the_project_supports_and_text_for_the_same(tmp_path):
-    """The minor version of TensorFlow is chosen with everything else; then the one for TPUs takes its place."""
-    done = run("tpu_vm.sh", "up", env=environment(tmp_path, DRY_RUN=1, PROJECT="mine"))
-    installed = re.findall(r"(tensorflow[a-z-]*)==([0-9.]+)\.\*", done.stdout)
-    assert installed == [("tensorflow", "2.20"), ("tensorflow-tpu", "2.20")]
-    assert "'libtpu==0.0.14'" in done.stdout.replace("'\\''", "'")
-    (supported,) = [r for r in map(Requirement, project()["dependencies"]) if r.name == "tensorflow"]
-    assert supported.specifier.contains("2.20.0")
+def test_a_tpu_gets_jax_beside_the_project(tmp_path):
+    done = run("tpu_vm.sh", "up", env=environment(tmp_path, DRY_RUN=1, PROJECT="mine", JAX="jax[tpu]==0.10.*"))
+    assert "--python=.venv '.[fast]' 'jax[tpu]==0.10.*'" in done.stdout.replace("'\\''", "'")
 
 
 # ---- SLURM ----
