@@ -32,7 +32,7 @@ def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
         InputError: also on another backend than TensorFlow and JAX.
     """
     if is_on_jax():
-        from t2t_keras.training.on_jax.jax_devices import make_jax_devices
+        from t2t_keras.training.on_jax.jax_workers import make_jax_devices
 
         return make_jax_devices(name, replicas, cluster)
     if (backend := keras.backend.backend()) != "tensorflow":
@@ -43,7 +43,7 @@ def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -
 def make_workers(devices: Devices) -> Workers:
     """The processes that train together."""
     if is_on_jax():
-        from t2t_keras.training.on_jax.jax_devices import JaxWorkers
+        from t2t_keras.training.on_jax.jax_workers import JaxWorkers
 
         return JaxWorkers(devices)
     return Workers(devices)

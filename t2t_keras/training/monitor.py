@@ -18,7 +18,7 @@ from t2t_keras.machine.files import is_full, replacing
 from t2t_keras.runs.records import RecordFile
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS
-from t2t_keras.training.step import StepMetrics
+from t2t_keras.training.updates import StepMetrics
 
 # TensorFlow's exceptions for no space or quota left, and for a file at its size limit.
 _FULL_DISK = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)

@@ -6,14 +6,12 @@ replicas, so one replica and eight follow one trajectory for one global batch.
 
 import contextlib
 import functools
-import types
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras import schedules
 from t2t_keras.config import TrainConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers.dropout import fold_in
@@ -27,6 +25,7 @@ from t2t_keras.training.objectives.objective import Rows
 from t2t_keras.training.objectives.weighted_model import Pairs, WeightedModel
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.traced import TracedFunction
+from t2t_keras.training.updates import StepMetrics, update_rate
 
 SUM = tf.distribute.ReduceOp.SUM
 
@@ -35,24 +34,6 @@ SUM = tf.distribute.ReduceOp.SUM
 _SHAPES_AS_THEY_ARE = tf.distribute.RunOptions(experimental_enable_dynamic_batch_size=False)
 
 _IDS = tf.TensorSpec([None, None], tf.int32)
-
-
-class StepMetrics(NamedTuple):
-    """Metrics of each step of a call, arrays of [steps].
-
-    Attributes:
-        loss: that of the objective, per target token: label-smoothed and auxiliary loss, or expected cost.
-        tokens: target tokens of the global batch.
-        learning_rate: of the update.
-        gradient_norm: of the gradients summed over replicas, before clipping.
-        measures: the other means per target token that the objective reports, by name.
-    """
-
-    loss: np.ndarray
-    tokens: np.ndarray
-    learning_rate: np.ndarray
-    gradient_norm: np.ndarray
-    measures: Mapping[str, np.ndarray] = types.MappingProxyType({})
 
 
 class TrainingStep:
@@ -282,13 +263,6 @@ class TrainingStep:
         start = (tf.constant(0), tf.constant(0.0), tf.constant(0.0))
         _, loss, tokens = tf.while_loop(lambda index, *_: index < count, add, start, parallel_iterations=1)
         return loss, tokens
-
-
-def update_rate(config: TrainConfig, d_model: int, step: Tensor) -> Tensor:
-    """The learning rate of an update, counted from 1: float32 scalar."""
-    if config.schedule == "constant":
-        return schedules.constant_rate(step, config.warmup_steps, config.learning_rate_scale)
-    return schedules.learning_rate(step, d_model, config.warmup_steps, config.learning_rate_scale, config.hold_steps)
 
 
 def step_seed(seed: int, step: Tensor) -> Tensor:

@@ -32,8 +32,8 @@ from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
 from t2t_keras.training.monitor import Interval, Monitor, SilentMonitor
-from t2t_keras.training.step import StepMetrics
 from t2t_keras.training.stop_signals import SIGNALS, StopSignals
+from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validator
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validation, Validator
 
 

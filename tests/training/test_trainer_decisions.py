@@ -8,7 +8,8 @@ import pytest
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
-from t2t_keras.training.step import StepMetrics, TrainingStep
+from t2t_keras.training.step import TrainingStep
+from t2t_keras.training.updates import StepMetrics
 from t2t_keras.training.validation import Validation, Validator
 from tests.training.tiny_training import best_step, make_data, records, saved_steps, train
 

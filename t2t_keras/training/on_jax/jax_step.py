@@ -1,7 +1,7 @@
 """One training step on every device of JAX: forward, backward, sum over devices, update.
 
-Every replica has its own rows, as under `tf.distribute`, with the seed that TensorFlow's replica of the same number
-has. It divides its sum of token losses by the tokens of all replicas, and losses and gradients are summed.
+Every replica has its own rows, as under `tf.distribute`. It divides its sum of token losses by the tokens of all
+replicas, and losses and gradients are summed. This module imports no TensorFlow.
 """
 
 import functools
@@ -23,7 +23,7 @@ from t2t_keras.models.weights import check_weights, frozen_names, weight_names
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
 from t2t_keras.training.on_jax.jax_devices import AXIS, JaxDevices, is_out_of_memory
-from t2t_keras.training.step import StepMetrics, step_seed, update_rate
+from t2t_keras.training.updates import StepMetrics, update_rate
 
 # Elements of a chunk of logits, whose losses are computed again in the backward pass: half a GiB in float32.
 _CHUNK_ELEMENTS = 2**27
@@ -73,7 +73,8 @@ class JaxStep:
         """Runs a number of steps on batches, of which each has an element for each replica of this process."""
         metrics = []
         for _ in range(steps):
-            seed = step_seed(self.config.seed, self.num_updates).numpy()
+            random = np.random.Philox(key=(self.config.seed % 2**64) + (self.num_updates << 64))
+            seed = random.random_raw(1).view(np.int32)  # --> [2]
             scalars = self._placed((seed, np.int32(self.num_updates + 1)))
             self._state, values = self._update(self._state, *self._next(batches), *scalars)
             metrics.append(values)

@@ -1,0 +1,36 @@
+"""What every training step has in common, whatever computes it; imports no TensorFlow."""
+
+import types
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from t2t_keras import schedules
+from t2t_keras.config import TrainConfig
+from t2t_keras.tensor import Tensor
+
+
+class StepMetrics(NamedTuple):
+    """Metrics of each step of a call, arrays of [steps].
+
+    Attributes:
+        loss: that of the objective, per target token: label-smoothed and auxiliary loss, or expected cost.
+        tokens: target tokens of the global batch.
+        learning_rate: of the update.
+        gradient_norm: of the gradients summed over replicas, before clipping.
+        measures: the other means per target token that the objective reports, by name.
+    """
+
+    loss: np.ndarray
+    tokens: np.ndarray
+    learning_rate: np.ndarray
+    gradient_norm: np.ndarray
+    measures: Mapping[str, np.ndarray] = types.MappingProxyType({})
+
+
+def update_rate(config: TrainConfig, d_model: int, step: Tensor) -> Tensor:
+    """The learning rate of an update, counted from 1: float32 scalar."""
+    if config.schedule == "constant":
+        return schedules.constant_rate(step, config.warmup_steps, config.learning_rate_scale)
+    return schedules.learning_rate(step, d_model, config.warmup_steps, config.learning_rate_scale, config.hold_steps)
