@@ -66,10 +66,11 @@ def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult
     def step(*state: Any) -> SearchState:
         return _advance(step_fn, SearchState(*state), goal)
 
-    start = _start(cache, goal)
-    shapes = search_state.state_shapes(start)
-    end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
-    token_ids, *others = _result(SearchState(*end), goal)
+    def goes_on(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
+        return ~tf.reduce_all(done)
+
+    end = search_state.make_steps(goes_on, step, _start(cache, goal), goal.settings.num_groups)
+    token_ids, *others = _result(end, goal)
     num_best = goal.num_returned
     return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in others))
 
@@ -138,16 +139,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
         tracked=tracked,
         coverage_scores=coverage,
     )
-    return _move(stepped, parents, num_groups)
-
-
-def _move(state: SearchState, parents: tf.Tensor, num_groups: int) -> SearchState:
-    """`state.move_caches`, except that a sentence leaves only when all of its groups are done."""
-    if num_groups == 1:
-        return search_state.move_caches(state, parents)
-    all_done = tf.reduce_all(tf.reshape(state.done, [-1, num_groups]), axis=1)
-    moved = search_state.move_caches(state._replace(done=all_done), diverse.sentence_slots(parents, num_groups))
-    return moved._replace(done=state.done)
+    return search_state.move_caches(stepped, diverse.sentence_slots(parents, num_groups))
 
 
 def _extend(

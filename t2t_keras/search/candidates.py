@@ -9,6 +9,9 @@ from t2t_keras.search.state import DEAD, Living
 from t2t_keras.search.top_k import top_k
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
+# So many exponentials are computed sooner by one thread than a second one is woken.
+_FEW_LOGITS = 2**15
+
 
 class Candidates(NamedTuple):
     """Continuations of all living hypotheses, [batch, candidates] each, in order of preference.
@@ -43,14 +46,31 @@ def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.
     num_candidates = number_of_candidates(beam)
     per_row = min(num_candidates + 2, vocab)
     best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
-    # log softmax = logit - max - log(sum(exp(logits - max))), and the largest probability is 1 / that sum.
-    largest = tf.gather(tf.nn.softmax(logits), token_ids[:, :1], batch_dims=1)
-    log_probs = best_logits - best_logits[:, :1] + tf.math.log(largest)
-    too_early = tf.repeat(~may_end, beam)[:, tf.newaxis] & (token_ids == EOS_ID)
-    log_probs = tf.where((token_ids == PAD_ID) | too_early, DEAD, log_probs) + tf.reshape(living_log_probs, [-1, 1])
+    # log softmax = logit - largest + log(the largest probability).
+    log_probs = best_logits + (log_largest_probability(logits, best_logits[:, :1], token_ids[:, :1]) - best_logits[:, :1])
+    log_probs, token_ids = (tf.reshape(values, [-1, beam, per_row]) for values in (log_probs, token_ids))
+    barred = (token_ids == PAD_ID) | (~may_end[:, tf.newaxis, tf.newaxis] & (token_ids == EOS_ID))
+    log_probs = tf.where(barred, DEAD, log_probs + living_log_probs[:, :, tf.newaxis])
     best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [open, candidates]
     token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
     return Candidates(best, token_ids, places // per_row)
+
+
+def log_largest_probability(logits: tf.Tensor, largest: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """The logarithm of the largest probability of each row, float32 [rows, 1], of logits, float32 [rows, vocab], whose
+    largest ones are given, with their places, int32, [rows, 1] both.
+
+    The largest probability is 1 / sum(exp(logits - largest)). oneDNN's softmax is faster for many rows, but wakes all
+    threads, which takes longer than a few rows do.
+    """
+
+    def of_few() -> tf.Tensor:
+        return -tf.math.log(tf.reduce_sum(tf.exp(logits - largest), axis=1, keepdims=True))
+
+    def of_many() -> tf.Tensor:
+        return tf.math.log(tf.gather(tf.nn.softmax(logits), places, batch_dims=1))
+
+    return tf.cond(tf.size(logits) <= _FEW_LOGITS, of_few, of_many)
 
 
 def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor) -> Candidates:

@@ -69,9 +69,7 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
         cache, first_tracked(goal, tf.shape(max_lengths)[0]), max_lengths, num_samples, start_id=PAD_ID
     )
     start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
-    shapes = search_state.state_shapes(start)
-    end = tf.while_loop(lambda length, done, *_: ~tf.reduce_all(done), step, start, shape_invariants=shapes)
-    state = SearchState(*end)
+    state = search_state.make_steps(lambda length, done, *_: ~tf.reduce_all(done), step, start)
     log_probs, ended = state.living.log_probs, state.finished.lengths
     lengths = tf.where(ended > 0, ended, tf.maximum(max_lengths, 0)[:, tf.newaxis])
     lengths = tf.where(log_probs > DEAD, lengths, 0)
@@ -136,11 +134,10 @@ def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max
     over = tf.reduce_all((ended > 0) | ~(totals > DEAD), axis=1)
     place = tf.reshape(state.length, [1, 1])
     history = tf.tensor_scatter_nd_update(state.history.token_ids, place, token_ids[tf.newaxis])
-    stepped = state._replace(
+    return state._replace(
         length=length,
         done=state.done | over | (length >= max_lengths),
         living=Living(token_ids, totals),
         finished=state.finished._replace(lengths=ended),
         history=state.history._replace(token_ids=history),
     )
-    return search_state.leave_out_done(stepped)

@@ -4,6 +4,7 @@ Axes: batch (sentences), beam (hypotheses per sentence), open (sentences that th
 open * beam rows of the step function, the hypotheses of a sentence adjacent.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -158,37 +159,50 @@ def spread(values: tf.Tensor, sentences: tf.Tensor, like: tf.Tensor, default: fl
 
 
 def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
-    """Moves caches and texts along with their hypotheses, and removes sentences that are done if it is time.
+    """Moves caches and texts along with their hypotheses.
 
     `state` is that after a step, except for its caches; `parents`, int32 [batch, beam], are the slots before the step.
     """
-    if parents.shape[1] > 1:
-        open_parents = tf.gather(parents, state.open_sentences)  # --> [open, beam]
-        following = (state.cache.per_hypothesis, state.cache.coverage, state.tracked.texts)
-        per_hypothesis, coverage, texts = gather_slots(following, open_parents)
-        state = state._replace(
-            cache=state.cache._replace(per_hypothesis=per_hypothesis, coverage=coverage),
-            tracked=state.tracked._replace(texts=texts),
-        )
-    return leave_out_done(state)
+    if parents.shape[1] == 1:
+        return state
+    open_parents = tf.gather(parents, state.open_sentences)  # --> [open, beam]
+    following = (state.cache.per_hypothesis, state.cache.coverage, state.tracked.texts)
+    per_hypothesis, coverage, texts = gather_slots(following, open_parents)
+    return state._replace(
+        cache=state.cache._replace(per_hypothesis=per_hypothesis, coverage=coverage),
+        tracked=state.tracked._replace(texts=texts),
+    )
 
 
-def leave_out_done(state: SearchState) -> SearchState:
-    """Removes sentences that are done from the caches, if it is time."""
-    is_open = ~tf.gather(state.done, state.open_sentences)
-    num_open = tf.size(is_open)
-    shrink = is_time_to_leave(num_open - tf.reduce_sum(tf.cast(is_open, tf.int32)), num_open)
-    kept = (state.open_sentences, state.cache._replace(position=()), state.tracked)
-    flat = tf.nest.flatten(kept)
+def make_steps(
+    goes_on: Callable[..., tf.Tensor], step: Callable[..., SearchState], state: SearchState, num_groups: int = 1
+) -> SearchState:
+    """The state after all steps: `tf.while_loop(goes_on, step, state)`, and sentences that are done leave on the way.
 
-    def leave_out() -> list[tf.Tensor]:
-        places = tf.where(is_open)[:, 0]  # --> [open]
-        return [tf.gather(value, places) for value in flat]
+    As in a greedy search the inner of two loops makes steps, and the outer one removes sentences that are done:
+    removing takes the whole state along, so it is kept out of the steps. In a diverse search each group has the place
+    of a sentence in `state.done`, and a sentence leaves when all of its groups are done.
+    """
+    shapes = state_shapes(state)
 
-    flat = tf.cond(shrink, leave_out, lambda: flat)
-    sentences, cache, tracked = tf.nest.pack_sequence_as(kept, flat)
-    cache = cache._replace(position=state.cache.position)
-    return state._replace(open_sentences=sentences, cache=cache, tracked=tracked)
+    def is_open(state: SearchState) -> tf.Tensor:
+        done = state.done if num_groups == 1 else tf.reduce_all(tf.reshape(state.done, [-1, num_groups]), axis=1)
+        return ~tf.gather(done, state.open_sentences)  # --> [open]
+
+    def busy(*values: Any) -> tf.Tensor:
+        still_open = is_open(SearchState(*values))
+        num_done = tf.size(still_open) - tf.math.count_nonzero(still_open, dtype=tf.int32)
+        return goes_on(*values) & ~is_time_to_leave(num_done, tf.size(still_open))
+
+    def one_round(*values: Any) -> SearchState:
+        state = SearchState(*tf.while_loop(busy, step, SearchState(*values), shapes))
+        places = tf.where(is_open(state))[:, 0]  # --> [open]
+        kept = (state.open_sentences, state.cache._replace(position=()), state.tracked)
+        sentences, cache, tracked = tf.nest.map_structure(lambda value: tf.gather(value, places), kept)
+        cache = cache._replace(position=state.cache.position)
+        return state._replace(open_sentences=sentences, cache=cache, tracked=tracked)
+
+    return SearchState(*tf.while_loop(goes_on, one_round, state, shapes))
 
 
 def remember(history: History, step: tf.Tensor, token_ids: tf.Tensor, parents: tf.Tensor) -> History:

@@ -35,7 +35,8 @@ def top_k(values: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
         values = tf.pad(values, [[0, 0], [0, num_blocks * block_size - width]], constant_values=-float("inf"))
     blocks = tf.reshape(values, [-1, num_blocks, block_size])  # --> [rows, num_blocks, block_size]
     _, best_blocks = tf.math.top_k(tf.reduce_max(blocks, axis=-1), k)
-    best_blocks = tf.sort(best_blocks, axis=-1)  # ascending, so that equal entries stay in the order of their index
+    # Ascending, so that equal entries stay in the order of their index; tf.sort takes twice as many operations.
+    best_blocks = -tf.math.top_k(-best_blocks, k)[0]
     entries = tf.gather(blocks, best_blocks, batch_dims=1)  # --> [rows, k, block_size]
     best, places = tf.math.top_k(tf.reshape(entries, [-1, k * block_size]), k)  # --> [rows, k]
     starts = tf.gather(best_blocks, places // block_size, batch_dims=1) * block_size
