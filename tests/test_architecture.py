@@ -50,7 +50,7 @@ BELOW_THE_LINE = {
         *("baselines", "config", "data", "evaluation", "inference", "layers", "machine", "models", "pictures"),
         *("planning", "runs", "tasks", "training"),
     },
-    "export": GROUND | {"config", "inference", "machine", "models", "search", "tasks", "text"},
+    "export": GROUND | {"config", "inference", "layers", "machine", "models", "search", "tasks", "text"},
     "fitting": GROUND
     | {
         *("config", "data", "evaluation", "export", "inference", "machine", "models", "planning", "runs", "tasks"),

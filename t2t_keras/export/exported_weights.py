@@ -7,6 +7,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
+from t2t_keras.export.ready_weights import KeptWeights
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import weight_names
 
@@ -22,6 +23,7 @@ class Weights:
 
     Attributes:
         variables: variables by name, of dtype `storage` in memory and on disk; they are cast to float32 for use.
+        ready: what is made of them once they are loaded.
     """
 
     def __init__(self, model: SequenceModel, storage: Storage = "float32") -> None:
@@ -30,10 +32,16 @@ class Weights:
             name: tf.Variable(tf.cast(weight.numpy(), storage), trainable=False, name=name)
             for name, weight in self._originals
         }
+        self.ready = KeptWeights(self._read)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within this context, a graph that calls the model reads these variables."""
+        """Within this context, a graph that calls the model reads these variables, and keeps what is made of them."""
+        with self._read(), self.ready:
+            yield
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
         mapping = [(weight, tf.cast(self.variables[name], tf.float32)) for name, weight in self._originals]
         with keras.StatelessScope(state_mapping=mapping):
             yield

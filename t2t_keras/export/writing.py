@@ -92,7 +92,9 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
         pipeline = Pipeline(translator, weights, (module.source_tokenizer, module.tokenizer))
         # Gradients would be a third of the graph, and a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(module, str(path), signatures(pipeline), options)
+        traced = {name: function.get_concrete_function() for name, function in signatures(pipeline).items()}
+        module.ready = weights.ready.trackable()
+        tf.saved_model.save(module, str(path), traced, options)
 
 
 def _checksums(path: pathlib.Path) -> dict[str, str]:

@@ -145,9 +145,14 @@ def attend_from_few(
     return ops.matmul(weights, values), weights
 
 
-def take_places(x: Tensor, places: Sequence[Sequence[int]]) -> Tensor:
+def take_places(x: Tensor, places: Sequence[Sequence[int]] | Tensor) -> Tensor:
     """The rows of each batch element at some places: [batch, rows, width], [n, m] --> [batch, n, m, width]."""
-    return ops.take(x, ops.convert_to_tensor([list(row) for row in places], "int32"), axis=1)
+    return ops.take(x, as_places(places), axis=1)
+
+
+def as_places(places: Sequence[Sequence[int]] | Tensor) -> Tensor:
+    """Places as a tensor, int32 [n, m]."""
+    return ops.convert_to_tensor([list(row) for row in places] if isinstance(places, list) else places, "int32")
 
 
 def shape(x: Tensor) -> list[Tensor | int]:

@@ -221,9 +221,9 @@ def attend_from_few(
     return tf.raw_ops.BatchMatMulV3(x=weights, y=values, Tout=tf.float32), weights
 
 
-def take_places(x: Tensor, places: Sequence[Sequence[int]]) -> Tensor:
+def take_places(x: Tensor, places: Sequence[Sequence[int]] | Tensor) -> Tensor:
     """`plain.take_places` without support for negative places."""
-    return tf.gather(x, tf.constant([list(row) for row in places], tf.int32), axis=1)
+    return tf.gather(x, plain.as_places(places), axis=1)
 
 
 def shape(x: Tensor) -> list[Tensor | int]:

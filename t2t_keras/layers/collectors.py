@@ -1,6 +1,7 @@
 """What layers hand over beside their outputs, to whoever collects it around a pass of a model."""
 
 import contextvars
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 from keras import ops
@@ -18,7 +19,8 @@ class Collector:
     _innermost: ClassVar[contextvars.ContextVar[Any]]
 
     def __init_subclass__(cls) -> None:
-        cls._innermost = contextvars.ContextVar(cls.__name__, default=None)
+        if Collector in cls.__bases__:  # a kind; its own subclasses are of that kind
+            cls._innermost = contextvars.ContextVar(cls.__name__, default=None)
 
     def __enter__(self) -> Self:
         self._token = self._innermost.set(self)
@@ -63,3 +65,20 @@ class AttentionWeights(Collector):
 
     def __init__(self) -> None:
         self.weights: list[Tensor] = []
+
+
+class ReadyWeights(Collector):
+    """Keeps what is made of weights alone, so that it is made once and not in each pass; a subclass says where.
+
+    See `made_ready`.
+    """
+
+    def kept(self, name: str, make: Callable[[], Tensor]) -> Any:
+        """A tensor or variable with the value of `make()`, a function of weights; a name has one value."""
+        raise NotImplementedError
+
+
+def made_ready(name: str, make: Callable[[], Tensor]) -> Any:
+    """make(), a tensor made of weights alone, or what the innermost `ReadyWeights` keeps of it."""
+    keeper = ReadyWeights.innermost()
+    return make() if keeper is None else keeper.kept(name, make)

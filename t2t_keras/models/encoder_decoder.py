@@ -15,6 +15,7 @@ from t2t_keras.config import ModelConfig
 from t2t_keras.errors import InputError
 from t2t_keras.layers import TiedEmbedding
 from t2t_keras.layers.attention.scores import mask_bias
+from t2t_keras.layers.collectors import made_ready
 from t2t_keras.models import presets
 from t2t_keras.models.contract import BFLOAT16, States
 from t2t_keras.symbols import PAD_ID
@@ -143,10 +144,11 @@ class EncoderDecoder(keras.Model):
     def step_products(self, wanted: frozenset[str]) -> tuple[str, Callable[[Tensor], Tensor]]:
         """The dtype of the products in the steps of a search, and `logits` with its matrix made ready in that dtype."""
         dtype = BFLOAT16 if BFLOAT16 in wanted else self.compute_dtype
-        matrix = self.output_head.output_matrix(dtype)  # --> [width, vocab]
+        head = self.output_head
+        matrix = made_ready(f"{head.table.path}.{dtype}", lambda: head.output_matrix(dtype))  # --> [width, vocab]
 
         def logits(hidden: Tensor) -> Tensor:
-            return ops.cast(kernels.linear(hidden, matrix, self.output_head.bias), "float32")
+            return ops.cast(kernels.linear(hidden, matrix, head.bias), "float32")
 
         return dtype, logits
 

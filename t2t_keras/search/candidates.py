@@ -47,7 +47,9 @@ def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.
     per_row = min(num_candidates + 2, vocab)
     best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
     # log softmax = logit - largest + log(the largest probability).
-    log_probs = best_logits + (log_largest_probability(logits, best_logits[:, :1], token_ids[:, :1]) - best_logits[:, :1])
+    log_probs = best_logits + (
+        log_largest_probability(logits, best_logits[:, :1], token_ids[:, :1]) - best_logits[:, :1]
+    )
     log_probs, token_ids = (tf.reshape(values, [-1, beam, per_row]) for values in (log_probs, token_ids))
     barred = (token_ids == PAD_ID) | (~may_end[:, tf.newaxis, tf.newaxis] & (token_ids == EOS_ID))
     log_probs = tf.where(barred, DEAD, log_probs + living_log_probs[:, :, tf.newaxis])

@@ -23,7 +23,7 @@ from t2t_keras.layers.layer import Layer, check_at_least_one
 from t2t_keras.tensor import Tensor
 
 # Most elements of kernels to concatenate for one wider product: larger copies cost more than the product saves.
-_MOST_JOINED = 2**18
+MOST_JOINED = 2**18
 
 
 def _heads_first(x: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ class MultiHeadAttention(Layer):
         """
         kernel_parts, bias_parts, widths = zip(*projections, strict=True)
         elements = sum(kernel.shape[0] * kernel.shape[1] for kernel in kernel_parts)
-        if len(projections) > 1 and (len(set(widths)) > 1 or elements > _MOST_JOINED):
+        if len(projections) > 1 and (len(set(widths)) > 1 or elements > MOST_JOINED):
             return [part for projection in projections for part in self._heads(x, projection)]
         batch, length, d_model = kernels.shape(x)
         count = len(projections)

@@ -4,12 +4,15 @@ The hypotheses of a sentence take the place of the query length: all attend to o
 bias hides the entries of the others.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.layers.attention.multi_head import MultiHeadAttention
+from t2t_keras.layers.attention.multi_head import MOST_JOINED, MultiHeadAttention
+from t2t_keras.layers.collectors import made_ready
+from t2t_keras.layers.stepping.projections import Projection, Projections, joined
 from t2t_keras.tensor import Tensor
 
 
@@ -23,14 +26,17 @@ class KeysAndValues(NamedTuple):
 class _AttentionStep:
     """The common part of attention to the past and to the memory; `output_kernel` is [heads * d_value, d_model]."""
 
-    def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
+    def __init__(
+        self, layer: MultiHeadAttention, dtype: str, beam_size: int, projections: Projections | None = None
+    ) -> None:
+        self._projections = projections or Projections(dtype)
         self._layer = layer
         self._beam_size = beam_size
         self._attention = layer.attention_function(0)
         is_papers = type(layer).attention_function is MultiHeadAttention.attention_function  # and not one of a subclass
         if beam_size > 1 and layer.score_vector is None and is_papers:
             self._attention = kernels.attend_from_few
-        self.output_kernel = ops.cast(layer.output_kernel, dtype)
+        self.output_kernel, self._output_bias = self._projections.of_outputs(layer.output_kernel, layer.output_bias)
 
     def _beam_heads(self, x: Tensor, num_heads: int, d_head: int) -> Tensor:
         """[batch * beam, heads * d_head] --> [batch, heads, beam, d_head]."""
@@ -46,7 +52,7 @@ class _AttentionStep:
             rows = ops.reshape(heads, (-1, num_heads * self._beam_size, d_value))
             heads = kernels.take_places(rows, _columns(num_heads, self._beam_size))  # --> [batch, beam, heads, d_value]
         rows = ops.reshape(heads, (-1, num_heads * d_value))
-        return kernels.linear(rows, self.output_kernel, self._layer.output_bias)
+        return kernels.linear(rows, self.output_kernel, self._output_bias)
 
 
 def _columns(rows: int, columns: int) -> list[range]:
@@ -55,19 +61,17 @@ def _columns(rows: int, columns: int) -> list[range]:
 
 
 class SelfAttentionStep(_AttentionStep):
-    """Self-attention by a built `MultiHeadAttention` without dropout, its kernels cast to `dtype` once per search.
+    """Self-attention by a built `MultiHeadAttention` without dropout, its kernels made ready once per search.
 
     `kernel`, [d_model, heads * (2 d_key + d_value)], and `bias` join those of queries, keys and values. Of a window,
     only the positions before count.
     """
 
-    def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
-        super().__init__(layer, dtype, beam_size)
-        query_kernel, query_bias, _ = layer.query_projection()
-        kernel = ops.concatenate([query_kernel, layer.key_kernel, layer.value_kernel], axis=1)
-        self.kernel = ops.cast(kernel, dtype)
-        biases = [query_bias, layer.key_bias, layer.value_bias]
-        self.bias = ops.concatenate(biases, axis=0) if layer.use_bias else None
+    def __init__(
+        self, layer: MultiHeadAttention, dtype: str, beam_size: int, projections: Projections | None = None
+    ) -> None:
+        super().__init__(layer, dtype, beam_size, projections)
+        self.kernel, self.bias = joined_heads(layer, self._projections)
 
     def no_past(self, batch: Tensor | int, dtype: str) -> KeysAndValues:
         """The empty keys and values before the first position."""
@@ -122,20 +126,32 @@ class SelfAttentionStep(_AttentionStep):
         return [self._beam_heads(part, layer.num_heads, width) for part, width in parts]
 
 
-class CrossAttentionStep(_AttentionStep):
-    """Attention to the memory by a built `MultiHeadAttention` without dropout; kernels are cast once per search."""
+def joined_heads(layer: MultiHeadAttention, projections: Projections) -> Projection:
+    """The projection to queries, keys and values: kernel [d_model, heads * (2 d_key + d_value)]."""
 
-    def __init__(self, layer: MultiHeadAttention, dtype: str, beam_size: int) -> None:
-        super().__init__(layer, dtype, beam_size)
-        kernel, self._query_bias, _ = layer.query_projection()
-        self._query_kernel = ops.cast(kernel, dtype)
+    def make() -> Projection:
+        query_kernel, query_bias, _ = layer.query_projection()
+        others = Projection(layer.key_kernel, layer.key_bias), Projection(layer.value_kernel, layer.value_bias)
+        return joined(Projection(query_kernel, query_bias), *others)
+
+    return projections.made_of_inputs(f"{layer.query_kernel.path}.joined", make)
+
+
+class CrossAttentionStep(_AttentionStep):
+    """Attention to the memory by a built `MultiHeadAttention` without dropout; kernels are made ready once a search."""
+
+    def __init__(
+        self, layer: MultiHeadAttention, dtype: str, beam_size: int, projections: Projections | None = None
+    ) -> None:
+        super().__init__(layer, dtype, beam_size, projections)
+        self._query = self._projections.made_of_inputs(
+            layer.query_kernel.path, lambda: Projection(*layer.query_projection()[:2])
+        )
 
     def project(self, memory: Tensor) -> KeysAndValues:
         """The keys and values of a memory, float [batch, key_len, d_model], computed once per sentence."""
-        layer = self._layer
-        keys = kernels.linear(memory, layer.key_kernel, layer.key_bias)
-        values = kernels.linear(memory, layer.value_kernel, layer.value_bias)
-        return KeysAndValues(self._split_heads(keys, layer.d_key), self._split_heads(values, layer.d_value))
+        (projected,) = projected_memories([self], memory)
+        return projected
 
     def __call__(self, query: Tensor, memory: KeysAndValues, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         """Attends from one position, float [batch * beam, d_model], to the memory's keys and values from `project`.
@@ -143,12 +159,53 @@ class CrossAttentionStep(_AttentionStep):
         `bias` is a `mask_bias`, broadcastable to [batch, heads, beam, source_len]. Returns float [batch * beam,
         d_model], and the weights, float [batch, heads, beam, source_len].
         """
-        queries = kernels.linear(query, self._query_kernel, self._query_bias)
+        queries = kernels.linear(query, *self._query)
         queries = self._beam_heads(queries, self._layer.num_heads, self._layer.d_key)  # --> [batch, heads, beam, d_key]
         heads, weights = self._attention(queries, *memory, bias=bias)
         return self._joined_heads(heads), weights
 
-    def _split_heads(self, x: Tensor, d_head: int) -> Tensor:
-        """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""
-        batch, length, _ = ops.shape(x)
-        return ops.transpose(ops.reshape(x, (batch, length, self._layer.num_heads, d_head)), (0, 2, 1, 3))
+    @property
+    def memory_projections(self) -> tuple[Projection, Projection]:
+        """Those to keys and to values."""
+        layer = self._layer
+        return Projection(layer.key_kernel, layer.key_bias), Projection(layer.value_kernel, layer.value_bias)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Those of a head: d_key and d_value."""
+        return self._layer.d_key, self._layer.d_value
+
+
+def projected_memories(layers: Sequence[CrossAttentionStep], memory: Tensor) -> tuple[KeysAndValues, ...]:
+    """The keys and values of a memory, float [batch, key_len, d_model], for each of some layers of the same widths.
+
+    Small kernels of equal head width share one product and one transposition.
+    """
+    d_key, d_value = layers[0].widths
+    projections = [projection for layer in layers for projection in layer.memory_projections]
+    elements = sum(kernel.shape[0] * kernel.shape[1] for kernel, _ in projections)
+    if d_key != d_value or elements > MOST_JOINED:
+        keys_and_values = [
+            _heads_first(kernels.linear(memory, *projection), width)
+            for projection, width in zip(projections, [d_key, d_value] * len(layers), strict=True)
+        ]
+    else:
+        name = f"{projections[0].kernel.path}.joined{len(projections)}"
+        kernel, bias = made_ready(name, lambda: joined(*projections))
+        keys_and_values = ops.split(_heads_first(kernels.linear(memory, kernel, bias), d_key), len(projections), axis=1)
+    return tuple(map(KeysAndValues, keys_and_values[::2], keys_and_values[1::2]))
+
+
+def _heads_first(x: Tensor, d_head: int) -> Tensor:
+    """[batch, length, heads * d_head] --> [batch, heads, length, d_head]."""
+    batch, length, width = kernels.shape(x)
+    return transposed(x, batch, length, width // d_head, d_head)
+
+
+def transposed(x: Tensor, batch: Tensor | int, rows: Tensor | int, columns: Tensor | int, width: int) -> Tensor:
+    """[batch, rows, columns, width], whatever its shape --> [batch, columns, rows, width].
+
+    By copies of `width` numbers each: oneDNN's transposition wakes all threads, which takes longer for a few sentences.
+    """
+    flat = ops.reshape(x, (batch, rows * columns, width))
+    return kernels.take_places(flat, ops.arange(columns)[:, None] + ops.arange(rows)[None] * columns)

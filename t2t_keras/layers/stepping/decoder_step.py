@@ -3,7 +3,8 @@
 The beam takes the place of the target length, so neither the memory nor the past is ever repeated or reordered.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from keras import ops
 
@@ -12,24 +13,28 @@ from t2t_keras.layers.attention.scores import mask_bias
 from t2t_keras.layers.decoder import Decoder, DecoderLayer
 from t2t_keras.layers.experts import ExpertWeights, MixtureOfExperts, mixture
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.stepping.attention_step import CrossAttentionStep, KeysAndValues, SelfAttentionStep
+from t2t_keras.layers.stepping.attention_step import (
+    CrossAttentionStep,
+    KeysAndValues,
+    SelfAttentionStep,
+    projected_memories,
+)
+from t2t_keras.layers.stepping.projections import Projections
 from t2t_keras.tensor import Tensor
 
 
 class FeedForwardStep:
-    """A built `FeedForward` without dropout, its kernels cast once per search; bfloat16 also multiplies in bfloat16."""
+    """A built `FeedForward` without dropout, its kernels made ready once per search."""
 
-    def __init__(self, layer: FeedForward, dtype: str) -> None:
+    def __init__(self, layer: FeedForward, projections: Projections) -> None:
         self._layer = layer
-        self._inner_kernel = ops.cast(layer.inner_kernel, dtype)  # [d_model, d_ff]
-        self._outer_kernel = ops.cast(layer.outer_kernel, dtype)  # [d_ff, d_model]
+        self._inner = projections.of_inputs(layer.inner_kernel, layer.inner_bias)
+        self._outer = projections.of_outputs(layer.outer_kernel, layer.outer_bias)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """float [batch * beam, d_model] --> the same."""
-        inner = kernels.linear(inputs, self._inner_kernel, self._layer.inner_bias)  # --> [rows, d_ff]
-        return kernels.linear(
-            self._layer.activate(inner), self._outer_kernel, self._layer.outer_bias
-        )  # --> [rows, d_model]
+        inner = kernels.linear(inputs, *self._inner)  # --> [rows, d_ff]
+        return kernels.linear(self._layer.activate(inner), *self._outer)  # --> [rows, d_model]
 
 
 class MixtureStep:
@@ -45,19 +50,27 @@ class MixtureStep:
         return mixture(inputs, self._layer.gating(inputs), self._weights, kernels.grouped_linear)
 
 
-def feed_forward_step(layer: FeedForward | MixtureOfExperts, dtype: str) -> FeedForwardStep | MixtureStep:
-    """The step of whichever of the two a layer has."""
-    return MixtureStep(layer, dtype) if isinstance(layer, MixtureOfExperts) else FeedForwardStep(layer, dtype)
-
-
 class DecoderLayerStep:
     """A built `DecoderLayer` without dropout, its kernels cast to `dtype` once per search."""
 
     def __init__(self, layer: DecoderLayer, dtype: str, beam_size: int) -> None:
         self._layer = layer
-        self.self_attention = SelfAttentionStep(layer.self_attention, dtype, beam_size)
-        self.cross_attention = CrossAttentionStep(layer.cross_attention, dtype, beam_size)
-        self._feed_forward = feed_forward_step(layer.feed_forward, dtype)
+        of_self_attention, of_cross_attention, of_feed_forward = self.projections(layer, dtype)
+        self.self_attention = SelfAttentionStep(layer.self_attention, dtype, beam_size, of_self_attention)
+        self.cross_attention = CrossAttentionStep(layer.cross_attention, dtype, beam_size, of_cross_attention)
+        self._feed_forward: Callable[[Tensor], Tensor]
+        if isinstance(layer.feed_forward, MixtureOfExperts):
+            self._feed_forward = MixtureStep(layer.feed_forward, dtype)
+        else:
+            self._feed_forward = FeedForwardStep(layer.feed_forward, of_feed_forward)
+
+    def projections(self, layer: DecoderLayer, dtype: str) -> Sequence[Projections]:
+        """What makes the projections of the three sub-layers ready."""
+        return [Projections(dtype)] * 3
+
+    def connect(self, inputs: Tensor, sublayers: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
+        """The three sub-layers' functions, each in "Add & Norm": float [batch * beam, d_model] --> the same."""
+        return self._layer(inputs, None, sublayers=sublayers, training=False)
 
     def __call__(
         self,
@@ -87,8 +100,7 @@ class DecoderLayerStep:
             kept.append(weights)
             return attended
 
-        sublayers = self_attention, cross_attention, self._feed_forward
-        outputs = self._layer(inputs, None, sublayers=sublayers, training=False)
+        outputs = self.connect(inputs, (self_attention, cross_attention, self._feed_forward))
         keys_and_values, weights = kept
         return outputs, keys_and_values, weights
 
@@ -141,13 +153,15 @@ class DecoderStep:
     With bfloat16, products with the kernels are computed in it. `beam_size` is the number of hypotheses per sentence.
     """
 
+    layer_class: ClassVar[type[DecoderLayerStep]] = DecoderLayerStep
+
     def __init__(self, decoder: Decoder, dtype: str, beam_size: int) -> None:
         self._decoder = decoder
-        self.layers = [DecoderLayerStep(layer, dtype, beam_size) for layer in decoder.layers]
+        self.layers = [self.layer_class(layer, dtype, beam_size) for layer in decoder.layers]
 
     def begin(self, memory: Tensor, memory_mask: Tensor) -> DecoderCache:
         """The first cache, from a memory [batch, source_len, d_model] and its bool mask [batch, 1, 1, source_len]."""
-        memories = tuple(layer.cross_attention.project(memory) for layer in self.layers)
+        memories = projected_memories([layer.cross_attention for layer in self.layers], memory)
         batch, dtype = ops.shape(memory)[0], memories[0].keys.dtype
         past = tuple(layer.self_attention.no_past(batch, dtype) for layer in self.layers)
         return DecoderCache(past, memories, mask_bias(memory_mask, self._decoder.compute_dtype))

@@ -1,0 +1,71 @@
+"""What is made of the weights alone, made once a server loads an export and not at each request."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.layers.collectors import ReadyWeights
+
+
+class KeptWeights(ReadyWeights):
+    """Variables of an export that are not stored with it: whoever loads it computes them from those that are.
+
+    Args:
+        in_use: a context in which a model reads the stored variables.
+    """
+
+    def __init__(self, in_use: Callable[[], AbstractContextManager[None]]) -> None:
+        self._in_use = in_use
+        self._kept: dict[str, Any] = {}
+        self._makers: dict[str, Callable[[], Any]] = {}
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._kept:
+            with tf.init_scope(), self._in_use():
+                self._kept[name] = tf.nest.map_structure(lambda value: _unstored(value, name), make())
+            self._makers[name] = make
+        return self._kept[name]
+
+    def trackable(self) -> dict[str, Any]:
+        """What a module must hold to be saved with these variables, once all functions that read them are traced."""
+        return {"variables": tf.nest.flatten(self._kept), "maker": _Maker(self._make_all)}
+
+    def _make_all(self) -> None:
+        with self._in_use():
+            for name, make in self._makers.items():
+                for variable, value in zip(tf.nest.flatten(self._kept[name]), tf.nest.flatten(make()), strict=True):
+                    if variable is not None:
+                        variable.assign(value)
+
+
+class _Maker(tf.saved_model.experimental.TrackableResource):
+    """Has every loader, TensorFlow's own and Python's, run a function once the stored variables are there."""
+
+    def __init__(self, make: Callable[[], None]) -> None:
+        super().__init__()
+        self._make = make
+
+    def _create_resource(self) -> tf.Tensor:
+        return tf.constant(0)  # there is no resource; nothing reads this
+
+    def _initialize(self) -> None:
+        self._make()
+
+
+def _unstored(value: tf.Tensor | None, name: str) -> tf.Variable | None:
+    """A variable that `tf.saved_model.save` leaves out of the checkpoint."""
+    if value is None:
+        return None
+    variable = tf.Variable(value, trainable=False, name=f"ready/{name}")
+    export = variable._export_to_saved_model_graph
+
+    def exported(object_map: Any, tensor_map: Any, options: Any, **arguments: Any) -> Any:
+        tensors = export(object_map, tensor_map, options, **arguments)
+        object_map[variable]._serialize_to_tensors = dict  # this copy is what the graph would restore
+        return tensors
+
+    variable._serialize_to_tensors = dict
+    variable._export_to_saved_model_graph = exported
+    return variable

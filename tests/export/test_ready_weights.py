@@ -1,0 +1,71 @@
+"""Variables that an export does not store: every loader has them made of those that it does."""
+
+import contextlib
+import gc
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.export.ready_weights import KeptWeights
+from t2t_keras.layers.collectors import made_ready
+
+WEIGHTS = np.arange(600, dtype="float32").reshape(20, 30)
+
+
+def save(path, scale=1.0):
+    """A module with a weight and a function that reads what is made of it; returns how often that was made."""
+    weight, made = tf.Variable(scale * WEIGHTS, name="weight"), []
+    kept = KeptWeights(contextlib.nullcontext)
+
+    def make():
+        made.append(tf.executing_eagerly())
+        return {"transposed": tf.transpose(weight), "nothing": None, "sum": tf.reduce_sum(weight)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 30])])
+    def product(x):
+        with kept:
+            first, second = (made_ready("of_weight", make) for _ in range(2))
+        assert first is second
+        return {"product": x @ first["transposed"] + 0 * second["sum"]}
+
+    module = tf.Module()
+    module.weight, module.product = weight, product
+    product.get_concrete_function()
+    module.ready = kept.trackable()
+    tf.saved_model.save(module, str(path), {"serving_default": product})
+    return made
+
+
+X = np.ones([2, 30], "float32")
+
+
+def test_it_is_made_once_while_tracing_and_once_for_the_loaders(tmp_path):
+    assert save(tmp_path) == [True, False]
+
+
+def test_the_variables_are_not_stored(tmp_path):
+    save(tmp_path)
+    names = tf.train.load_checkpoint(str(tmp_path / "variables" / "variables")).get_variable_to_shape_map()
+    assert [name for name in names if name.endswith("VARIABLE_VALUE")] == ["weight/.ATTRIBUTES/VARIABLE_VALUE"]
+
+
+def test_each_load_in_python_has_its_own(tmp_path):
+    save(tmp_path / "1")
+    save(tmp_path / "2", scale=2.0)
+    first, again, second = (tf.saved_model.load(str(tmp_path / name)) for name in ("1", "1", "2"))
+    del first
+    gc.collect()
+    np.testing.assert_allclose(again.product(X)["product"], X @ WEIGHTS.T, rtol=1e-5)
+    np.testing.assert_allclose(second.product(X)["product"], 2 * X @ WEIGHTS.T, rtol=1e-5)
+
+
+def test_the_loader_of_tensorflow_1_makes_them(tmp_path):
+    save(tmp_path)
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        signature = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path)).signature_def["serving_default"]
+        found = session.run(signature.outputs["product"].name, {signature.inputs["x"].name: X})
+    np.testing.assert_allclose(found, X @ WEIGHTS.T, rtol=1e-5)
+
+
+def test_without_anybody_who_keeps_it_everything_is_made_where_it_is_used():
+    assert made_ready("anything", lambda: 7) == 7
