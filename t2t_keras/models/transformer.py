@@ -13,6 +13,8 @@ from t2t_keras.layers.dropout import fold_in
 from t2t_keras.layers.position import LearnedPositions, SinusoidalPositions
 from t2t_keras.layers.settings import LayerSettings
 from t2t_keras.layers.stepping.decoder_step import DecoderCache, DecoderStep, OwnEntries
+from t2t_keras.layers.stepping.folded_encoder import FoldedEncoder, can_fold_encoder
+from t2t_keras.layers.stepping.folded_step import FoldedDecoderStep, can_fold
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions, Cache, Search, States, first_coverage
 from t2t_keras.models.encoder_decoder import EncoderDecoder
 from t2t_keras.tensor import Tensor
@@ -94,6 +96,8 @@ class Transformer(EncoderDecoder):
     def encode(self, source: Tensor) -> Tensor:
         """The memory of a source (3.1): int [batch, source_len], 0 is padding --> [batch, source_len, d_model]."""
         x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
+        if can_fold_encoder(self.encoder):
+            return FoldedEncoder(self.encoder)(x, padding_mask(source))
         return self.encoder(x, padding_mask(source), training=False)
 
     def logits_and_attention(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Attentions]:
@@ -134,7 +138,9 @@ class Transformer(EncoderDecoder):
         weights in bfloat16.
         """
         dtype, logits_of = self.step_products(wanted)
-        decoder, window = DecoderStep(self.decoder, dtype, beam_size), self.config.attention_window
+        folds = not wanted and can_fold(self.decoder)
+        decoder = FoldedDecoderStep(self.decoder, beam_size) if folds else DecoderStep(self.decoder, dtype, beam_size)
+        window = self.config.attention_window
 
         def step(token_ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             x = self.target_embedding(token_ids[:, None])  # --> [batch * beam, 1, d_model]
