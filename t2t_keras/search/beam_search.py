@@ -111,7 +111,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     if coverage:
         scores += search_state.gather_slots(coverage[0], candidates.parents)
     finished = _finish(state.finished, candidates, new_ends, scores, length)
-    num_finished = state.num_finished + tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
+    num_finished = state.num_finished
     living, parents = _living_of(candidates, ends, goal)
     history = search_state.remember(state.history, state.length, living.token_ids, parents)
     # Once done, a sentence keeps its totals: it may still have to return its living hypotheses.
@@ -126,6 +126,7 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     last = finished.scores[:, (count if num_groups > 1 else min(goal.num_returned, count)) - 1]
     done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # no living one can exceed that
     if goal.settings.patience:
+        num_finished += tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
         done |= tf.cast(num_finished, tf.float32) >= goal.settings.patience * log_probs.shape[1]
     stepped = SearchState(
         length=length,

@@ -79,7 +79,7 @@ class SearchState(NamedTuple):
         done: bool [batch], sentences whose result is final.
         living: the living hypotheses.
         finished: the finished hypotheses.
-        num_finished: int32 [batch], how many have finished, including those dropped later.
+        num_finished: int32 [batch], with patience, how many have finished, including those dropped later; else 0.
         history: the living hypotheses' earlier tokens.
         open_sentences: int32 [open], indices of the sentences in the caches: all that are not done, and perhaps others.
         cache: the step function's cache, in the order of `open_sentences` and `living`.
@@ -166,8 +166,10 @@ def move_caches(state: SearchState, parents: tf.Tensor) -> SearchState:
     if parents.shape[1] == 1:
         return state
     open_parents = tf.gather(parents, state.open_sentences)  # --> [open, beam]
-    following = (state.cache.per_hypothesis, state.cache.coverage, state.tracked.texts)
-    per_hypothesis, coverage, texts = gather_slots(following, open_parents)
+    coverage = state.cache.coverage
+    if coverage.shape[2] != 0:
+        coverage = gather_slots(coverage, open_parents)
+    per_hypothesis, texts = gather_slots((state.cache.per_hypothesis, state.tracked.texts), open_parents)
     return state._replace(
         cache=state.cache._replace(per_hypothesis=per_hypothesis, coverage=coverage),
         tracked=state.tracked._replace(texts=texts),
