@@ -84,6 +84,7 @@ class Pipeline:
         config: the settings of the search.
         max_source_length: most tokens of a part, end symbol included.
         has_attention: whether the model offers attention.
+        grows: whether what a search has found so far is the beginning of an answer: text, and not drawn.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizers: tuple[Any, Any]) -> None:
@@ -101,7 +102,7 @@ class Pipeline:
         settings = (translator.lowercase, translator.max_source_length, translator.excluded, translator.task)
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
         form = self._form = self._task.form(translator.tokenizer)
-        searches = Searches(self._model, self.config, excluded, form=form)
+        searches = self._searches = Searches(self._model, self.config, excluded, form=form)
         sampling = Searches(self._model, _sampling(self.config), excluded, form=form)
 
         def search_best(sentences: Sentences) -> Found:
@@ -128,6 +129,7 @@ class Pipeline:
         results = (tf.TensorSpec([None, None], dtype) for dtype in (tf.string, tf.float32))
         finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
         self._finished = _stage(self._finished_of, _TEXTS, *results) if finishes else None
+        self.grows = not (finishes or form or self._task.context or self.config.sampling)
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """The parts to translate of lines, string [lines]."""
@@ -178,6 +180,17 @@ class Pipeline:
     def search(self, sentences: Sentences, only_best: bool) -> Found:
         """The best hypotheses or, if the settings say so, samples: one per sentence, or `config.beam_size`."""
         return (self._search_best if only_best else self._search_all)(sentences)
+
+    def start(self, sentences: Sentences) -> Any:
+        """The state of a search for the best translations, before its first step."""
+        with self._weights.in_use():
+            return self._searches.start(sentences.ids)
+
+    def advance(self, sentences: Sentences, state: Any, steps: tf.Tensor) -> tuple[Any, Found, tf.Tensor]:
+        """Makes at most so many steps of a search: its state, what it found so far, and what is final, bool [parts]."""
+        with self._weights.in_use():
+            state, found, done = self._searches.advance(sentences.ids, state, steps)
+        return state, Found(*found), done
 
     def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         """The log-probability of each target, end symbol included: float32 [sentences]."""

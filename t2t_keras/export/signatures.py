@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
+from t2t_keras.export.graph_streaming import stream_signatures
 from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths, assert_size
 from t2t_keras.symbols import PAD_ID
@@ -17,7 +18,10 @@ Outputs = dict[str, tf.Tensor]
 
 
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns all signatures by name, to be traced; k is the beam size. A model without attention lacks the last two.
+    """Returns all signatures by name, to be traced; k is the beam size.
+
+    A model without attention lacks `align` and `attention`. Only a search whose outputs are text as they come has the
+    last two.
 
     serving_default: text [batch] -> translation [batch], score [batch]
     nbest: text [batch] -> translations [batch, k], scores [batch, k]
@@ -29,6 +33,9 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         attention [batch, target_len, source_len]
     attention: text [batch], target [batch], kind [batch], layer [batch] -> query_pieces [batch, query_len],
         key_pieces [batch, key_len], attention [batch, heads, query_len, key_len], num_layers [batch]
+    stream_begin: text [1] -> the state of a search, as tensors state_000, state_001, ...
+    stream_advance: steps, and a state -> the state after at most so many steps, translation [1] and score [1] so far,
+        done; once it is, they are those of serving_default
     """
     batch, ids = [None], [None, None]
 
@@ -67,6 +74,7 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
             functools.partial(_translated_tokens, pipeline), source_ids=(ids, tf.int32), source_length=(batch, tf.int32)
         ),
         **views,
+        **stream_signatures(pipeline),
     }
 
 

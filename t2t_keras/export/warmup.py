@@ -1,7 +1,9 @@
 """The requests that a server runs once before it answers others: some for each signature."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import optional_module
@@ -20,20 +22,36 @@ def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
     """
     missing = "exporting needs the messages of TensorFlow Serving: pip install '.[serve]'"
     optional_module("tensorflow_serving.apis", missing)
+    left_out = () if has_attention else ("align", "attention")
+    return [
+        _record(model_name, signature, {name: tf.make_tensor_proto(*value) for name, value in inputs.items()})
+        for signature, inputs in _requests()
+        if signature not in left_out
+    ]
+
+
+def stream_records(model_name: str, functions: Mapping[str, Callable[..., dict[str, tf.Tensor]]]) -> list[bytes]:
+    """As `warmup_records` those of `stream_begin` and `stream_advance`, if these are among the traced `functions`."""
+    if "stream_begin" not in functions:
+        return []
+    state = {name: tensor.numpy() for name, tensor in functions["stream_begin"](tf.constant(_LINES[:1])).items()}
+    inputs = [{"text": np.array(_LINES[:1], object)}, {"steps": np.int32(1), **state}]
+    return [
+        _record(model_name, signature, {name: tf.make_tensor_proto(value) for name, value in given.items()})
+        for signature, given in zip(("stream_begin", "stream_advance"), inputs, strict=True)
+    ]
+
+
+def _record(model_name: str, signature: str, inputs: Mapping[str, Any]) -> bytes:
     from tensorflow_serving.apis import prediction_log_pb2
 
-    records = []
-    for signature, inputs in _requests():
-        if signature in ("align", "attention") and not has_attention:
-            continue
-        log = prediction_log_pb2.PredictionLog()
-        request = log.predict_log.request
-        request.model_spec.name = model_name
-        request.model_spec.signature_name = signature
-        for name, (values, dtype) in inputs.items():
-            request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
-        records.append(log.SerializeToString(deterministic=True))
-    return records
+    log = prediction_log_pb2.PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.name = model_name
+    request.model_spec.signature_name = signature
+    for name, tensor in inputs.items():
+        request.inputs[name].CopyFrom(tensor)
+    return log.SerializeToString(deterministic=True)
 
 
 def _requests() -> list[tuple[str, dict[str, tuple[Any, tf.DType]]]]:

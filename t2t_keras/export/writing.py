@@ -16,7 +16,7 @@ from t2t_keras.config import Config
 from t2t_keras.export.exported_weights import Storage, Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
-from t2t_keras.export.warmup import warmup_records
+from t2t_keras.export.warmup import stream_records, warmup_records
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, sha256, temporary_name
 from t2t_keras.models.contract import ATTENTION
@@ -62,7 +62,7 @@ def export_translator(
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it
     try:
-        _save(translator, storage, temporary)
+        warmup += stream_records(name, _save(translator, storage, temporary))
         details["sha256"] = _checksums(temporary)
         document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
         extra = temporary / "assets.extra"
@@ -76,7 +76,8 @@ def export_translator(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
+def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[str, Any]:
+    """Writes the SavedModel; returns the functions of its signatures by name."""
     weights = Weights(translator.single_model, storage)
     # Only what a loader must find; everything else that the signatures need stays outside the module.
     module = tf.Module()
@@ -92,9 +93,11 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> None:
         pipeline = Pipeline(translator, weights, (module.source_tokenizer, module.tokenizer))
         # Gradients would be a third of the graph, and a served model is not trained.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        traced = {name: function.get_concrete_function() for name, function in signatures(pipeline).items()}
+        functions = signatures(pipeline)
+        traced = {name: function.get_concrete_function() for name, function in functions.items()}
         module.ready = weights.ready.trackable()
         tf.saved_model.save(module, str(path), traced, options)
+    return functions
 
 
 def _checksums(path: pathlib.Path) -> dict[str, str]:

@@ -75,6 +75,9 @@ class StepModel(Protocol):
     def begin(self, source: Tensor, memory: Nest, beam_size: int, *, wanted: frozenset[str] = frozenset()) -> Search:
         """Prepares a search.
 
+        Beside the weights, the step function reads nothing but its cache and the number `source_len`: a search may be
+        entered again with the cache of another call's steps.
+
         Args:
             source: int [batch, source_len], padded with 0.
             memory: from `encode`.

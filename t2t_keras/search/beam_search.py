@@ -13,7 +13,7 @@ from t2t_keras.search import diverse
 from t2t_keras.search import state as search_state
 from t2t_keras.search.candidates import Candidates, best_candidates, biased_candidates, first_live_on, live_on
 from t2t_keras.search.goal import Goal
-from t2t_keras.search.greedy import greedy_search
+from t2t_keras.search.greedy import GreedyState, best_texts, greedy_start, greedy_steps
 from t2t_keras.search.restrictions import constraints as lexical
 from t2t_keras.search.restrictions.tracking import first_tracked, restriction_bias, texts_of, tracked_step
 from t2t_keras.search.scoring import coverage_score
@@ -59,27 +59,65 @@ def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult
     for Clarity in Beam Search: How It Works and When It Stops", for patience. Vijayakumar et al. 2018, "Diverse Beam
     Search", for groups.
     """
-    goal = goal.with_tensors()
-    if goal.settings.beam_size == 1 and not goal.restricts and not goal.settings.coverage_penalty:
-        return _greedy(step_fn, cache, goal)
+    return result(make_steps(step_fn, start(cache, goal), goal), goal)
 
-    def step(*state: Any) -> SearchState:
-        return _advance(step_fn, SearchState(*state), goal)
+
+def start(cache: Cache, goal: Goal) -> SearchState | GreedyState:
+    """The state of a search before its first step; arguments as in `beam_search`."""
+    goal = goal.with_tensors()
+    return greedy_start(cache, goal.max_lengths, goal.min_lengths) if _is_greedy(goal) else _start(cache, goal)
+
+
+def make_steps(
+    step_fn: StepFunction, state: SearchState | GreedyState, goal: Goal, steps: tf.Tensor | None = None
+) -> SearchState | GreedyState:
+    """The state after all steps that a search needs, or after at most so many more, int32 scalar."""
+    goal = goal.with_tensors()
+    if isinstance(state, GreedyState):
+        return greedy_steps(step_fn, state, goal.scored, steps)
+    until = None if steps is None else state.length + steps
 
     def goes_on(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
-        return ~tf.reduce_all(done)
+        busy = ~tf.reduce_all(done)
+        return busy if until is None else busy & (length < until)
 
-    end = search_state.make_steps(goes_on, step, _start(cache, goal), goal.settings.num_groups)
-    token_ids, *others = _result(end, goal)
+    def step(*values: Any) -> SearchState:
+        return _advance(step_fn, SearchState(*values), goal)
+
+    return search_state.make_steps(goes_on, step, state, goal.settings.num_groups)
+
+
+def result(state: SearchState | GreedyState, goal: Goal, so_far: bool = False) -> SearchResult:
+    """The best hypotheses of a search that has made all of its steps.
+
+    With `so_far` it may have made any number of them. Of a sentence that is not done, these are then the finished
+    hypotheses or the living ones as they are: those of which the best one has the better score.
+    """
+    goal = goal.with_tensors()
+    if isinstance(state, GreedyState):
+        found = best_texts(state, goal.scored, so_far)
+        scores = goal.score(found.log_probs, found.lengths)
+        return SearchResult(*(values[:, tf.newaxis] for values in (found.token_ids, scores, *found[1:])))
+    token_ids, *others = _result(state, goal, so_far)
     num_best = goal.num_returned
     return SearchResult(token_ids[:, :num_best], *(values[:, :num_best] for values in others))
 
 
-def _greedy(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
-    """The search with a beam of one."""
-    result = greedy_search(step_fn, cache, goal.max_lengths, goal.min_lengths, goal.scored)
-    scores = goal.score(result.log_probs, result.lengths)
-    return SearchResult(*(values[:, tf.newaxis] for values in (result.token_ids, scores, *result[1:])))
+def done_sentences(state: SearchState | GreedyState, goal: Goal) -> tf.Tensor:
+    """The sentences whose result is final: bool [batch]."""
+    if isinstance(state, GreedyState):
+        return state.done_sentences()
+    return tf.reduce_all(tf.reshape(state.done, [-1, goal.settings.num_groups]), axis=1)
+
+
+def shapes_of(state: SearchState | GreedyState) -> Any:
+    """The shapes that the tensors of a state may have during a search; what may grow has None."""
+    return state.shapes() if isinstance(state, GreedyState) else search_state.state_shapes(state)
+
+
+def _is_greedy(goal: Goal) -> bool:
+    """Whether this is the search with a beam of one and nothing that only a general search can do."""
+    return goal.settings.beam_size == 1 and not goal.restricts and not goal.settings.coverage_penalty
 
 
 def _start(cache: Cache, goal: Goal) -> SearchState:
@@ -228,15 +266,19 @@ def _per_group(values: tf.Tensor, num_groups: int) -> tf.Tensor:
     return values if num_groups == 1 else tf.repeat(values, num_groups)
 
 
-def _result(state: SearchState, goal: Goal) -> SearchResult:
-    """The finished hypotheses with their tokens, or the living ones of sentences where none finished."""
+def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
+    """The finished hypotheses with their tokens, or the living ones of sentences where none finished; see `result`."""
     finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
     ended = diverse.one_ended(finished, num_groups)  # --> [batch, 1]
     limits = _per_group(goal.max_lengths, num_groups)
+    if so_far:
+        limits = tf.minimum(limits, state.length)
     living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
     living_scores = goal.score(living.log_probs, living_lengths)
     if state.coverage_scores:
         living_scores += state.coverage_scores[0]
+    if so_far:
+        ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= living_scores[:, :1])
     lengths = tf.where(ended, finished.lengths, living_lengths)
     log_probs = tf.where(ended, finished.log_probs, living.log_probs)
     scores = tf.where(ended, finished.scores, living_scores)

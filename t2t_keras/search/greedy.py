@@ -53,17 +53,38 @@ class _Fixed(NamedTuple):
     source: Any
 
 
-def greedy_search(
-    step_fn: StepFunction, cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor, scored: bool = True
-) -> GreedyResult:
-    """Takes the most probable token at every step; equals `beam_search` with a beam of one and no options.
+class GreedyState(NamedTuple):
+    """The state of a search between two steps; sentences that are done may still be among the open ones.
+
+    Attributes:
+        open: the open sentences.
+        fixed: what does not change of them.
+        results: the outputs of the sentences that have left, with room for all tokens.
+    """
+
+    open: _Open
+    fixed: _Fixed
+    results: GreedyResult
+
+    def done_sentences(self) -> tf.Tensor:
+        """The sentences whose outputs are final: bool [batch]."""
+        left = tf.fill(tf.shape(self.results.lengths), True)
+        return tf.tensor_scatter_nd_update(left, self.fixed.sentences[:, tf.newaxis], self.open.done)
+
+    def shapes(self) -> "GreedyState":
+        """Shape invariants for `tf.while_loop`."""
+        return GreedyState(_shapes(self.open), *tf.nest.map_structure(any_rows, (self.fixed, self.results)))
+
+
+def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -> GreedyState:
+    """The state before the first step of a search that takes the most probable token at every step.
+
+    The search equals a general one with a beam of one and no options.
 
     Args:
-        step_fn: step function with one row per sentence.
-        cache: the cache of the first step.
+        cache: the cache of the first step, with one row per sentence.
         max_lengths: int32 [batch], most tokens of an output; 0 skips a sentence.
         min_lengths: int32 [batch], tokens required before the end symbol.
-        scored: whether log-probabilities are needed; if not, steps are faster, and finite ones are returned as NaN.
     """
     batch, most = tf.shape(max_lengths)[0], tf.maximum(tf.reduce_max(max_lengths), 0)
     start = _Open(
@@ -76,25 +97,49 @@ def greedy_search(
     )
     fixed = _Fixed(tf.range(batch), max_lengths, min_lengths, cache.source)
     results = GreedyResult(tf.zeros([batch, most], tf.int32), tf.zeros([batch]), tf.zeros([batch], tf.int32))
+    return GreedyState(start, fixed, results)
 
-    def rounds(state: _Open, fixed: _Fixed, results: GreedyResult) -> tuple[_Open, _Fixed, GreedyResult]:
-        state = _steps(step_fn, state, fixed, scored)
-        return _leave(state, fixed, results)
 
-    loop = (start, fixed, results)
-    shapes = (_shapes(start), *tf.nest.map_structure(any_rows, (fixed, results)))
-    state, _, results = tf.while_loop(lambda state, *_: tf.size(state.done) > 0, rounds, loop, shapes)
+def greedy_steps(
+    step_fn: StepFunction, state: GreedyState, scored: bool, steps: tf.Tensor | None = None
+) -> GreedyState:
+    """The state after all steps that are needed, or after at most so many more, int32 scalar.
+
+    Without `scored`, log-probabilities are not needed, and the steps are faster.
+    """
+    until = None if steps is None else state.open.length + steps
+
+    def goes_on(state: _Open, *_: Any) -> tf.Tensor:
+        is_any = tf.size(state.done) > 0
+        return is_any if until is None else is_any & (state.length < until)
+
+    def rounds(state: _Open, fixed: _Fixed, results: GreedyResult) -> GreedyState:
+        state = _steps(step_fn, state, fixed, scored, until)
+        return GreedyState(*_leave(state, fixed, results))
+
+    return GreedyState(*tf.while_loop(goes_on, rounds, state, state.shapes()))
+
+
+def best_texts(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
+    """The outputs of a search that has made all of its steps; with `so_far`, of one that may have more to make.
+
+    Without `scored`, finite log-probabilities are NaN.
+    """
+    results = state.results
+    if so_far:
+        _, _, results = _leave(state.open._replace(done=tf.ones_like(state.open.done)), state.fixed, results)
     log_probs = results.log_probs
     if not scored:
         log_probs = tf.where(tf.math.is_inf(log_probs), log_probs, float("nan"))
-    return results._replace(token_ids=results.token_ids[:, : state.length], log_probs=log_probs)
+    return results._replace(token_ids=results.token_ids[:, : state.open.length], log_probs=log_probs)
 
 
-def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool) -> _Open:
-    """Makes steps until it is time for sentences to leave."""
+def _steps(step_fn: StepFunction, state: _Open, fixed: _Fixed, scored: bool, until: tf.Tensor | None) -> _Open:
+    """Makes steps until it is time for sentences to leave, or until outputs have the length `until`."""
 
     def busy(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
-        return ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
+        stays = ~is_time_to_leave(tf.math.count_nonzero(done, dtype=tf.int32), tf.size(done))
+        return stays if until is None else stays & (length < until)
 
     def step(*values: Any) -> _Open:
         state = _Open(*values)

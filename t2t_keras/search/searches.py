@@ -9,14 +9,17 @@ import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.models.contract import BFLOAT16, COVERAGE, StepModel
+from t2t_keras.models.contract import BFLOAT16, COVERAGE, Search, StepModel
+from t2t_keras.search import beam_search as searching
 from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import SearchResult, beam_search
 from t2t_keras.search.goal import Goal
+from t2t_keras.search.greedy import GreedyState
 from t2t_keras.search.random_numbers import sentence_keys
 from t2t_keras.search.restrictions.form import Form
 from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram, Rule
 from t2t_keras.search.sampling import sample
+from t2t_keras.search.state import SearchState
 from t2t_keras.symbols import PAD_ID
 
 # Optional inputs of a search, with their ranks, and the fields of a `Goal` that they become.
@@ -108,6 +111,30 @@ class Searches:
             raise ValueError(f"config.sampling must be true for samples, got {self._config.sampling}")
         return self._search(source_ids, True, False, {}, seeds)
 
+    def start(self, source_ids: tf.Tensor) -> SearchState | GreedyState:
+        """The state of a search for one hypothesis per sentence before its first step; not compiled, as `sample`."""
+        search = self._begun(source_ids, self._model.encode(source_ids))
+        return searching.start(search.cache, self._goal(source_ids, only_best=True))
+
+    def advance(
+        self, source_ids: tf.Tensor, state: SearchState | GreedyState, steps: tf.Tensor
+    ) -> tuple[SearchState | GreedyState, SearchResult, tf.Tensor]:
+        """Makes at most so many steps, int32 scalar, from a state that `start` or this gave; not compiled.
+
+        Returns the state after them, the best hypotheses so far, and the sentences whose hypotheses are final, bool
+        [batch]: those that a call of this object with `only_best` gives.
+        """
+        goal = self._goal(source_ids, only_best=True)
+        search = self._begun(source_ids, self._unread_memory())
+        state = searching.make_steps(search.step, state, goal, steps)
+        return state, searching.result(state, goal, so_far=True), searching.done_sentences(state, goal)
+
+    def _unread_memory(self) -> Any:
+        """Zeros in the form of a memory: all that steps read of a sentence is in their cache."""
+        encode = tf.function(self._model.encode, autograph=False)
+        form = encode.get_concrete_function(tf.TensorSpec([None, None], tf.int32)).structured_outputs
+        return tf.nest.map_structure(lambda spec: tf.zeros([size or 1 for size in spec.shape], spec.dtype), form)
+
     def num_traces(self) -> int:
         """The number of traces so far."""
         return sum(compiled.experimental_get_tracing_count() for compiled in self._compiled.values())
@@ -130,10 +157,20 @@ class Searches:
         options: dict[str, tf.Tensor],
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:
-        config = self._config
+        config, goal = self._config, self._goal(source_ids, only_best, scored, **options)
+        search = self._begun(source_ids, self._model.encode(source_ids))
+        if config.sampling:
+            keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
+            return sample(search.step, search.cache, goal, keys)
+        return beam_search(search.step, search.cache, goal)
+
+    def _begun(self, source_ids: tf.Tensor, memory: Any) -> Search:
+        return self._model.begin(source_ids, memory, self._config.beam_size, wanted=self._wanted)
+
+    def _goal(self, source_ids: tf.Tensor, only_best: bool, scored: bool = True, **options: tf.Tensor) -> Goal:
         min_lengths, max_lengths, prefixes = self._held_to(source_ids, options.pop("prefixes", None))
-        goal = Goal(
-            config,
+        return Goal(
+            self._config,
             max_lengths,
             min_lengths,
             ends_at_minimum=self._form is not None,
@@ -144,11 +181,6 @@ class Searches:
             prefixes=prefixes,
             **options,
         )
-        search = self._model.begin(source_ids, self._model.encode(source_ids), config.beam_size, wanted=self._wanted)
-        if config.sampling:
-            keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
-            return sample(search.step, search.cache, goal, keys)
-        return beam_search(search.step, search.cache, goal)
 
     def _held_to(
         self, source_ids: tf.Tensor, prefixes: tf.Tensor | None

@@ -24,6 +24,7 @@ from tests.export import exporting
 
 pytestmark = pytest.mark.integration
 
+STREAM = ("stream_begin", "stream_advance")
 SENTENCEPIECE = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
 
 
@@ -35,7 +36,7 @@ def meta_graph(version):
 
 def test_a_server_may_keep_all_answers_but_samples(meta_graph):
     kept = repeatable(meta_graph) & {name for name in meta_graph.signature_def if not name.startswith("__")}
-    assert kept == {"serving_default", "nbest", "score", "tokens", "align", "attention"}
+    assert kept == {"serving_default", "nbest", "score", "tokens", "align", "attention", *STREAM}
 
 
 def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(meta_graph):
@@ -95,6 +96,13 @@ def test_signatures_read_well(meta_graph):
         ),
     }
     found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}
+    begin, advance = (found.pop(name) for name in STREAM)
+    assert described(begin.inputs) == {"text": ("string", [1])}
+    assert described(advance.inputs).keys() == {"steps", *begin.outputs}
+    state = {name: value for name, value in described(advance.outputs).items() if name in begin.outputs}
+    assert {**state, "steps": ("int32", [])} == described(advance.inputs)
+    rest = {name: value for name, value in described(advance.outputs).items() if name not in state}
+    assert rest == {"translation": ("string", [1]), "score": ("float32", [1]), "done": ("bool", [])}
     assert {name: (described(s.inputs), described(s.outputs)) for name, s in found.items()} == expected
     assert {s.method_name for s in found.values()} == {"tensorflow/serving/predict"}
 
@@ -148,6 +156,8 @@ def test_warm_up_requests_run(served, version, meta_graph):
     assert {name for name, _ in requests} == {n for n in meta_graph.signature_def if not n.startswith("__")}
     for (name, inputs), outputs in zip(requests, served["warmup"], strict=True):
         assert isinstance(outputs, dict), f"{name}: {outputs}"
+        if name in STREAM:
+            continue
         (size,) = {len(value) for value in inputs.values()}
         assert {len(value) for value in outputs.values()} == {size}
 
@@ -159,6 +169,7 @@ def quick(monkeypatch):
     def save(translator, storage, path):
         path.mkdir()
         (path / "saved_model.pb").write_text(storage)
+        return {}
 
     monkeypatch.setattr("t2t_keras.export.writing._save", save)
 

@@ -18,7 +18,7 @@ LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
 def test_equals_the_general_search(seed, end_bias, min_length):
     model = ScriptedModel.random(seed, batch=len(LIMITS), vocab=7, end_bias=end_bias)
     model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
-    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but is not greedy_search
+    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but makes the search a general one
     settings = DecodeConfig(beam_size=1, min_length=min_length)
     found, expected = (
         beam_search(ScriptedModel.step, model.start_cache(1), Goal(settings, LIMITS, prefixes=prefixes))

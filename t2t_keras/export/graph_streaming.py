@@ -1,0 +1,76 @@
+"""A search that is left and entered again, in the graph: what a text is translated into, as it grows."""
+
+import functools
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
+from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths
+from t2t_keras.search.beam_search import shapes_of
+from t2t_keras.symbols import PAD_ID
+
+Outputs = dict[str, tf.Tensor]
+_STEPS = tf.TensorSpec([], tf.int32, "steps")
+
+
+class _Stream(NamedTuple):
+    """The state of the search for one text.
+
+    Attributes:
+        parts: the parts in which it is translated.
+        search: the state of the search for all of them.
+    """
+
+    parts: Parts
+    search: Any
+
+
+def stream_signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
+    """The functions `stream_begin` and `stream_advance`, by name; none where no text grows; see `signatures`."""
+    if not pipeline.grows:
+        return {}
+    text = tf.TensorSpec([1], tf.string, "text")
+    begin = tf.function(functools.partial(_begin, pipeline), input_signature=[text], autograph=False)
+    first = begin.get_concrete_function().structured_outputs
+    shapes = tf.nest.flatten(tf.nest.map_structure(lambda tensor: tensor.shape, first.parts))
+    shapes += tf.nest.flatten(shapes_of(first.search))
+    named = {
+        f"state_{number:03}": tf.TensorSpec(shape, tensor.dtype, f"state_{number:03}")
+        for number, (shape, tensor) in enumerate(zip(shapes, tf.nest.flatten(first), strict=True))
+    }
+
+    def stream_begin(text: tf.Tensor) -> Outputs:
+        return dict(zip(named, tf.nest.flatten(begin(text)), strict=True))
+
+    def stream_advance(steps: tf.Tensor, *state: tf.Tensor) -> Outputs:
+        stream, outputs = _advance(pipeline, tf.nest.pack_sequence_as(first, state), steps)
+        return {**dict(zip(named, tf.nest.flatten(stream), strict=True)), **outputs}
+
+    return {
+        "stream_begin": tf.function(stream_begin, input_signature=[text], autograph=False),
+        "stream_advance": tf.function(stream_advance, input_signature=[_STEPS, *named.values()], autograph=False),
+    }
+
+
+def _begin(pipeline: Pipeline, text: tf.Tensor) -> _Stream:
+    """The state before the first step; all parts are one batch, whatever the budget of batches is."""
+    parts = pipeline.parts(text)
+    count, longest_part = tf.size(parts.rows), longest(parts.sentences.lengths)
+    limit = max(pipeline.config.tokens_per_batch, MAX_LINE_TOKENS)
+    with tf.control_dependencies([assert_line_lengths("text", count * longest_part, "streamed", limit)]):
+        sentences = Sentences(*map(tf.identity, parts.sentences))
+    return _Stream(Parts(sentences, parts.rows), pipeline.start(sentences))
+
+
+def _advance(pipeline: Pipeline, stream: _Stream, steps: tf.Tensor) -> tuple[_Stream, Outputs]:
+    """The state after some steps, and the outputs; a part is shown once all before it are final."""
+    # A call ends, whatever state it is given.
+    steps = tf.clip_by_value(steps, 0, MAX_LINE_TOKENS)
+    search, found, done = pipeline.advance(stream.parts.sentences, stream.search, steps)
+    is_shown = tf.cumsum(tf.cast(~done, tf.int32), exclusive=True) == 0
+    shown = found._replace(token_ids=tf.where(is_shown[:, tf.newaxis, tf.newaxis], found.token_ids, PAD_ID))
+    best = pipeline.hypotheses(tf.constant([""]), stream.parts, shown, shown.scores)
+    text, score = (tf.ensure_shape(values[:, 0], [1]) for values in best)
+    outputs = {"translation": text, "score": score, "done": tf.reduce_all(done)}
+    return _Stream(stream.parts, search), outputs

@@ -1,0 +1,80 @@
+"""A translation that grows in the graph ends as the one that is searched for at once."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.export.signatures import signatures
+from tests.export import exporting
+from tests.export.exporting import TEXTS
+
+pytestmark = pytest.mark.integration
+
+
+def functions_of(**settings):
+    translator = exporting.translator(dataclasses.replace(exporting.DECODE, **settings))
+    pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
+    return signatures(pipeline)
+
+
+def grown(functions, text: bytes, steps: int) -> list[dict]:
+    """What each call gives, without the state."""
+    state = functions["stream_begin"](tf.constant([text]))
+    found = []
+    while not (found and found[-1]["done"]):
+        outputs = functions["stream_advance"](tf.constant(steps), *state.values())
+        state = {name: outputs.pop(name) for name in state}
+        found.append(outputs)
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"beam_size": 4}, id="beam"),
+        pytest.param({"beam_size": 1}, id="greedy"),
+        pytest.param({"beam_size": 4, "max_length_offset": 1, "max_length_factor": 0.5, "min_length": 2}, id="limits"),
+    ],
+)
+def test_the_end_is_what_is_translated_at_once(settings):
+    functions, changes = functions_of(**settings), 0
+    for text in TEXTS:
+        expected = functions["serving_default"](tf.constant([text]))
+        texts = []
+        for steps in (1, 3, 1000):
+            *before, last = grown(functions, text, steps)
+            np.testing.assert_array_equal(last["translation"], expected["translation"])
+            np.testing.assert_allclose(last["score"], expected["score"], rtol=1e-5)
+            assert not any(outputs["done"] for outputs in before)
+            texts.append([outputs["translation"].numpy()[0] for outputs in (*before, last)])
+        assert texts[0][2::3] == texts[1][: len(texts[0]) // 3], "what there is after so many steps"
+        assert len(texts[2]) == 1
+        changes += len(set(texts[0]))
+    assert changes > 5 * len(TEXTS)
+
+
+def test_parts_are_shown_one_after_another():
+    functions = functions_of(beam_size=1)
+    (text,) = [text for text in TEXTS if text.startswith(b"Two dogs play. Two")]
+    expected = functions["serving_default"](tf.constant([text]))["translation"][0].numpy()
+    shown = [outputs["translation"][0].numpy() for outputs in grown(functions, text, 1)]
+    assert len(shown[-1]) > len(shown[0])
+    assert shown[-1] == expected
+
+
+def test_a_blank_text_and_one_that_is_too_long():
+    functions = functions_of(beam_size=1)
+    (only,) = grown(functions, b" ", 1)
+    assert only["translation"].numpy().tolist() == [b""]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 1024 tokens.*too long to be streamed"):
+        functions["stream_begin"](tf.constant([exporting.TOO_LONG]))
+
+
+def test_what_does_not_grow_has_no_such_signatures():
+    names = set(functions_of(sampling=True, beam_size=1))
+    assert "sample" in names
+    assert not any(name.startswith("stream") for name in names)

@@ -1,0 +1,111 @@
+"""A search that is left after some steps and entered again finds what it finds in one piece."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import DecodeConfig
+from t2t_keras.search import beam_search as searching
+from t2t_keras.search.goal import Goal
+from t2t_keras.search.restrictions.rules import NoRepeatNgram
+from tests.search.scripted import ScriptedModel
+
+LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
+VOCAB = 7
+SETTINGS = {
+    "greedy": {"beam_size": 1},
+    "beam": {"beam_size": 4},
+    "groups": {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
+    "coverage": {"beam_size": 3, "coverage_penalty": 0.4},
+}
+
+
+@functools.cache
+def functions(kind: str):
+    """The whole search; a state, flat; and the state, the result so far and what is done after some steps."""
+    settings = DecodeConfig(**SETTINGS[kind])
+    rules = (NoRepeatNgram(3),) if kind == "coverage" else ()
+    goal = Goal(settings, tf.constant(LIMITS), rules=rules, num_best=1)
+    coverage = settings.coverage_penalty > 0
+
+    def first(tables):
+        return searching.start(ScriptedModel.cache_of(tables, settings.beam_size, coverage), goal)
+
+    @tf.function(autograph=False)
+    def whole(tables):
+        cache = ScriptedModel.cache_of(tables, settings.beam_size, coverage)
+        return searching.beam_search(ScriptedModel.step, cache, goal)
+
+    start = tf.function(first, autograph=False)
+    state = start.get_concrete_function(tf.TensorSpec([len(LIMITS), 1009, VOCAB])).structured_outputs
+    shapes = searching.shapes_of(state)
+    specs = tf.nest.map_structure(lambda shape, tensor: tf.TensorSpec(shape, tensor.dtype), shapes, state)
+
+    @tf.function(input_signature=[specs, tf.TensorSpec([], tf.int32)], autograph=False)
+    def advance(state, steps):
+        state = searching.make_steps(ScriptedModel.step, state, goal, steps)
+        return state, searching.result(state, goal, so_far=True), searching.done_sentences(state, goal)
+
+    return whole, start, advance
+
+
+@pytest.mark.quick("greedy", "beam")
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_the_result_is_that_of_one_piece_and_each_step_shows_what_is_there(kind):
+    whole, start, advance = functions(kind)
+    for seed, end_bias in [(1, 0.0), (3, 1.5)]:
+        tables = ScriptedModel.random(seed, batch=len(LIMITS), vocab=VOCAB, end_bias=end_bias).tables
+        expected = whole(tables)
+        for steps in (1, 3, 1000):
+            state, before, calls = start(tables), np.zeros(len(LIMITS), bool), 0
+            while not before.all():
+                state, found, done = advance(state, tf.constant(steps))
+                calls += 1
+                made = found.token_ids.shape[2]
+                assert made <= calls * steps
+                assert (done.numpy() >= before).all(), "what is done stays so"
+                lengths = found.lengths[:, 0].numpy()
+                assert (lengths <= np.minimum(LIMITS, made)).all()
+                assert (lengths[~done.numpy()] > 0).all(), "there is a hypothesis from the first step on"
+                for sentence in np.flatnonzero(done):
+                    same_text(found, expected, sentence)
+                if kind == "greedy":
+                    for sentence, length in enumerate(lengths):
+                        ids = (result.token_ids[sentence, 0, :length].numpy() for result in (found, expected))
+                        np.testing.assert_array_equal(*ids)
+                before = done.numpy()
+            assert calls == -(-made // steps)
+            np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+            for name in ("scores", "log_probs", "lengths"):
+                np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def same_text(found, expected, sentence):
+    length = found.lengths[sentence, 0]
+    assert length == expected.lengths[sentence, 0]
+    np.testing.assert_array_equal(found.token_ids[sentence, 0, :length], expected.token_ids[sentence, 0, :length])
+
+
+def test_a_living_hypothesis_is_shown_while_it_is_better_than_what_has_finished():
+    """The empty output is the first to finish, and nothing that a reader should see."""
+    _, start, advance = functions("beam")
+    tables = np.zeros([len(LIMITS), 1009, VOCAB], np.float32)
+    tables[:, :, 3] = 4.0  # always the most probable token
+    tables[:, :, 1] = 1.0  # the end, possible from the first step on
+    state, found, done = advance(start(tables), tf.constant(2))
+    assert not done[0]
+    assert found.token_ids[0, 0].numpy().tolist() == [3, 3]
+    _, found, done = advance(state, tf.constant(1000))
+    assert done.numpy().all()
+
+
+def test_no_steps_change_nothing():
+    for kind in ("greedy", "beam"):
+        _, start, advance = functions(kind)
+        tables = ScriptedModel.random(1, batch=len(LIMITS), vocab=VOCAB).tables
+        state, found, done = advance(start(tables), tf.constant(0))
+        assert found.token_ids.shape[2] == 0
+        assert done.numpy().tolist() == [limit == 0 for limit in LIMITS]
+        assert len(tf.nest.flatten(state)) == len(tf.nest.flatten(start(tables)))
