@@ -98,7 +98,7 @@ class Batcher:
         """Total cost of the rows that wait for a batch."""
         return self._waiting_costs.total()
 
-    def submit(self, signature: Signature, inputs: Arrays, costs: np.ndarray, seconds: float) -> Future[Arrays]:
+    def submit(self, signature: Signature, inputs: Arrays, costs: np.ndarray, seconds: float | None) -> Future[Arrays]:
         """Queues a request and returns the future of its outputs.
 
         Cancelling the future drops the parts that have not begun, and stops those that run unless they run together
@@ -108,7 +108,7 @@ class Batcher:
             signature: what to run; its requests are merged, and cut into parts, only if it is mergeable.
             inputs: checked arrays by name.
             costs: int [rows], proportional to the work of each row; rows are the first dimension of the inputs.
-            seconds: how long the client will wait.
+            seconds: how long the client will wait; None for the rest of work that has begun, for which there is room.
 
         Raises:
             ServingError: the request is too large to be run whole, the queue is full or too slow, or the batcher is
@@ -185,9 +185,9 @@ class Batcher:
                 f"bytes with their overhead: the limit is {limit}, four times max_batch_bytes; send fewer at a time"
             )
 
-    def _check_room(self, request: Request, seconds: float) -> None:
+    def _check_room(self, request: Request, seconds: float | None) -> None:
         """Refuses a request that the queue has no room for or that would wait for too long. The lock must be held."""
-        if not self._waiting:
+        if seconds is None or not self._waiting:
             return
         cost = sum(part.cost for part in request.parts)
         if self.waiting_cost + cost > self._max_queue_cost:

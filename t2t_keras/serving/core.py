@@ -3,20 +3,23 @@
 import asyncio
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
+import numpy as np
 from tensorflow_serving.apis import get_model_status_pb2
 
 from t2t_keras.serving.answer_cache import AnswerCache
 from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
+from t2t_keras.serving.growing import Growing, growing_signature
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.request_errors import Code, ServingError
+from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model, Substitutes, no_substitutes
-from t2t_keras.serving.served_signatures import Arrays, Signature, check_size
+from t2t_keras.serving.served_signatures import ROW_COST, Arrays, Signature, check_size
 from t2t_keras.serving.versions import Versions, VersionStatus
 
 
@@ -57,6 +60,7 @@ class Core:
         )
         self.unsent = UnsentAnswers(options.max_unsent_bytes)
         self.is_loading = False
+        self._may_grow = threading.Semaphore(options.max_growing)
         self._batcher = Batcher(
             options.max_batch_size,
             options.max_batch_bytes,
@@ -141,18 +145,53 @@ class Core:
         future.add_done_callback(lambda future: lent.versions.release(lent.model))
         return future
 
-    async def outputs(self, future: Future[Arrays]) -> Arrays:
+    def grow(self, lent: Lent, inputs: Arrays) -> Growing:
+        """Queues the first turn of a text's answer that grows, within the block of `lend`.
+
+        Args:
+            lent: the lent model, whose version stays loaded until the end.
+            inputs: one row of arrays by name, as for its usual signature.
+
+        Raises:
+            ServingError: the model has no such answers, the call is invalid or above a limit, or there is no room.
+        """
+        signature, default = growing_signature(lent.model), lent.model.signature("")
+        if (rows := default.check(inputs, self.options.limits)) > 1:
+            raise invalid(f"{rows} texts, but only one answer can grow in a request")
+        if not self._may_grow.acquire(blocking=False):
+            raise Busy(f"the limit is max_growing={self.options.max_growing} answers at a time; try again later")
+        with contextlib.ExitStack() as ends:
+            ends.callback(self._may_grow.release)
+            lent.versions.keep(lent.model)
+            ends.callback(lent.versions.release, lent.model)
+            # A turn is as much work as a short sentence, however long the text is.
+            costs = np.array([ROW_COST])
+            seconds = self.options.request_seconds
+            first = self._batcher.submit(signature, inputs, costs, seconds)
+            return Growing(
+                first,
+                lambda: self._batcher.submit(signature, inputs, costs, None),
+                self.outputs,
+                seconds,
+                ends.pop_all().close,
+            )
+
+    async def outputs(self, future: Future[Arrays], seconds: float | None = None) -> Arrays:
         """Waits for the outputs of a submitted call; cancelling the wait cancels the call.
+
+        Args:
+            future: from `submit`.
+            seconds: how long at most, if less than `request_seconds`.
 
         Raises:
             ServingError: the call failed or took too long, or its outputs are too large to be sent.
         """
-        seconds = self.options.request_seconds
+        limit = self.options.request_seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(limit if seconds is None else seconds):
                 outputs = await asyncio.wrap_future(future)
         except TimeoutError:
-            raise ServingError(Code.DEADLINE_EXCEEDED, f"no answer within request_seconds={seconds:g}") from None
+            raise ServingError(Code.DEADLINE_EXCEEDED, f"no answer within request_seconds={limit:g}") from None
         check_size(outputs, self.options.limits)
         return outputs
 

@@ -55,6 +55,7 @@ class ServingOptions:
         num_streams: batches that run in parallel.
         max_queue_bytes: most bytes of waiting text, with an overhead per sentence; a single request may exceed it.
         max_unsent_bytes: most bytes of answers in memory that clients have not read yet; a single one may exceed it.
+        max_growing: most answers that grow at a time (`:stream`): each keeps the state of its search in memory.
         cache_bytes: most bytes of answers that are kept, so that a sentence that was answered before is not run again;
             0 keeps none.
         request_seconds: longest time until a request is answered; then it is cancelled.
@@ -85,6 +86,7 @@ class ServingOptions:
     num_streams: int = 1
     max_queue_bytes: int = 1 << 18
     max_unsent_bytes: int = 1 << 26
+    max_growing: int = 32
     cache_bytes: int = 0
     request_seconds: float = 30.0
     poll_seconds: float = 2.0
@@ -107,6 +109,7 @@ class ServingOptions:
             "rest_port",
             "grpc_port",
             "batch_wait_ms",
+            "max_growing",
             "cache_bytes",
             "max_num_load_retries",
             "load_retry_seconds",

@@ -20,7 +20,7 @@ Function = Callable[..., dict[str, tf.Tensor]]
 _BYTES_PER_ELEMENT = 2
 
 # The cost of an empty row, and of each number in a row of variable length, such as a token id, in bytes of text.
-_ROW_COST = 32
+ROW_COST = 32
 _NUMBER_COST = 4
 
 _numbers = itertools.count()
@@ -117,7 +117,7 @@ class Signature:
 
     def costs(self, inputs: Arrays, num_rows: int) -> np.ndarray:
         """The approximate work of each row of checked inputs, in bytes of text: int64 [num_rows]."""
-        costs = np.full(num_rows, _ROW_COST)
+        costs = np.full(num_rows, ROW_COST)
         for name, array in inputs.items():
             if array.shape[:1] != (num_rows,):
                 continue

@@ -91,12 +91,36 @@ class Toy(tf.Module):
     def kinds(self, number, flag, raw):
         return {"number": number, "flag": flag, "raw_bytes": raw, "int64": tf.cast(flag, tf.int64)}
 
+    @tf.function(input_signature=[tf.TensorSpec([1], tf.string, "text")])
+    def stream_begin(self, text):
+        return {"state_000": text, "state_001": tf.constant(0)}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([], tf.int32, "steps"),
+            tf.TensorSpec([1], tf.string, "state_000"),
+            tf.TensorSpec([], tf.int32, "state_001"),
+        ]
+    )
+    def stream_advance(self, steps, state_000, state_001):
+        """A character a step; "endless" never ends, "stuck" has a step that does not, "late" fails at its end."""
+        made, text = state_001 + steps, state_000[0]
+        rounds = tf.where(text == "stuck", 0, -1)
+        rounds = tf.while_loop(lambda rounds: rounds >= 0, lambda rounds: [tf.maximum(rounds, 1)], [rounds])[0]
+        whole = self.translate(state_000)
+        is_whole = made >= tf.strings.length(text, "UTF8_CHAR")
+        with tf.control_dependencies([tf.debugging.Assert(~is_whole | (text != "late"), ["no such word"]), rounds]):
+            translation = tf.strings.substr(whole["translation"], 0, made, "UTF8_CHAR")
+        done = is_whole & (text != "endless")
+        return {"state_000": state_000, "state_001": made, "done": done, **whole, "translation": translation}
+
 
 def save(export_dir: pathlib.Path, version: int, warm_up: list[str] | None = None) -> pathlib.Path:
     """Writes a version, with a warm-up request for each of some texts."""
     path = pathlib.Path(export_dir) / str(version)
     toy = Toy(version)
     names = ["single", "nbest", "picky", "gate", "endless", "sample", "tokens", "pieces", "square", "total", "kinds"]
+    names += ["stream_begin", "stream_advance"]
     signatures = {"serving_default": toy.translate, **{name: getattr(toy, name) for name in names}}
     temporary = path.with_name(f".{version}.tmp")
     tf.saved_model.save(toy, str(temporary), signatures=signatures)

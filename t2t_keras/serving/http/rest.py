@@ -11,9 +11,9 @@ import pathlib
 import re
 import urllib.parse
 import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
@@ -30,11 +30,15 @@ from t2t_keras.serving import off_loop
 from t2t_keras.serving.access import ApiKeys, KeyCheck
 from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
+from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
+from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
 from t2t_keras.serving.served_signatures import Arrays
+
+_Outputs = TypeVar("_Outputs")
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,7 +69,7 @@ _STATUS = {
 }
 
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-_POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
+_POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict|stream)", re.IGNORECASE | re.ASCII)
 _GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.ASCII)
 
 # Answers of so many bytes are compressed for clients that ask for it. At the fastest level, because all connections
@@ -113,7 +117,8 @@ class _Rest:
             # The undecoded path, because an encoded "/" or ":" is part of a name.
             path = request.scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
             if request.method == "POST" and (match := _POST.fullmatch(path)):
-                return await self._call(request, _Target(match))
+                target = _Target(match)
+                return await (self._stream if target.method == "stream" else self._call)(request, target)
             if request.method == "GET" and (match := _GET.fullmatch(path)):
                 return self._state(_Target(match))
             raise invalid(f"Malformed request: {request.method} {path}")
@@ -179,6 +184,30 @@ class _Rest:
                 return _json(b"".join(pieces))
             return _LargeAnswer(pieces, self._core.unsent.add(size))
 
+    async def _stream(self, request: Request, target: "_Target") -> Response:
+        """Sends a text's answer as it grows; errors until the first turn is over have their own status."""
+        with contextlib.ExitStack() as ends:
+            call = ends.enter_context(self._core.metrics.request("rest", "Stream"))
+            if self._core.models.get(target.name):
+                call.model = target.name
+            body = await _body(request, self._core.options.limits.max_body_bytes)
+            call.is_read()
+            growing, by_row = await off_loop.run(len(body), self._grow, call, target, body)
+            ends.callback(growing.close)
+            first = await _unless_gone(request, growing.turn())
+            kept = ends.pop_all()
+            return _Events(_events(growing, first, by_row, kept), kept.close)
+
+    def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
+        """As `_begin`, for an answer that grows."""
+        content = json_tensors.parse_body(body)
+        with self._core.lend(target.name, target.version) as lent:
+            if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
+                raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} grow, leave out 'signature_name'")
+            call.signature = "stream"
+            inputs = json_tensors.read_inputs(content, lent.model.signature(DEFAULT_SIGNATURE))
+            return self._core.grow(lent, inputs), "instances" in content
+
     def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[Future, bool]:
         """Parses a body and queues its call; returns the future of the outputs and whether the inputs came by row."""
         content = json_tensors.parse_body(body)
@@ -220,6 +249,48 @@ class _LargeAnswer(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._sent()
+
+
+class _Events(StreamingResponse):
+    """Server-sent events; at the end, also if they are given up, their generator is closed and `sent` is called."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], sent: Callable[[], None]) -> None:
+        # Gateways such as nginx would hold events back.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._events = events
+        self._sent = sent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._events.aclose()
+            self._sent()
+
+
+async def _events(
+    growing: Growing, turn: tuple[Arrays, bool], by_row: bool, ends: contextlib.ExitStack
+) -> AsyncGenerator[bytes, None]:
+    """An event whenever a text has changed; the last one, "end" or "error", is what `predict` answers."""
+    shown: list[Any] = []
+    try:
+        with ends:
+            outputs, is_last = turn
+            while not is_last:
+                texts = [array.tolist() for array in outputs.values() if array.dtype == object]
+                if texts != shown:
+                    yield _event(json_tensors.write_outputs(outputs, by_row))
+                    shown = texts
+                outputs, is_last = await growing.turn()
+            yield _event(json_tensors.write_outputs(outputs, by_row), "end")
+    except ServingError as error:
+        yield _event([_error_content(error.message)], "error")
+
+
+def _event(data: Iterable[bytes], name: str = "") -> bytes:
+    """One event; JSON has no line breaks."""
+    return b"".join([f"event: {name}\n".encode() if name else b"", b"data: ", *data, b"\n\n"])
 
 
 class _Page(StaticFiles):
@@ -282,7 +353,7 @@ async def _raw_body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, Arrays]) -> Arrays:
+async def _unless_gone(request: Request, outputs: Coroutine[Any, Any, _Outputs]) -> _Outputs:
     """Waits for the outputs of a call; cancels it if the client disconnects first."""
     answer = asyncio.ensure_future(outputs)
     gone = asyncio.ensure_future(_gone(request))
@@ -310,8 +381,11 @@ def _json_message(content: dict, status: int = 200) -> Response:
 
 
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    content = json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(content, status, headers, "application/json")
+    return Response(_error_content(message), status, headers, "application/json")
+
+
+def _error_content(message: str) -> bytes:
+    return json.dumps({"error": message}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:

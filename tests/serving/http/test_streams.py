@@ -1,0 +1,181 @@
+"""Answers that grow, over real sockets."""
+
+import contextlib
+import http.client
+import json
+import shutil
+
+import httpx
+import pytest
+
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+from tests.serving.rest_calls import MODEL, metric, predict
+from tests.serving.waiting import wait_until
+
+
+def events(answer):
+    """Pairs of a name, "" for what is not the last, and what was sent."""
+    name = ""
+    for line in answer.iter_lines():
+        if line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+        name = line.removeprefix("event: ") if line.startswith("event: ") else ""
+
+
+@contextlib.contextmanager
+def streamed(client, body, where=MODEL):
+    with client.stream("POST", f"{where}:stream", content=json.dumps(body).encode()) as answer:
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in answer.headers
+        yield events(answer)
+
+
+def all_events(client, body, where=MODEL):
+    with streamed(client, body, where) as found:
+        return list(found)
+
+
+def outcomes(client):
+    """Requests by outcome, as the server counts them."""
+    found = metric(client, "t2t_serving_requests_total")
+    return {key.partition('outcome="')[2].partition('"')[0]: n for key, n in found.items() if '"stream"' in key}
+
+
+@pytest.fixture
+def counted(client):
+    """Waits until an outcome was counted once more than before."""
+    before = outcomes(client)
+    return lambda outcome: wait_until(lambda: outcomes(client).get(outcome, 0) == before.get(outcome, 0) + 1)
+
+
+def test_each_event_is_the_text_so_far_and_the_last_one_what_predict_gives(client, counted):
+    for body in ({"instances": ["hällo!"]}, {"inputs": {"text": ["hällo!"]}}, {"inputs": ["hällo!"]}):
+        *before, (name, last) = all_events(client, body)
+        assert (name, last) == ("end", predict(client, body).json())
+        assert [name for name, _ in before] == ["", ""]
+        if "instances" in body:
+            assert [data["predictions"][0]["translation"] for _, data in before] == ["!O", "!OLL"]
+    counted_now = outcomes(client)["OK"]
+    all_events(client, {"instances": ["one"]}, f"{MODEL}/versions/1")
+    wait_until(lambda: outcomes(client)["OK"] == counted_now + 1)
+
+
+def test_an_event_is_sent_only_when_the_text_has_changed(client):
+    with streamed(client, {"instances": ["endless"]}) as found:
+        texts = [next(found)[1]["predictions"][0]["translation"] for _ in range(4)]
+    assert texts == ["SS", "SSEL", "SSELDN", "SSELDNE"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"instances": ["a", "b"]}, 400, "2 texts, but only one answer can grow"),
+        ({"instances": ["x" * 301]}, 400, "max_sentence_bytes=300"),
+        ({"instances": [{"word": "a"}]}, 400, "unknown: 'word'"),
+        ({"signature_name": "nbest", "instances": ["a"]}, 400, "only answers of 'serving_default' grow"),
+        ({}, 400, "exactly one of 'instances' and 'inputs'"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_anything_is_sent(client, body, status, words):
+    answer = client.post(f"{MODEL}:stream", content=json.dumps(body).encode())
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert words in answer.json()["error"]
+
+
+def test_a_model_or_a_version_that_is_not_there(client):
+    for where in ("/v1/models/other", f"{MODEL}/versions/7"):
+        answer = client.post(f"{where}:stream", json={"instances": ["a"]})
+        assert answer.status_code == 404
+        assert "Servable not found" in answer.json()["error"]
+
+
+def test_an_error_in_the_middle_is_the_last_event(client, counted):
+    *before, (name, last) = all_events(client, {"instances": ["late"]})
+    assert len(before) == 1
+    assert (name, last) == ("error", {"error": "assertion failed: [no such word]"})
+    counted("INVALID_ARGUMENT")
+
+
+def test_a_client_that_hangs_up_ends_the_work(server, client, counted):
+    with streamed(client, {"instances": ["endless"]}) as found:
+        next(found)
+    counted("CANCELLED")
+    wait_until(lambda: not server.core._batcher._running)
+    assert server.core._may_grow._value == server.core.options.max_growing
+
+
+def test_a_step_that_runs_is_stopped_when_its_client_hangs_up(server, counted):
+    connection = http.client.HTTPConnection(server.rest_address)
+    connection.request("POST", f"{MODEL}:stream", json.dumps({"instances": ["stuck"]}))
+    wait_until(lambda: server.core._batcher._running)
+    connection.close()
+    counted("CANCELLED")
+    wait_until(lambda: not server.core._batcher._running)
+    assert server.core._may_grow._value == server.core.options.max_growing
+
+
+def test_others_have_their_turns(client):
+    with streamed(client, {"instances": ["endless"]}) as one, streamed(client, {"instances": ["endless"]}) as two:
+        assert next(one)[0] == next(two)[0] == ""
+        assert predict(client, {"instances": ["a"]}).json()["predictions"][0]["translation"] == "A"
+
+
+@contextlib.contextmanager
+def running(export_dir, **options):
+    server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0, num_streams=2, **options))
+    server.start()
+    try:
+        with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+            yield server, client
+    finally:
+        server.stop()
+
+
+@pytest.mark.integration
+def test_limits_and_the_end_of_the_server(export_dir):
+    with running(export_dir, max_growing=1, grace_seconds=0) as (server, client):
+        with streamed(client, {"instances": ["endless"]}) as found:
+            next(found)
+            full = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
+            assert (full.status_code, full.headers["retry-after"]) == (503, "1")
+            assert "max_growing=1" in full.json()["error"]
+        wait_until(lambda: server.core._may_grow._value == 1)
+        assert [name for name, _ in all_events(client, {"instances": ["ab"]})] == ["end"]
+        with streamed(client, {"instances": ["endless"]}) as found:
+            next(found)
+            assert not server.stop()
+            *_, (name, last) = found
+            assert (name, last) == ("error", {"error": "the server is stopping"})
+
+
+@pytest.mark.integration
+def test_what_takes_longer_than_a_request_may(export_dir):
+    with running(export_dir, request_seconds=1.0) as (_, client):
+        answer = client.post(f"{MODEL}:stream", json={"instances": ["stuck"]})
+    assert (answer.status_code, answer.json()) == (504, {"error": "no answer within request_seconds=1"})
+
+
+@pytest.mark.integration
+def test_a_version_stays_until_its_answer_is_whole(export_dir, versions_1_and_2):
+    with running(export_dir) as (server, client), streamed(client, {"instances": ["endless"]}) as found:
+        next(found)
+        shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
+        server.core.versions.poll()
+        assert server.core.versions.served == 2
+        assert {s.version: s.state for s in server.core.versions.statuses()} == {1: "UNLOADING", 2: "AVAILABLE"}
+        assert next(found)[0] == ""
+        found.close()
+
+
+def test_an_export_whose_answers_do_not_grow(server, client):
+    with server.core.lend("toy", None) as lent:
+        signatures = lent.model.signatures
+        try:
+            lent.model.signatures = {name: s for name, s in signatures.items() if name != "stream_begin"}
+            answer = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
+        finally:
+            lent.model.signatures = signatures
+    assert answer.status_code == 501
+    assert answer.json()["error"].startswith("version 1 has no signatures 'stream_begin' and 'stream_advance'")
