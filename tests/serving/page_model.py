@@ -62,17 +62,39 @@ class Shouting(tf.Module):
             "num_layers": tf.where(kind == "decoder", 1, 2),
         }
 
+    @tf.function(input_signature=[tf.TensorSpec([1], tf.string, "text")])
+    def stream_begin(self, text):
+        return {"state_000": text, "state_001": tf.constant(0)}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([], tf.int32, "steps"),
+            tf.TensorSpec([1], tf.string, "state_000"),
+            tf.TensorSpec([], tf.int32, "state_001"),
+        ]
+    )
+    def stream_advance(self, steps, state_000, state_001):
+        """A word a step; a text with "forever" is never whole."""
+        words = tf.strings.split(tf.strings.upper(state_000, "utf-8"))[0]
+        made = state_001 + steps
+        done = (made >= tf.size(words)) & ~tf.reduce_any(words == "FOREVER")
+        translation = tf.strings.reduce_join(words[:made], separator=" ")
+        outputs = {"translation": translation[tf.newaxis], "score": tf.constant([-0.5]), "done": done}
+        return {"state_000": state_000, "state_001": made, **outputs}
+
 
 def pieces_of(texts: tf.Tensor) -> tf.Tensor:
     words = tf.strings.split(texts).to_tensor("")
     return tf.where(words == "", "", tf.strings.join(["▁", words]))
 
 
-def save(export_dir: pathlib.Path, *without: str, task: str = "translation") -> pathlib.Path:
-    """Writes version 1, but for some signatures."""
+def save(export_dir: pathlib.Path, *without: str, task: str = "translation", grows: bool = False) -> pathlib.Path:
+    """Writes version 1, but for some signatures, and those of answers that grow only if they are asked for."""
     model = Shouting()
     signatures = {"serving_default": model.translate, "nbest": model.nbest, "align": model.align}
     signatures["attention"] = model.attention
+    if grows:
+        signatures |= {"stream_begin": model.stream_begin, "stream_advance": model.stream_advance}
     path = pathlib.Path(export_dir) / "1"
     kept = {name: function for name, function in signatures.items() if name not in without}
     tf.saved_model.save(model, str(path), signatures=kept)

@@ -75,6 +75,23 @@ def test_a_text_is_translated_as_it_is_typed(page):
     assert page.errors() == []
 
 
+def test_a_translation_is_seen_while_it_is_made(browser, tmp_path):
+    with running(page_model.save(tmp_path / "growing", grows=True)) as server:
+        page = Page(browser, server.rest_address)
+        page.type("one two forever")
+        page.wait(lambda: page.shown("target") == "ONE TWO FOREVER")
+        (line,) = page.browser.find_elements(By.CSS_SELECTOR, "#target span")
+        assert (line.get_attribute("class"), line.get_attribute("aria-busy")) == ("waiting", "true")
+        page.paste("one two three four")
+        page.shows("ONE TWO THREE FOUR")
+        assert line.get_attribute("aria-busy") == "false"
+        assert not page.run("return window.asked.some((body) => body?.signature_name === 'serving_default')")
+        page.meddle("return url.endsWith(':stream') ? new Response('{}', {status: 503}) : null")
+        page.paste("what is not seen comes at once")
+        page.shows("WHAT IS NOT SEEN COMES AT ONCE")
+        assert page.errors() == []
+
+
 def test_an_example_is_a_text_too(page):
     page.browser.find_elements(By.CSS_SELECTOR, "#examples button")[1].click()
     page.shows("TWO DOGS PLAY IN THE SNOW.")

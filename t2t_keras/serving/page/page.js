@@ -87,10 +87,11 @@ function row(number) {
   return item;
 }
 
-/** Shows a line's answer, or while there is none what stood there before, as waiting. */
+/** Shows a line's answer, or while there is none what stood there before, or as much of it as there is, as waiting. */
 function fill(item, line, several, chosen) {
   const answer = line ? translations.of(line) : BLANK;
-  const state = [line, answer, several, chosen];
+  const soFar = answer ? "" : translations.soFar(line);
+  const state = [line, answer, soFar, several, chosen];
   if (item.state?.every((value, at) => value === state[at])) return;
   item.state = state;
   const [button, text] = item.children;
@@ -100,8 +101,11 @@ function fill(item, line, several, chosen) {
   text.classList.toggle("waiting", !answer);
   text.classList.toggle("refused", Boolean(answer?.error));
   const empty = (line && model?.task.none) || "";
-  const shown = answer ? (answer.error ?? (answer.translation || empty)) : text.textContent || "…";
-  // Only what changes is announced.
+  // What stood there stays while it may come again.
+  const before = text.textContent.startsWith(soFar) ? text.textContent : soFar;
+  const shown = answer ? (answer.error ?? (answer.translation || empty)) : before || "…";
+  // Only what changes is announced, and only when it is whole.
+  text.setAttribute("aria-busy", String(!answer));
   if (text.textContent !== shown) text.textContent = shown;
 }
 

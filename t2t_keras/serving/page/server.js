@@ -67,6 +67,23 @@ export class Model {
     return translations;
   }
 
+  /** Whether a translation can be seen while it is made. */
+  get grows() {
+    return this.gives("stream_begin", [this.input], []) && "stream_advance" in this.signatures;
+  }
+
+  /** The translation of a sentence; `seen` is called with each text that there is before it. */
+  async grow(sentence, seen, signal) {
+    const body = JSON.stringify({ inputs: { [this.input]: [sentence] } });
+    for await (const [name, data] of events(`${this.path}:stream`, { method: "POST", body, signal })) {
+      if (name === "error") throw new Failure("broken", data.error);
+      const text = (data.outputs[this.output] ?? data.outputs)[0];
+      if (name === "end") return text;
+      seen(text);
+    }
+    throw new Failure("away", "The server does not answer.");
+  }
+
   /** The hypotheses of a sentence, best first: [{translation, score}]. */
   async alternatives(sentence, signal) {
     const { translations, scores } = await this.predict("nbest", { text: [sentence] }, signal);
@@ -142,6 +159,28 @@ async function ask(path, options = {}) {
   }
   if (response.ok && content !== undefined) return content;
   throw failure(response.status, (content && content.error) || "");
+}
+
+/** The server-sent events of an answer, as pairs of a name, "" for none, and the JSON in them. */
+async function* events(path, options) {
+  const headers = { "Content-Type": "application/json" };
+  let waiting = "";
+  try {
+    const response = await fetch(path, { ...options, headers });
+    if (!response.ok) throw failure(response.status, "");
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      const blocks = (waiting + piece.value).split("\n\n");
+      waiting = blocks.pop();
+      for (const block of blocks) {
+        const [, name, data] = block.match(/^(?:event: (.*)\n)?data: (.*)$/);
+        yield [name ?? "", JSON.parse(data)];
+      }
+    }
+  } catch (error) {
+    if (error.name === "AbortError" || error instanceof Failure) throw error;
+    throw new Failure("away", "The server does not answer.");
+  }
 }
 
 function failure(status, message) {

@@ -22,6 +22,7 @@ export class Translations {
     /** Distinct sentences, in the order of the text. */
     this.wanted = new Set();
     this.answers = new Map();
+    this.growing = new Map();
     this.alone = new Set();
     this.underWay = new Set();
     this.failures = 0;
@@ -40,6 +41,11 @@ export class Translations {
   /** {translation} or {error} of a sentence, or undefined while there is neither. */
   of(sentence) {
     return this.answers.get(sentence);
+  }
+
+  /** As much as there is of a sentence's translation while it is made, or "". */
+  soFar(sentence) {
+    return this.growing.get(sentence) ?? "";
   }
 
   /** Asks for what is not known yet of these sentences; requests for none of them are given up. */
@@ -85,7 +91,7 @@ export class Translations {
     const request = { sentences, controller: new AbortController() };
     this.underWay.add(request);
     try {
-      const found = await model.translate(sentences, request.controller.signal);
+      const found = await this.found(sentences, request.controller.signal);
       if (model === this.model) sentences.forEach((sentence, at) => this.keep(sentence, { translation: found[at] }));
       this.failures = 0;
       this.troubled(null);
@@ -93,8 +99,27 @@ export class Translations {
       this.failed(sentences, error);
     }
     this.underWay.delete(request);
+    sentences.forEach((sentence) => this.growing.delete(sentence));
     this.changed();
     this.pump();
+  }
+
+  /** The translations of sentences: of one as it grows, if that can be had. */
+  async found(sentences, signal) {
+    const { model } = this;
+    if (sentences.length > 1 || !model.grows) return model.translate(sentences, signal);
+    const [sentence] = sentences;
+    try {
+      return [await model.grow(sentence, (text) => this.see(sentence, text), signal)];
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      return model.translate(sentences, signal); // or it says why not
+    }
+  }
+
+  see(sentence, text) {
+    this.growing.set(sentence, text);
+    this.changed();
   }
 
   failed(sentences, error) {
