@@ -110,6 +110,12 @@ def test_its_export_translates_and_scores_as_it_does(family, tmp_path):
     assert [text.decode() for text in found["translation"].numpy()] == [each.text for each in expected]
     np.testing.assert_allclose(found["score"], [each.score for each in expected], rtol=1e-5, atol=1e-4)
     assert len({each.text for each in expected}) > 1
+    state, outputs = signatures["stream_begin"](text=texts[1:2]), {"done": False}
+    while not outputs["done"]:  # by a step function that has seen nothing of the source but its length
+        outputs = signatures["stream_advance"](steps=tf.constant(3), **state)
+        state = {name: outputs[name] for name in state}
+    np.testing.assert_array_equal(outputs["translation"], found["translation"][1:2])
+    np.testing.assert_allclose(outputs["score"], found["score"][1:2], rtol=1e-5)
     log_probs = signatures["score"](text=texts, target=texts[::-1])["log_probability"]
     expected = translator.score(tiny.SENTENCES, tiny.SENTENCES[::-1])
     np.testing.assert_allclose(log_probs, [each.log_prob for each in expected], rtol=1e-5, atol=1e-4)

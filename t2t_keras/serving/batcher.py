@@ -117,6 +117,7 @@ class Batcher:
         request = self._request(signature, inputs, costs)
         with self._changed:
             if self._closed:
+                self._abandoned |= seconds is None
                 raise _stopping()
             self._check_room(request, seconds)
             for part in request.parts:

@@ -103,13 +103,13 @@ class ServingOptions:
             "num_streams",
             "max_queue_bytes",
             "max_unsent_bytes",
+            "max_growing",
         ):
             _check_at_least(name, getattr(self, name), 1)
         for name in (
             "rest_port",
             "grpc_port",
             "batch_wait_ms",
-            "max_growing",
             "cache_bytes",
             "max_num_load_retries",
             "load_retry_seconds",

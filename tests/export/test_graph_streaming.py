@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,8 +10,11 @@ import tensorflow as tf
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
 from tests.export import exporting
-from tests.export.exporting import TEXTS
+from tests.export.exporting import LINES, TEXTS
+from tests.serving.rest_calls import all_events, predict
 
 pytestmark = pytest.mark.integration
 
@@ -78,3 +82,23 @@ def test_what_does_not_grow_has_no_such_signatures():
     names = set(functions_of(sampling=True, beam_size=1))
     assert "sample" in names
     assert not any(name.startswith("stream") for name in names)
+
+
+def test_a_server_sends_what_it_gives_at_once(version):
+    server = Server(ServingOptions(str(version.parent), rest_port=0, grpc_port=0))
+    server.start()
+    try:
+        with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+            for line in [*LINES[:3], "", "Two dogs play. " * 12]:
+                body = {"instances": [line]}
+                *before, (name, last) = all_events(client, body, "/v1/models/tiny")
+                assert name == "end"
+                assert all(name == "" for name, _ in before)
+                (found,), (expected,) = (
+                    data["predictions"] for data in (last, predict(client, body, "/v1/models/tiny").json())
+                )
+                assert found["translation"] == expected["translation"]
+                assert found["score"] == pytest.approx(expected["score"], rel=1e-5)
+                assert len(before) > 3 or not line
+    finally:
+        assert server.stop()

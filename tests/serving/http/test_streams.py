@@ -10,31 +10,8 @@ import pytest
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
-from tests.serving.rest_calls import MODEL, metric, predict
+from tests.serving.rest_calls import MODEL, all_events, metric, predict, streamed
 from tests.serving.waiting import wait_until
-
-
-def events(answer):
-    """Pairs of a name, "" for what is not the last, and what was sent."""
-    name = ""
-    for line in answer.iter_lines():
-        if line.startswith("data: "):
-            yield name, json.loads(line.removeprefix("data: "))
-        name = line.removeprefix("event: ") if line.startswith("event: ") else ""
-
-
-@contextlib.contextmanager
-def streamed(client, body, where=MODEL):
-    with client.stream("POST", f"{where}:stream", content=json.dumps(body).encode()) as answer:
-        assert answer.status_code == 200, answer.read()
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        assert "content-encoding" not in answer.headers
-        yield events(answer)
-
-
-def all_events(client, body, where=MODEL):
-    with streamed(client, body, where) as found:
-        return list(found)
 
 
 def outcomes(client):
@@ -135,7 +112,7 @@ def running(export_dir, **options):
 
 @pytest.mark.integration
 def test_limits_and_the_end_of_the_server(export_dir):
-    with running(export_dir, max_growing=1, grace_seconds=0) as (server, client):
+    with running(export_dir, max_growing=1) as (server, client):
         with streamed(client, {"instances": ["endless"]}) as found:
             next(found)
             full = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
@@ -145,9 +122,10 @@ def test_limits_and_the_end_of_the_server(export_dir):
         assert [name for name, _ in all_events(client, {"instances": ["ab"]})] == ["end"]
         with streamed(client, {"instances": ["endless"]}) as found:
             next(found)
-            assert not server.stop()
+            server.core.abandon()  # as after the time for what runs
             *_, (name, last) = found
             assert (name, last) == ("error", {"error": "the server is stopping"})
+        assert not server.stop(), "not all was answered"
 
 
 @pytest.mark.integration
