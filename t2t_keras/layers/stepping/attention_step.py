@@ -4,7 +4,7 @@ The hypotheses of a sentence take the place of the query length: all attend to o
 bias hides the entries of the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from keras import ops
@@ -34,7 +34,7 @@ class _AttentionStep:
         self._beam_size = beam_size
         self._attention = layer.attention_function(0)
         is_papers = type(layer).attention_function is MultiHeadAttention.attention_function  # and not one of a subclass
-        if beam_size > 1 and layer.score_vector is None and is_papers:
+        if layer.score_vector is None and is_papers:
             self._attention = kernels.attend_from_few
         self.output_kernel, self._output_bias = self._projections.of_outputs(layer.output_kernel, layer.output_bias)
 
@@ -159,9 +159,18 @@ class CrossAttentionStep(_AttentionStep):
         `bias` is a `mask_bias`, broadcastable to [batch, heads, beam, source_len]. Returns float [batch * beam,
         d_model], and the weights, float [batch, heads, beam, source_len].
         """
+        return self._attended(query, memory, bias, self._attention)
+
+    def beside(self, query: Tensor, memory: KeysAndValues, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Like the call, by operations that other runtimes have too."""
+        return self._attended(query, memory, bias, self._layer.attention_function(0))
+
+    def _attended(
+        self, query: Tensor, memory: KeysAndValues, bias: Tensor | None, attention: Callable[..., tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
         queries = kernels.linear(query, *self._query)
         queries = self._beam_heads(queries, self._layer.num_heads, self._layer.d_key)  # --> [batch, heads, beam, d_key]
-        heads, weights = self._attention(queries, *memory, bias=bias)
+        heads, weights = attention(queries, *memory, bias=bias)
         return self._joined_heads(heads), weights
 
     @property

@@ -84,10 +84,11 @@ class DecoderLayerStep:
         """Computes one position of every hypothesis: float [batch * beam, d_model] --> the same.
 
         Returns the outputs, the past with this position, and the attention to the memory, float [batch, heads, beam,
-        source_len]. With `beside`, returns this position's keys and values alone instead of the past; see
-        `SelfAttentionStep.beside`, and the calls of the attention steps for the other arguments.
+        source_len]. With `beside`, the attention steps' `beside` are what attends, and this position's keys and values
+        are returned alone instead of the past. For the other arguments see the calls of the attention steps.
         """
         attend_to_past = self.self_attention.beside if beside else self.self_attention
+        attend_to_memory = self.cross_attention.beside if beside else self.cross_attention
         kept: list[Any] = []
 
         def self_attention(x: Tensor) -> Tensor:
@@ -96,7 +97,7 @@ class DecoderLayerStep:
             return attended
 
         def cross_attention(x: Tensor) -> Tensor:
-            attended, weights = self.cross_attention(x, memory, memory_bias)
+            attended, weights = attend_to_memory(x, memory, memory_bias)
             kept.append(weights)
             return attended
 
