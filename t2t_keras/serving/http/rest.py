@@ -31,7 +31,7 @@ from t2t_keras.serving.access import ApiKeys, KeyCheck
 from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
-from t2t_keras.serving.http import json_tensors
+from t2t_keras.serving.http import json_tensors, openapi
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
@@ -89,6 +89,7 @@ def rest_app(core: Core, keys: ApiKeys | None = None) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
+        Route("/openapi.json", service.openapi, methods=["GET"]),
         Route("/server.json", service.description, methods=["GET"]),
     ]
     if _PAGE.is_dir():
@@ -136,6 +137,9 @@ class _Rest:
 
     async def metrics(self, request: Request) -> Response:
         return Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(self, request: Request) -> Response:
+        return _json(json.dumps(openapi.described(self._core.models.names)).encode("utf-8"))
 
     async def description(self, request: Request) -> Response:
         """Describes the server to the page at "/"."""

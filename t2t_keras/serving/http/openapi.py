@@ -1,0 +1,100 @@
+"""The REST interface in the form of OpenAPI 3.1, which tools make clients of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Description = dict[str, Any]
+
+# What an error of a request can be, by its status.
+_ERRORS: Mapping[int, str] = {
+    400: "the body, a field, a value or a limit, which is named; a label or a signature that there is not",
+    401: "no key that the server knows, if it asks for one",
+    403: "a host or an origin that the server does not answer for",
+    404: "a model or a version that is not served",
+    413: "a body that is too large",
+    501: "what the model has no signature for",
+    503: "the server is full, with Retry-After, or stops",
+    504: "no answer within the time that the server takes for one",
+}
+_WHERE = {
+    "/v1/models/{model}": "the version that is served",
+    "/v1/models/{model}/versions/{version}": "one version",
+    "/v1/models/{model}/labels/{label}": "the version that a label stands for",
+}
+
+
+def described(models: Sequence[str]) -> Description:
+    """The description of a server of these models, as JSON's objects, lists and values."""
+    paths: dict[str, Description] = {}
+    for where, which in _WHERE.items():
+        names = [name for name in ("model", "version", "label") if f"{{{name}}}" in where]
+        given = {"parameters": [_parameter(name, models) for name in names]}
+        paths[f"{where}:predict"] = {**given, "post": _call("predict", f"The outputs of a signature of {which}.")}
+        paths[f"{where}:stream"] = {**given, "post": _call("stream", f"A text's output while it is made, by {which}.")}
+        state = _answer(f"The state of {which}.", {"type": "object"}, (400, 401, 403, 404, 503))
+        paths[where] = {**given, "get": state}
+        signatures = _answer(f"The signatures of {which}.", {"type": "object"}, (400, 401, 403, 404))
+        paths[f"{where}/metadata"] = {**given, "get": signatures}
+    metrics = _answer("Metrics for Prometheus.", {"type": "string"}, (401, 403), "text/plain")
+    paths["/monitoring/prometheus/metrics"] = {"get": metrics}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "t2t_keras",
+            "version": "1",
+            "description": "TensorFlow Serving's REST interface; names, types and shapes are in a model's metadata.",
+        },
+        "paths": paths,
+        "components": {"schemas": {"Request": _REQUEST, "Answer": _ANSWER, "Error": _ERROR}},
+    }
+
+
+def _parameter(name: str, models: Sequence[str]) -> Description:
+    schemas = {"model": {"type": "string", "enum": list(models)}, "version": {"type": "integer", "minimum": 0}}
+    return {"name": name, "in": "path", "required": True, "schema": schemas.get(name, {"type": "string"})}
+
+
+def _call(method: str, summary: str) -> Description:
+    answer: Description = {"$ref": "#/components/schemas/Answer"}
+    kind = "application/json"
+    if method == "stream":
+        kind = "text/event-stream"
+        answer = {"type": "string", "description": "events with an Answer each; the last is named end, or error"}
+    request = {"$ref": "#/components/schemas/Request"}
+    body = {"required": True, "content": {"application/json": {"schema": request}}}
+    return {**_answer(summary, answer, tuple(_ERRORS), kind), "requestBody": body}
+
+
+def _answer(summary: str, schema: Description, errors: Sequence[int], kind: str = "application/json") -> Description:
+    """An operation, by its answer and what may be in place of it."""
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    others = {str(status): {"description": _ERRORS[status], "content": error} for status in errors}
+    responses = {"200": {"description": summary, "content": {kind: {"schema": schema}}}, **others}
+    return {"summary": summary, "responses": responses}
+
+
+_REQUEST: Description = {
+    "type": "object",
+    "properties": {
+        "signature_name": {"type": "string", "default": "serving_default"},
+        "instances": {
+            "type": "array",
+            "description": "a row each: the value of the only input, or an object of all inputs",
+            "examples": [["A dog runs."]],
+        },
+        "inputs": {
+            "description": "an object with a list for each input, or the list of the only one",
+            "examples": [{"text": ["A dog runs."]}],
+        },
+    },
+    "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],
+}
+_ANSWER: Description = {
+    "type": "object",
+    "properties": {
+        "predictions": {"type": "array", "description": "for instances: a row each"},
+        "outputs": {"description": "for inputs: an object with a list for each output, or the list of the only one"},
+    },
+    "oneOf": [{"required": ["predictions"]}, {"required": ["outputs"]}],
+}
+_ERROR: Description = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
