@@ -12,10 +12,11 @@ from absl import flags
 
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
+from t2t_keras.machine import remote
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run, lasting_differences, vocabulary_bytes
 
-from . import program
+from . import program, remote_paths
 from .flag_groups import extensions
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run's directory.", required=True)
@@ -25,6 +26,7 @@ _AVERAGE_LAST = flags.DEFINE_integer(
 _CHECKPOINTS = flags.DEFINE_list("checkpoints", None, "Which checkpoints instead: steps, names or paths, with commas.")
 _OUTPUT = flags.DEFINE_string("output", None, "Name of the result; averaged_lastN if not given.")
 flags.adopt_module_key_flags(extensions)
+program.REMOTE |= {"model_dir": remote_paths.added_to}
 
 
 def main(argv: list[str]) -> None:
@@ -46,7 +48,7 @@ def main(argv: list[str]) -> None:
         {"averaged": [str(path) for path in paths], "config": config.to_dict()},
     )
     print(f"averaged {len(chosen)} checkpoints, of steps {', '.join(str(checkpoint.step) for checkpoint in chosen)}")
-    print(averaged)
+    print(remote.with_urls(str(averaged)))
 
 
 def _chosen(run: Run, names: list[str] | None, last: int) -> list[pathlib.Path]:

@@ -23,12 +23,14 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.data.sources.corpora_files import read_lines, read_pairs
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
+from t2t_keras.machine import remote
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.text.languages import language_of
 
+from . import remote_paths
 from .flag_groups import decoding_flags, model_flags
 from .slow_notice import SlowNotice
 
@@ -53,6 +55,8 @@ _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "For hypotheses.txt and scores.json; default: evaluation/NAME in the run's directory."
 )
 flags.adopt_module_key_flags(decoding_flags)
+_REMOTE = {"model_dir": remote_paths.added_to, "data_dir": remote_paths.read, "ensemble": remote_paths.member}
+program.REMOTE |= _REMOTE
 
 
 def main(argv: list[str]) -> None:
@@ -87,7 +91,7 @@ def main(argv: list[str]) -> None:
     if not _TARGET_LANGUAGE.value and language != config.data.target_language:
         configured = config.data.target_language
         print(f"scored as {language!r}, in which the references are written; the model was trained for {configured!r}")
-    print("written:", *paths)
+    print("written:", *(remote.with_urls(str(path)) for path in paths))
     decoding_flags.warn_of_cut(result.num_cut, translator.config)
 
 
@@ -132,9 +136,9 @@ def _output_dir(run: Run) -> pathlib.Path:
 
 def _settings(translator: Translator, language: str) -> dict[str, Any]:
     return {
-        "model_dir": model_flags.MODEL_DIR.value,
+        "model_dir": remote.with_urls(model_flags.MODEL_DIR.value),
         "checkpoint": model_flags.CHECKPOINT.value,
-        "ensemble": model_flags.ENSEMBLE.value,
+        "ensemble": [remote.with_urls(name) for name in model_flags.ENSEMBLE.value],
         "ensemble_mean": model_flags.ENSEMBLE_MEAN.value if model_flags.ENSEMBLE.value else None,
         "excluded": translator.excluded,
         "engine": decoding_flags.ENGINE.value,

@@ -17,10 +17,12 @@ from absl import flags
 
 from t2t_keras.errors import InputError
 from t2t_keras.export.writing import export_translator
+from t2t_keras.machine import remote, remote_exports
 from t2t_keras.models.weights import assign_weights
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.run import Run
 
+from . import remote_paths
 from .flag_groups import decoding_flags, model_flags
 
 _EXPORT_DIR = flags.DEFINE_string(
@@ -34,6 +36,7 @@ _WEIGHTS = flags.DEFINE_enum(
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.mark_flag_as_required("model_dir")
+program.REMOTE |= {"model_dir": remote_paths.model, "export_dir": remote_paths.exported}
 
 
 def main(argv: list[str]) -> None:
@@ -59,10 +62,10 @@ def main(argv: list[str]) -> None:
     parameters = sum(model.config.parameter_counts().values())
     weights = sum(path.stat().st_size for path in (version / "variables").iterdir())
     on_disk = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
-    names = ", ".join(path.name for path in paths) or model_flags.MODEL_DIR.value
+    names = ", ".join(path.name for path in paths) or remote.with_urls(model_flags.MODEL_DIR.value)
     print(f"weights of {names}: {parameters:,} parameters, {weights / 1e6:,.1f} MB as {_WEIGHTS.value}")
     print(f"beam {translator.config.beam_size}, length penalty {translator.config.length_penalty:g}")
-    print(f"{version}: {on_disk / 1e6:,.1f} MB, written in {seconds:.0f} s")
+    print(f"{remote_exports.published(version)}: {on_disk / 1e6:,.1f} MB, written in {seconds:.0f} s")
 
 
 def _chosen(run: Run) -> list[pathlib.Path]:

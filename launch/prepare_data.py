@@ -26,7 +26,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
 from t2t_keras.text.tokenizer import Tokenizer
 
-from . import program
+from . import program, remote_paths
 from .flag_groups import corpus_flags, setting_flags
 
 FLAGS = flags.FLAGS
@@ -56,6 +56,7 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
 flags.adopt_module_key_flags(corpus_flags)
+program.REMOTE |= {"data_dir": remote_paths.written, "vocab_from": remote_paths.vocabulary}
 
 
 def main(argv: list[str]) -> None:

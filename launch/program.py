@@ -19,6 +19,8 @@ from absl import app, flags, logging
 import t2t_keras
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import local_path
+from t2t_keras.machine.object_store import is_url
+from t2t_keras.machine.remote import with_urls
 
 from . import helping
 
@@ -33,6 +35,9 @@ PATHS = (
 
 # Those of them that are texts in the program that runs.
 TEXTS: set[str] = set()
+
+# Those of them that may be URLs in the program that runs, and what is fetched and published.
+REMOTE: dict[str, Callable[[str], contextlib.AbstractContextManager[str]]] = {}
 
 # Called after the flags are parsed and before `main`.
 BEFORE_MAIN: list[Callable[[], None]] = []
@@ -89,7 +94,8 @@ def _guarded(main: Callable[[list[str]], None], argv: list[str]) -> None:
         for call in BEFORE_MAIN:
             call()
         gc.freeze()  # searching imported objects for garbage takes a tenth of a program's start
-        main(argv)
+        with _mirrored():
+            main(argv)
     except BrokenPipeError:
         # The reader of the output has stopped reading, which is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -105,8 +111,17 @@ def _check_paths() -> None:
     for name in (name for name in PATHS if name in flags.FLAGS and name not in TEXTS):
         value = flags.FLAGS[name].value
         for path in value if isinstance(value, list) else [value]:
-            if path:
+            if path and not (name in REMOTE and is_url(path)):
                 local_path(path, f"--{name}")
+
+
+def _mirrored() -> contextlib.AbstractContextManager[None]:
+    """Within this context, flags have paths of mirrors in place of URLs."""
+    if not REMOTE:
+        return contextlib.nullcontext()
+    from . import remote_paths  # it imports more than a program without such flags needs
+
+    return remote_paths.mirrored(REMOTE)
 
 
 def title(text: str) -> None:
@@ -120,5 +135,5 @@ def say(line: str) -> None:
 
 
 def _fail(message: str) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {with_urls(message)}", file=sys.stderr)
     sys.exit(1)

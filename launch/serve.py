@@ -29,6 +29,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine import streams
 from t2t_keras.serving.options import Limits, ServingOptions
 
+from . import remote_paths
 from .flag_groups import setting_flags
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ _OPTIONS = setting_flags.define_usual(
         "grace_seconds",
     ),
 )
+program.REMOTE |= {"export_dir": remote_paths.served}
 _LIMITS = setting_flags.define_usual(Limits, *(field.name for field in dataclasses.fields(Limits)))
 
 

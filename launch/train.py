@@ -16,6 +16,7 @@ from t2t_keras import config as configuration
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
+from t2t_keras.machine import remote
 from t2t_keras.models import presets
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.load import RunCheckpoint
@@ -28,6 +29,7 @@ from t2t_keras.training.devices.micro_batch import MicroBatch, find_micro_batch,
 from t2t_keras.training.devices.strategy import NAMES, find_devices
 from t2t_keras.training.trainer import Outcome, Trainer
 
+from . import remote_paths
 from .flag_groups import extensions
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
@@ -53,9 +55,20 @@ _FIT_TO_MEMORY = flags.DEFINE_bool(
     "global batch (--set train.tokens_per_batch=N) in as many parts as that makes. Noted in the run.",
 )
 flags.adopt_module_key_flags(extensions)
+program.REMOTE |= {"model_dir": remote_paths.trained, "data_dir": remote_paths.read, "init_from": remote_paths.member}
 
 _USUAL = DecodeConfig()
+_ALONE = cluster.Cluster(("localhost:0",), 0)
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
+
+
+def _check_alone() -> None:
+    """Refuses a run in object storage that several machines train: each would have a folder of its own."""
+    if remote_paths.is_remote(_MODEL_DIR.value) and len((cluster.find_cluster(_CLUSTER.value) or _ALONE).addresses) > 1:
+        raise InputError(f"--model_dir={_MODEL_DIR.value}: a training of several machines needs a folder they share")
+
+
+program.BEFORE_MAIN.append(_check_alone)
 
 
 def main(argv: list[str]) -> None:
@@ -81,7 +94,8 @@ def _train(run: Run) -> Outcome:
         config = fit_to_memory(run, config, found, make_workers(strategy))
     trainer = Trainer(run, config, data, strategy, _init_from(run))
     if trainer.workers.is_chief:
-        print(*trainer.account, sep="\n", end="\n" * bool(trainer.account), file=sys.stderr, flush=True)
+        account = map(remote.with_urls, trainer.account)
+        print(*account, sep="\n", end="\n" * bool(trainer.account), file=sys.stderr, flush=True)
     return trainer.train()
 
 
@@ -119,7 +133,9 @@ def _init_from(run: Run) -> RunCheckpoint | None:
     if _INIT_FROM.value:
         return RunCheckpoint.parse(_INIT_FROM.value)
     noted = run.init_from if run.exists and not _PRESET.value else {}
-    return RunCheckpoint(noted["model_dir"], noted["checkpoint"]) if noted else None
+    if noted and checkpoints.exist(run.checkpoints_path):
+        return RunCheckpoint(noted["model_dir"], noted["checkpoint"])  # to compare, not to read
+    return RunCheckpoint(remote.local(noted["model_dir"]), noted["checkpoint"]) if noted else None
 
 
 def _config(run: Run, data: PreparedData) -> Config:

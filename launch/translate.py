@@ -33,6 +33,7 @@ from t2t_keras.machine.files import replacing
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 
+from . import remote_paths
 from .flag_groups import decoding_flags
 from .marked_input import write_marked
 from .slow_notice import SlowNotice
@@ -73,6 +74,7 @@ _CHUNK_LINES = flags.DEFINE_integer(
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.mark_flag_as_required("model_dir")
+program.REMOTE |= {"model_dir": remote_paths.model, "ensemble": remote_paths.member}
 
 
 def main(argv: list[str]) -> None:

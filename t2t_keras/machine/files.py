@@ -32,13 +32,13 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*://")
 def local_path(path: str | os.PathLike[str], name: str) -> Path:
     """The path that a flag or an argument of that name has; raises an InputError if it is a URL.
 
-    Everything here reads and writes files of the machine. Without this, s3://bucket/run would be made there, as the
-    folder "s3:", and be lost with the machine.
+    Everything here reads and writes files of the machine; what is elsewhere has a mirror there (`machine.remote`).
+    Without this, s3://bucket/run would be made there, as the folder "s3:", and be lost with the machine.
     """
     if _SCHEME.match(os.fspath(path)):
         raise InputError(
-            f"{name}={path} is no path of this machine's file system, and only local and mounted folders are read and "
-            "written; mount the bucket or copy what is in it"
+            f"{name}={path} is no path of this machine's file system, and only local and mounted files and folders are "
+            "taken here; mount the bucket or copy what is in it"
         )
     return Path(path)
 

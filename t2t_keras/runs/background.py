@@ -26,10 +26,12 @@ class CheckpointWriter:
 
     A full disk does not end training, because stopping would lose no less: a warning is logged, and the next checkpoint
     tries again. Leaving the context closes the writer, except on a KeyboardInterrupt, which must not wait.
+
+    `publish` is called in the thread whenever a checkpoint was written or completed.
     """
 
-    def __init__(self, directory: str | Path, keep: int) -> None:
-        self._directory, self._keep = Path(directory), keep
+    def __init__(self, directory: str | Path, keep: int, publish: Callable[[], None] = lambda: None) -> None:
+        self._directory, self._keep, self._publish = Path(directory), keep, publish
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._job: Callable[[], Path] | None = None  # saves the checkpoint
@@ -152,6 +154,7 @@ class CheckpointWriter:
             self._job()
             self._newest, self._job = self._step, None
             if self._is_provisional and self._completion is None:
+                self._publish()
                 return
         if self._completion is not None:
             step, state, best = self._completion
@@ -161,6 +164,7 @@ class CheckpointWriter:
             checkpoints.set_best(self._directory, *dataclasses.astuple(self._unnoted))
             self._unnoted = None
         checkpoints.prune(self._directory, self._keep, self._newest)
+        self._publish()
 
     def _is_out_of_room(self) -> bool:
         return self._error is not None and is_full(self._error.__cause__)

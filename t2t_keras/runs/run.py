@@ -22,6 +22,7 @@ from typing import Any
 
 from t2t_keras.config import Config, differences
 from t2t_keras.errors import InputError
+from t2t_keras.machine import remote
 from t2t_keras.machine.files import local_path, read_note, replacing
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs.exported import exported_version
@@ -98,11 +99,11 @@ class Run:
 
     @property
     def data_dir(self) -> pathlib.Path:
-        """The directory of the prepared data when the run was last trained."""
+        """The directory of the prepared data when the run was last trained; fetched if it is in object storage."""
         values = self._read()
         if _DATA_DIR not in values:
             raise InputError(f"{self.config_path} does not say where the data was; give --data_dir")
-        return pathlib.Path(values[_DATA_DIR])
+        return pathlib.Path(remote.local(values[_DATA_DIR]))
 
     @property
     def init_from(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ class Run:
             raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first: it marks the directory as a run's.
-        values = {**config.to_dict(), _DATA_DIR: os.path.abspath(data_dir)}
+        values = {**config.to_dict(), _DATA_DIR: remote.origin(data_dir)}
         if init_from:
             values[_INIT_FROM] = dict(init_from)
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))

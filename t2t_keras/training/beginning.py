@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
+from t2t_keras.machine import remote
 from t2t_keras.machine.files import sha256
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_known_weights
@@ -85,6 +86,7 @@ def _begin(run: Run, config: Config, data: PreparedData, init_from: RunCheckpoin
         beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
         noted = {} if beginning is None else beginning._asdict()
         noted.pop("spelled", None)
+        noted |= {"path": remote.origin(noted["path"])} if noted else {}
         run.start(config, data.directory, data.vocab_path, noted)
     return beginning
 
@@ -104,7 +106,7 @@ def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
             f"{vocab_path} (SHA-256 {sums[0]}...) does not begin with the entries of {run.vocab_path} "
             f"({sums[1]}...): weights can only be taken if it does; see --vocab_from of launch.prepare_data"
         ) from None
-    return Beginning(os.path.abspath(init_from.model_dir), init_from.checkpoint, os.path.abspath(path), spelled)
+    return Beginning(remote.origin(init_from.model_dir), init_from.checkpoint, os.path.abspath(path), spelled)
 
 
 def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
@@ -112,7 +114,7 @@ def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:
     if init_from is None:
         return
     noted: dict[str, Any] = run.init_from
-    chosen = {"model_dir": os.path.abspath(init_from.model_dir), "checkpoint": init_from.checkpoint}
+    chosen = {"model_dir": remote.origin(init_from.model_dir), "checkpoint": init_from.checkpoint}
     if chosen != {name: noted.get(name) for name in chosen}:
         origin = f"from {noted['path']}" if noted else "with fresh weights"
         raise InputError(f"{run.path} began {origin}; leave out --init_from, or use another --model_dir")

@@ -103,7 +103,9 @@ class Monitor:
         # The next line's numbers are of all steps since the last line, before a stop or after.
         self._last_step = max((record["step"] for record in self._records if record["kind"] == "train"), default=0)
         self._summaries: tf.summary.SummaryWriter | None = None
-        self._summaries_are_whole = not self._metrics.is_shorter
+        # A run that comes from object storage comes without them.
+        are_missing = bool(self._records) and not run.tensorboard_path.is_dir()
+        self._summaries_are_whole = not (self._metrics.is_shorter or are_missing)
         self._write_summaries()
         self._metrics.open()  # last: if killed before, the next start again finds records to drop
         self._bar = None

@@ -20,6 +20,7 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine, refusal
 from t2t_keras.inference.translator import Translator
+from t2t_keras.machine.remote import publishing
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
@@ -98,7 +99,7 @@ class Trainer:
             sums = ", ".join(f"{zlib.crc32(side.tobytes()):08x}" for side in lengths)
             self.workers.check_same("data", f"{len(lengths[0]):,} pairs ({sums})")
             beginning = begin(run, config, data, init_from, self.workers)
-        self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints)
+        self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
         train = config.train
         mixture = _mixture(config, data)
         self.plans = EpochPlans(*lengths, train.tokens_per_batch, train.seed, train.static_shapes, mixture)

@@ -60,8 +60,8 @@ if __name__ == "__main__":
 '''
 
 URL = (
-    "is no path of this machine's file system, and only local and mounted folders are read and written; mount the "
-    "bucket or copy what is in it"
+    "is no path of this machine's file system, and only local and mounted files and folders are taken here; "
+    "mount the bucket or copy what is in it"
 )
 
 

@@ -146,7 +146,7 @@ def results(folder, stopped):
         "automatic and not": [new, data_dir, tiny, "--fit_to_memory", "--set=train.accumulation_steps=2"],
         "a file": [f"--model_dir={folder / 'a_file'}", data_dir, tiny],
         "an export": [f"--model_dir={folder / 'export'}", data_dir, tiny, "--fit_to_memory"],
-        "a bucket": ["--model_dir=gs://mine/run", data_dir, tiny],
+        "a bucket": ["--model_dir=s3:/mine/run", data_dir, tiny],
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
         "no model_dir": [data_dir, tiny],
         "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
@@ -287,7 +287,7 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("automatic and not", ["--fit_to_memory", "train.accumulation_steps", "exclude"]),
         ("a file", ["a_file"]),
         ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),
-        ("a bucket", ["--model_dir=gs://mine/run is no path of this machine's file system"]),
+        ("a bucket", ["--model_dir=s3:/mine/run is no path of this machine's file system"]),
         ("negative replicas", ["--replicas", "-1"]),
     ],
 )

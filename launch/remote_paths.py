@@ -1,0 +1,212 @@
+"""Flags whose folders may be in object storage: mirrors of them take their place while a program runs."""
+
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from absl import flags
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine import remote_exports
+from t2t_keras.machine.object_store import is_url
+from t2t_keras.machine.remote import Mirror
+from t2t_keras.runs import checkpoints
+from t2t_keras.runs.checkpoint_files import STEP_NAME
+
+_Role = Callable[[str], contextlib.AbstractContextManager[str]]
+
+
+def is_remote(value: str | Sequence[str] | None) -> bool:
+    """Whether the value of a flag has a URL in it."""
+    return any(map(is_url, value)) if isinstance(value, list) else isinstance(value, str) and is_url(value)
+
+
+@contextlib.contextmanager
+def mirrored(roles: Mapping[str, _Role]) -> Iterator[None]:
+    """Within the context, the flags of these names have paths of mirrors in place of URLs.
+
+    Roles say what is fetched before, and what is published after it ended without an error.
+    """
+    with contextlib.ExitStack() as stack:
+        for name, role in roles.items():
+            flag = flags.FLAGS[name]
+            if isinstance(flag.value, list):
+                flag.value = [stack.enter_context(role(each)) if is_url(each) else each for each in flag.value]
+            elif is_remote(flag.value):
+                flag.value = stack.enter_context(role(flag.value))
+        yield
+
+
+@contextlib.contextmanager
+def read(url: str) -> Iterator[str]:
+    """Prepared data, all of it."""
+    mirror = Mirror(url)
+    _check_any(mirror)
+    mirror.fetch()
+    yield str(mirror.path)
+
+
+@contextlib.contextmanager
+def written(url: str) -> Iterator[str]:
+    """Prepared data that may be there, and is published in the end."""
+    mirror = Mirror(url)
+    if not mirror.is_empty:
+        mirror.fetch()
+    yield str(mirror.path)
+    mirror.publish()
+
+
+@contextlib.contextmanager
+def model(url: str) -> Iterator[str]:
+    """A run or an export, with those checkpoints that the flags of the program ask for."""
+    yield str(_fetched_model(url, *_asked_for()).path)
+
+
+@contextlib.contextmanager
+def member(url: str) -> Iterator[str]:
+    """A run or an export beside another, MODEL_DIR or MODEL_DIR@CHECKPOINT."""
+    place, at, checkpoint = url.rpartition("@")
+    if not at or "/" in checkpoint:
+        place, at, checkpoint = url, "", ""
+    mirror = _fetched_model(place, [checkpoint] if checkpoint else [])
+    yield f"{mirror.path}{at}{checkpoint}"
+
+
+@contextlib.contextmanager
+def added_to(url: str) -> Iterator[str]:
+    """As `model`; what the program adds to a run is published."""
+    mirror = _fetched_model(url, *_asked_for())
+    yield str(mirror.path)
+    if not remote_exports.is_export(mirror.store):
+        mirror.publish()
+
+
+@contextlib.contextmanager
+def vocabulary(url: str) -> Iterator[str]:
+    """A run or an export, for its vocabulary."""
+    mirror = Mirror(url)
+    _fetch(mirror, lambda folders: [])
+    yield str(mirror.path)
+
+
+@contextlib.contextmanager
+def trained(url: str) -> Iterator[str]:
+    """A run that no other process may train meanwhile; the `Trainer` publishes its checkpoints."""
+    mirror = Mirror(url)
+    if remote_exports.is_export(mirror.store):
+        raise InputError(f"{url} holds an exported model, which cannot be trained; use another --model_dir")
+    with mirror.held(lambda line: print(line, file=sys.stderr, flush=True)):
+        mirror.fetch(lambda names: _chosen(names, lambda folders: _steps(folders)[-1:], with_optimizer=True))
+        try:
+            yield str(mirror.path)
+        except (InputError, SystemExit):  # a signal, or weights that were withdrawn
+            mirror.publish()
+            raise
+        mirror.publish()
+
+
+@contextlib.contextmanager
+def exported(url: str) -> Iterator[str]:
+    """Where an export is written, to be given to `remote_exports.published`."""
+    yield str(Mirror(url).path)
+
+
+@contextlib.contextmanager
+def served(url: str) -> Iterator[str]:
+    """An export whose newest version is fetched now and whenever the server looks for one."""
+    mirror, ended = Mirror(url), threading.Event()
+    _check_any(mirror)
+    remote_exports.fetch_newest(mirror.store, mirror.path)
+
+    def follow() -> None:
+        complaint = ""
+        while not ended.wait(flags.FLAGS.poll_seconds):
+            try:
+                remote_exports.fetch_newest(mirror.store, mirror.path)
+                complaint = ""
+            except (InputError, OSError) as error:
+                if str(error) != complaint:
+                    logging.getLogger("t2t_keras.serving").warning("%s", error)
+                complaint = str(error)
+
+    threading.Thread(target=follow, name="fetch", daemon=True).start()
+    try:
+        yield str(mirror.path)
+    finally:
+        ended.set()
+
+
+def _asked_for() -> tuple[list[str], int | None]:
+    """The names of checkpoints, and how many of the newest, that the flags of the program ask for."""
+    flag = flags.FLAGS
+    names = [flag.checkpoint] if "checkpoint" in flag and flag.checkpoint else []
+    if "checkpoints" in flag and flag.checkpoints:
+        names = [name.strip() for name in flag.checkpoints]
+    return names, flag.average_last if "average_last" in flag else None
+
+
+def _fetched_model(url: str, names: Sequence[str], last: int | None = None) -> Mirror:
+    """The mirror of an export or of a run; of this without `names` and `last` the newest step and what has no step."""
+    mirror = Mirror(url)
+
+    def wanted(folders: list[str]) -> list[str]:
+        if names:
+            return [folder for name in names for folder in _of_name(mirror, folders, name)]
+        others = [folder for folder in folders if not STEP_NAME.fullmatch(folder)]
+        return _steps(folders)[-last:] if last else [*others, *_steps(folders)[-1:]]
+
+    _fetch(mirror, wanted)
+    return mirror
+
+
+def _of_name(mirror: Mirror, folders: list[str], name: str) -> list[str]:
+    """The folders that a checkpoint's name stands for."""
+    if name == "latest":
+        return _steps(folders)[-1:]
+    if name == "best":
+        mirror.fetch(lambda names: _chosen(names, lambda _: []))
+        best = checkpoints.best(mirror.path / "checkpoints")
+        return [checkpoints.step_name(best.step)] if best else []
+    return [checkpoints.step_name(int(name)) if name.isascii() and name.isdigit() else name]
+
+
+def _fetch(mirror: Mirror, wanted: Callable[[list[str]], Collection[str]]) -> None:
+    """Fetches an export, or a run with the weights of those checkpoints that `wanted` takes from the folders' names."""
+    _check_any(mirror)
+    if remote_exports.is_version(mirror.store):
+        remote_exports.fetch_version(mirror.store, mirror.path)
+    elif remote_exports.is_export(mirror.store):
+        remote_exports.fetch_newest(mirror.store, mirror.path)
+    else:
+        mirror.fetch(lambda names: _chosen(names, wanted))
+
+
+def _chosen(
+    names: list[str], wanted: Callable[[list[str]], Collection[str]], with_optimizer: bool = False
+) -> list[str]:
+    """The files of a run, arrays of other checkpoints than the wanted ones left out."""
+    inside = {name: name.split("/") for name in names}
+    folders = sorted({parts[1] for parts in inside.values() if parts[0] == "checkpoints" and len(parts) == 3})
+    taken = set(wanted(folders))
+
+    def is_chosen(name: str) -> bool:
+        parts = inside[name]
+        if parts[0] != "checkpoints" or not name.endswith(".npz"):
+            return True
+        return parts[1] in taken and (with_optimizer or parts[-1] != "optimizer.npz")
+
+    return [name for name in names if is_chosen(name)]
+
+
+def _steps(folders: list[str]) -> list[str]:
+    return sorted((name for name in folders if STEP_NAME.fullmatch(name)), key=lambda name: int(name.split("_")[1]))
+
+
+def _check_any(mirror: Mirror) -> None:
+    """Refuses a URL where nothing was published."""
+    if not remote_exports.is_export(mirror.store) and mirror.is_empty:
+        raise InputError(
+            f"{mirror.url}: nothing complete is there: no bucket, or no run, prepared data or export in it"
+        )

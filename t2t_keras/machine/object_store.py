@@ -1,0 +1,128 @@
+"""Objects in a store such as s3:// or gs://, through fsspec; each error is one line with the URL."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.files import is_full
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
+_INSTALL = "pip install 't2t_keras[remote]'"
+# What is transient, such as a store that asks to slow down, is tried again by botocore.
+_OPTIONS: dict[str, dict[str, Any]] = {"s3": {"config_kwargs": {"retries": {"max_attempts": 5, "mode": "standard"}}}}
+
+
+def is_url(text: str | os.PathLike[str]) -> bool:
+    """Whether a text has the form PROTOCOL://PLACE."""
+    return isinstance(text, str) and _URL.match(text) is not None
+
+
+class Store:
+    """The objects below a URL, by names relative to it.
+
+    Args:
+        url: PROTOCOL://PLACE for a protocol that fsspec knows.
+
+    Raises:
+        InputError: the protocol is unknown, or a package for it is missing. All methods raise it where the store
+            refuses, does not answer or has no such bucket.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        if not is_url(self.url):  # fsspec takes s3: for a local folder
+            raise InputError(f"{url} names no bucket")
+        with _told(self.url):
+            from fsspec.core import url_to_fs
+
+            options = _OPTIONS.get("s3" if url.startswith(("s3://", "s3a://")) else "", {})
+            # An instance or a listing that is kept would show what was there before.
+            try:
+                self._files, root = url_to_fs(self.url, skip_instance_cache=True, use_listings_cache=False, **options)
+            except ValueError as error:
+                raise InputError(f"{self.url}: {_first_line(error)}") from error
+        self._root = root.rstrip("/")
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names of what is directly in a folder; empty if there is none."""
+        with _told(self.url):
+            self._files.invalidate_cache()
+            try:
+                found = self._files.ls(self._at(folder), detail=False)
+            except FileNotFoundError:
+                return []
+        return [path.rstrip("/").rpartition("/")[2] for path in found]
+
+    def read(self, name: str) -> bytes | None:
+        """The contents of an object, or None if there is none."""
+        with _told(self.url):
+            try:
+                return self._files.cat_file(self._at(name))
+            except FileNotFoundError:
+                return None
+
+    def create(self, name: str, contents: bytes) -> bool:
+        """Makes a new object; returns False if there is one of that name, which stays as it is."""
+        with _told(self.url):
+            self._make_folder(name)
+            try:
+                self._files.pipe_file(self._at(name), contents, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    def put(self, path: Path, name: str) -> None:
+        """Uploads a finished file, in place of an object of that name."""
+        with _told(self.url):
+            self._make_folder(name)
+            self._files.put_file(str(path), self._at(name))
+
+    def get(self, name: str, path: Path) -> bool:
+        """Downloads an object into a new file; returns False if there is no such object."""
+        with _told(self.url, path):
+            try:
+                self._files.get_file(self._at(name), str(path))
+            except FileNotFoundError:
+                return False
+        return True
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Deletes objects, as far as they exist."""
+        for name in names:
+            with _told(self.url), contextlib.suppress(FileNotFoundError):
+                self._files.rm_file(self._at(name))
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}".rstrip("/")
+
+    def _make_folder(self, name: str) -> None:
+        """Makes the folder of an object where a file system has folders; in a bucket there are none."""
+        if self._files.protocol in ("file", ("file", "local"), "memory", "hdfs"):
+            self._files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
+
+
+@contextlib.contextmanager
+def _told(url: str, path: Path | None = None) -> Iterator[None]:
+    """Turns what a store's packages raise, which has no common class, into an `InputError` with the URL."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ImportError as error:
+        raise InputError(f"{url}: a package for it is missing ({_first_line(error)}): {_INSTALL}") from error
+    except PermissionError as error:
+        raise InputError(f"{url}: access denied: {_first_line(error)}") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{url}: no such bucket or folder: {_first_line(error)}") from error
+    except Exception as error:
+        if path is not None and is_full(error):
+            raise InputError(f"{url}: no room for it in {path.parent}; T2T_KERAS_CACHE names another folder") from error
+        raise InputError(f"{url}: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,86 @@
+"""Objects in a bucket of a server with S3's interface, and what is said where there is no such thing."""
+
+import builtins
+from pathlib import Path
+
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine.object_store import Store, is_url
+from t2t_keras.machine.remote import Mirror
+from tests.s3_server import BUCKET, access_denied, s3_server
+
+
+@pytest.fixture(scope="module")
+def server():
+    with s3_server():
+        yield
+
+
+def test_which_texts_are_urls():
+    assert all(map(is_url, ("s3://bucket/run", "gs://b", "abfs://a@b.c/d", "memory://a", "file:///a")))
+    assert not any(map(is_url, ("runs/mine", "/a:/b", "s3:/bucket", "run@gs://mine", "s3://", "", Path("s3://b"))))
+
+
+@pytest.mark.quick("memory", "file")
+@pytest.mark.parametrize("scheme", ["s3", "memory", "file"])
+def test_objects(scheme, request, tmp_path):
+    if scheme == "s3":
+        request.getfixturevalue("server")
+    url = f"file://{tmp_path}/store" if scheme == "file" else f"{scheme}://bucket/folder"
+    store, file = Store(f"{url}/"), tmp_path / "file"
+    assert store.url == url and store.names() == [] and store.read("a/1") is None
+    assert store.create("a/1", b"first") and not store.create("a/1", b"second")
+    file.write_bytes(b"of a file")
+    store.put(file, "a/2")
+    store.put(file, "b")
+    assert store.read("a/1") == b"first" and Store(url).read("a/2") == b"of a file"
+    assert sorted(store.names()) == ["a", "b"] and sorted(store.names("a")) == ["1", "2"]
+    assert store.get("a/1", tmp_path / "got") and (tmp_path / "got").read_bytes() == b"first"
+    assert not store.get("a/3", tmp_path / "none")
+    store.remove(["a/1", "a/3"])
+    assert store.names("a") == ["2"]
+
+
+@pytest.mark.integration
+def test_a_run_in_a_bucket(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path))
+    writer, reader = Mirror(f"{BUCKET}/run"), Mirror(f"{BUCKET}/run")
+    (writer.path / "a").write_text("1", encoding="utf-8")
+    with writer.held(lambda line: None):
+        writer.publish()
+    reader.fetch()
+    assert (reader.path / "a").read_text(encoding="utf-8") == "1"
+
+
+@pytest.mark.integration
+def test_no_such_bucket(server, tmp_path):
+    store = Store("s3://none/run")
+    assert store.names() == [] and store.read("a") is None
+    with pytest.raises(InputError, match="^s3://none/run: no such bucket or folder: .*bucket"):
+        store.create("a", b"")
+
+
+@pytest.mark.integration
+def test_no_access(server):
+    with access_denied():
+        for call in (lambda store: store.names(), lambda store: store.create("a", b""), lambda store: store.read("a")):
+            with pytest.raises(InputError, match=f"^{BUCKET}/run: access denied: "):
+                call(Store(f"{BUCKET}/run"))
+
+
+def test_no_such_protocol_and_no_package_for_one(monkeypatch):
+    with pytest.raises(InputError, match="^nothing://bucket/run: Protocol not known: nothing$"):
+        Store("nothing://bucket/run")
+    with pytest.raises(InputError, match="^s3:/// names no bucket$"):
+        Store("s3:///")
+    imported = builtins.__import__
+
+    def missing(name, *arguments):
+        if name.startswith(("gcsfs", "fsspec")):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return imported(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(InputError, match=r"^gs://b/run: a package .+: pip install 't2t_keras\[remote\]'$"):
+        Store("gs://b/run")

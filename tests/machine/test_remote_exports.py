@@ -1,0 +1,122 @@
+"""Versions of exports in object storage, in fsspec's memory."""
+
+import contextlib
+import re
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine import remote_exports
+from t2t_keras.machine.object_store import Store
+from t2t_keras.machine.remote import Mirror
+
+URL = "memory://bucket/exports/mine"
+
+
+@pytest.fixture
+def store():
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+    return Store(URL)
+
+
+@pytest.fixture
+def version(tmp_path) -> Path:
+    """What stands for an export."""
+    for name in ("saved_model.pb", "variables/variables.index", "assets/vocab.model", "assets.extra/config.json"):
+        path = tmp_path / "version" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"of {name}", encoding="utf-8")
+    return tmp_path / "version"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_versions_are_numbered_and_the_newest_is_fetched(store, version, tmp_path):
+    assert not remote_exports.is_export(store) and remote_exports.fetch_newest(store, tmp_path) is None
+    assert [remote_exports.publish_version(store, version) for _ in range(2)] == [f"{URL}/1", f"{URL}/2"]
+    folder = tmp_path / "fetched"
+    folder.mkdir()
+    assert remote_exports.is_export(store) and remote_exports.fetch_newest(store, folder) == 2
+    assert [path.name for path in folder.iterdir()] == ["2"] and files(folder / "2") == files(version)
+    assert remote_exports.publish_version(store, version) == f"{URL}/3"
+    assert remote_exports.fetch_newest(store, folder) == 3 and {path.name for path in folder.iterdir()} == {"2", "3"}
+    store.remove(["3/saved_model.pb"])  # somebody takes it back
+    assert remote_exports.fetch_newest(store, folder) == 2 and [path.name for path in folder.iterdir()] == ["2"]
+
+
+def test_a_version_alone(store, version, tmp_path):
+    remote_exports.publish_version(store, version)
+    alone = Store(f"{URL}/1")
+    assert remote_exports.is_version(alone) and remote_exports.is_export(alone) and not remote_exports.is_version(store)
+    for _ in range(2):
+        remote_exports.fetch_version(alone, tmp_path / "fetched")
+    assert files(tmp_path / "fetched") == files(version)
+
+
+@pytest.mark.parametrize("last", range(1, 6))
+def test_a_version_whose_upload_was_killed_is_none(store, version, tmp_path, monkeypatch, last):
+    """The next one gets another number."""
+
+    class Killed(BaseException):
+        pass
+
+    requests = []
+
+    def kill(real):
+        def request(*arguments):
+            requests.append(arguments[2 if real.__name__ == "put" else 1])
+            if len(requests) == last:
+                raise Killed
+            return real(*arguments)
+
+        return request
+
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        for real in (Store.put, Store.create):
+            patch.setattr(Store, real.__name__, kill(real))
+        remote_exports.publish_version(store, version)
+    assert len(requests) == last and (last < 5 or requests[-1] == "1/saved_model.pb")
+    assert requests[0] == "1/assets.extra/files.json" and remote_exports.fetch_newest(store, tmp_path) is None
+    number = 1 if last == 1 else 2
+    assert remote_exports.publish_version(store, version) == f"{URL}/{number}"
+    assert remote_exports.fetch_newest(store, tmp_path) == number
+
+
+def test_two_that_are_published_at_once(store, version, monkeypatch):
+    create = Store.create
+
+    def late(*arguments):
+        monkeypatch.setattr(Store, "create", create)
+        assert remote_exports.publish_version(store, version) == f"{URL}/1"
+        return create(*arguments)
+
+    monkeypatch.setattr(Store, "create", late)
+    assert remote_exports.publish_version(store, version) == f"{URL}/2"
+
+
+def test_what_is_damaged_or_not_from_here(store, version, tmp_path):
+    remote_exports.publish_version(store, version)
+    fsspec.filesystem("memory").pipe_file(f"{URL}/1/assets/vocab.model", b"half")
+    with pytest.raises(
+        InputError, match=f"^{URL}/1/assets/vocab.model is missing or damaged, which .+files.json names$"
+    ):
+        remote_exports.fetch_newest(store, tmp_path)
+    assert not [path for path in tmp_path.iterdir() if path.name != "version"]
+    store.remove(["1/assets.extra/files.json"])
+    with pytest.raises(
+        InputError, match=f"^{re.escape(URL)}/1/assets.extra/files.json is missing: publish the version"
+    ):
+        remote_exports.fetch_newest(store, tmp_path)
+
+
+def test_what_was_written_in_a_mirror_is_published(store, version, tmp_path, monkeypatch):
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
+    assert remote_exports.published(version) == str(version)
+    written = version.rename(Mirror(URL).path / "1")
+    assert remote_exports.published(written) == f"{URL}/1" and not written.exists()
