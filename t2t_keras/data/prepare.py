@@ -25,6 +25,7 @@ from t2t_keras.data.training_split import TrainingSplit, summary
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import local_path, read_json, write_json
 from t2t_keras.machine.locking import locked
+from t2t_keras.machine.processes import Processes, Workers
 from t2t_keras.tasks.labels import of_symbol
 from t2t_keras.tasks.registry import task
 from t2t_keras.text.extension import with_entries_of, with_pieces, with_symbols
@@ -125,7 +126,7 @@ def prepare(
     config: DataConfig,
     data_dir: str | Path,
     report: Callable[[str], None] = print,
-    processes: int = 1,
+    processes: int | Workers = 1,
     shard_pairs: int = SHARD_PAIRS,
     vocab_from: str | Path | None = None,
 ) -> PreparedData:
@@ -137,7 +138,8 @@ def prepare(
         data_dir: the folder, created if missing.
         report: called with a line of text when a step begins.
         processes: number of shards prepared at once; it does not change the output. With more than one, the calling
-            script must be guarded by `if __name__ == "__main__"`, because processes are spawned.
+            script must be guarded by `if __name__ == "__main__"`, because processes are spawned. Or what prepares the
+            shards instead.
         shard_pairs: training pairs prepared at once and written to one file.
         vocab_from: file of a vocabulary of `config.vocab_type` to use instead of training one. Symbols that it lacks
             and `config.extend_vocab` pieces of the training text are added behind its entries.
@@ -149,7 +151,7 @@ def prepare(
         ValueError: `processes` or `shard_pairs` is not positive.
     """
     for name, value in (("processes", processes), ("shard_pairs", shard_pairs)):
-        if value < 1:
+        if isinstance(value, int) and value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
     if config.lowercase and not task(config.task).writes_text:
         flag = "--vocab_from, a vocabulary of lowercased text" if vocab_from else "--lowercase"
@@ -174,7 +176,8 @@ def prepare(
     with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
         if (data_dir / _COMPLETE).exists():  # prepared by the process that held the lock
             return _reopened(corpus, config, data_dir, report)
-        return _prepared(corpus, config, data_dir, report, processes, shard_pairs)
+        workers = Processes(processes) if isinstance(processes, int) else processes
+        return _prepared(corpus, config, data_dir, report, workers, shard_pairs)
 
 
 def _check_stays(files: Mapping[str, Path], data_dir: Path) -> None:
@@ -206,7 +209,12 @@ def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callab
 
 
 def _prepared(
-    corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None], processes: int, shard_pairs: int
+    corpus: Corpus,
+    config: DataConfig,
+    data_dir: Path,
+    report: Callable[[str], None],
+    workers: Workers,
+    shard_pairs: int,
 ) -> PreparedData:
     """Runs all steps that are not done; the caller holds the lock of the folder."""
     identity = _identity(corpus, data_dir)
@@ -216,7 +224,7 @@ def _prepared(
     if journal.done:
         report(f"{data_dir}: going on after an interruption; {len(journal.done)} steps were done before")
     counts = dict(journal.step("evaluation text", lambda: _clean_evaluation(corpus, config, data_dir)))
-    training = TrainingSplit(data_dir, config, journal, processes, shard_pairs)
+    training = TrainingSplit(data_dir, config, journal, workers, shard_pairs)
     report("reading and cleaning the training text")
     cleaned = training.clean(corpus, tuple(counts))
     counts["train"] = training.select(cleaned, draw="valid" not in counts)

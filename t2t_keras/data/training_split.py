@@ -23,7 +23,7 @@ from t2t_keras.data.output_limit import Lengths
 from t2t_keras.data.shards import Counts
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
-from t2t_keras.machine.processes import run_jobs
+from t2t_keras.machine.processes import Processes, Workers
 from t2t_keras.tasks.registry import task
 
 # A validation set drawn from the training pairs has 1% of them, at most this many.
@@ -41,10 +41,12 @@ _READING = "reading"  # journal step that holds the number of shards
 class TrainingSplit:
     """Prepares the training split in shards of `shard_pairs` pairs; each step resumes where the journal says."""
 
-    def __init__(self, data_dir: Path, config: DataConfig, journal: Journal, processes: int, shard_pairs: int) -> None:
+    def __init__(
+        self, data_dir: Path, config: DataConfig, journal: Journal, workers: Workers, shard_pairs: int
+    ) -> None:
         self._data_dir, self._config, self._journal = data_dir, config, journal
         self._place = data_dir, config  # what every step of a shard is told first
-        self._processes, self._shard_pairs = processes, shard_pairs
+        self._workers, self._shard_pairs = workers, shard_pairs
 
     def clean(self, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
         """Writes the cleaned text of all shards, without the pairs of the `held_out` splits; returns its counts."""
@@ -60,7 +62,9 @@ class TrainingSplit:
                         if f"cleaning {number}" not in self._journal.done:
                             yield number, block
 
-            self._run("cleaning", functools.partial(shards.clean_shard, *self._place, held_out), jobs())
+            self._run(
+                "cleaning", functools.partial(shards.clean_shard, *self._place, held_out), jobs(), self._workers.here
+            )
             provenance = dict(corpus.provenance())
             self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
         empty = dict.fromkeys(("read", "kept", "repaired", *REASONS), 0)
@@ -84,7 +88,7 @@ class TrainingSplit:
             jobs = ((number, rows) for number, rows in rows_of_shards if names[number] not in self._journal.done)
             select = functools.partial(shards.select_shard, *self._place, draw)
             # Without a drawn set no text is read: processes would take longer to start than to work.
-            self._run("selecting", select, jobs, self._processes if draw else 1)
+            self._run("selecting", select, jobs, self._workers if draw else Processes(1))
         for dropped in self._results("selecting"):
             counts = {**counts, "repaired": counts["repaired"] - dropped["repaired"]}
             for reason in ("duplicate", "held_out", "validation"):
@@ -111,11 +115,11 @@ class TrainingSplit:
 
     def encode(self, counts: Counts) -> Counts:
         """Writes the token ids of all shards; returns the counts, updated with tokens and dropped pairs."""
-        processes = min(self._processes, self._count)
-        encode = functools.partial(shards.encode_shard, *self._place, 1 if processes > 1 else -1)
+        threads = 1 if self._workers.is_parallel and self._count > 1 else -1
+        encode = functools.partial(shards.encode_shard, *self._place, threads)
         names = (f"encoding train {number}" for number in range(self._count))
         jobs = [(number, self._count) for number, name in enumerate(names) if name not in self._journal.done]
-        self._run("encoding train", encode, _progress(jobs, "encoding train", len(jobs), " shards"), processes)
+        self._run("encoding train", encode, _progress(jobs, "encoding train", len(jobs), " shards"), self._workers)
         counts = {**counts, "kept": 0, "source_tokens": 0, "target_tokens": 0}
         return _summed(counts, self._results("encoding train"))
 
@@ -165,11 +169,9 @@ class TrainingSplit:
         shards.write_text(self._data_dir, "valid", sample)
         return drawn
 
-    def _run(
-        self, step: str, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int | None = None
-    ) -> None:
+    def _run(self, step: str, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], workers: Workers) -> None:
         """Runs a step for shards and records each in the journal."""
-        with contextlib.closing(run_jobs(function, jobs, processes or self._processes)) as results:
+        with contextlib.closing(workers.run(function, jobs)) as results:
             for number, result in results:
                 self._journal.add(f"{step} {number}", result)
 

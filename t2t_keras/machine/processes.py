@@ -9,28 +9,65 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 from t2t_keras.errors import InputError
 
 
-def run_jobs(
-    function: Callable[..., Any], jobs: Iterable[tuple[int, Any]], processes: int
-) -> Generator[tuple[int, Any], None, None]:
-    """Calls a function for each job in several processes and yields (number, result) as jobs finish.
+class Workers(Protocol):
+    """What runs jobs: a function of a job's number and argument, for many jobs."""
 
-    Jobs are drawn as processes become free, so that few are in memory at once. A single job, or a single process, runs
-    in the caller's process. Close the iterator (`contextlib.closing`) to stop early. Processes are spawned, so that the
-    function and the caller's main module must be importable. An InputError says that a process was killed; errors of
-    the function and of the iterator of jobs pass through.
-    """
-    jobs = iter(jobs)
-    first = list(itertools.islice(jobs, 2))
-    jobs = itertools.chain(first, jobs)
-    if processes == 1 or len(first) < 2:
-        yield from ((number, function(number, argument)) for number, argument in jobs)
-    else:
-        yield from _pooled(function, jobs, processes)
+    @property
+    def is_parallel(self) -> bool:
+        """Whether several jobs run at once, so that each had better keep to one core."""
+
+    @property
+    def here(self) -> "Processes":
+        """Processes of this machine, for jobs whose arguments are large."""
+
+    def run(
+        self, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Calls a function for each job (number, argument) and yields (number, result) as jobs finish.
+
+        The function must be importable, arguments and results picklable. Close the iterator (`contextlib.closing`) to
+        stop early. An InputError of the function, and any error of the iterator of jobs, passes through.
+        """
+
+
+class Processes:
+    """Runs jobs in up to `count` child processes."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether there are several processes."""
+        return self._count > 1
+
+    @property
+    def here(self) -> "Processes":
+        """These processes."""
+        return self
+
+    def run(
+        self, function: Callable[..., Any], jobs: Iterable[tuple[int, Any]]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Calls a function for each job and yields (number, result) as jobs finish.
+
+        Jobs are drawn as processes become free, so that few are in memory at once. A single job, or a single process,
+        runs in the caller's process. Close the iterator (`contextlib.closing`) to stop early. Processes are spawned, so
+        that the function and the caller's main module must be importable. An InputError says that a process was killed;
+        errors of the function and of the iterator of jobs pass through.
+        """
+        jobs = iter(jobs)
+        first = list(itertools.islice(jobs, 2))
+        jobs = itertools.chain(first, jobs)
+        if self._count == 1 or len(first) < 2:
+            yield from ((number, function(number, argument)) for number, argument in jobs)
+        else:
+            yield from _pooled(function, jobs, self._count)
 
 
 class ProcessDiedError(RuntimeError):

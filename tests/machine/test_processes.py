@@ -12,7 +12,7 @@ import time
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.processes import ProcessDiedError, call_apart, run_jobs
+from t2t_keras.machine.processes import ProcessDiedError, Processes, call_apart
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATIENCE = 120  # seconds that a busy machine may take
@@ -21,10 +21,10 @@ PATIENCE = 120  # seconds that a busy machine may take
 PARENT = """
 import itertools, sys
 from tests.machine.test_processes import announce_and_wait
-from t2t_keras.machine.processes import run_jobs
+from t2t_keras.machine.processes import Processes
 
 if __name__ == "__main__":
-    for _ in run_jobs(announce_and_wait, ((number, sys.argv[1]) for number in itertools.count()), 2):
+    for _ in Processes(2).run(announce_and_wait, ((number, sys.argv[1]) for number in itertools.count())):
         pass
 """
 
@@ -50,7 +50,7 @@ def announce_and_wait(number, folder):
 
 @pytest.mark.parametrize(("jobs", "processes"), [(0, 2), (1, 2), (5, 1)])
 def test_what_needs_no_processes_starts_none(jobs, processes):
-    results = list(run_jobs(square, [(number, 3) for number in range(jobs)], processes))
+    results = list(Processes(processes).run(square, [(number, 3) for number in range(jobs)]))
     assert results == [(number, (os.getpid(), number * 3)) for number in range(jobs)]
 
 
@@ -58,7 +58,7 @@ def test_jobs_are_shared_out_and_drawn_as_they_are_needed():
     drawn = itertools.count()
     jobs = ((number, 7) for number in itertools.takewhile(lambda number: number < 20, drawn))
     results = {}
-    with contextlib.closing(run_jobs(square, jobs, 2)) as finished:
+    with contextlib.closing(Processes(2).run(square, jobs)) as finished:
         for number, (process, result) in finished:
             assert process != os.getpid()
             results[number] = result
@@ -71,7 +71,7 @@ def test_jobs_are_shared_out_and_drawn_as_they_are_needed():
 
 def test_an_error_in_a_process_is_the_callers():
     with pytest.raises(InputError, match="^job 1$"):
-        list(run_jobs(fail, [(number, 1) for number in range(9)], 2))
+        list(Processes(2).run(fail, [(number, 1) for number in range(9)]))
 
 
 def test_an_error_among_the_jobs_is_the_callers():
@@ -80,7 +80,7 @@ def test_an_error_among_the_jobs_is_the_callers():
         raise InputError("line 5")
 
     with pytest.raises(InputError, match="line 5"):
-        list(run_jobs(fail, jobs(), 2))
+        list(Processes(2).run(fail, jobs()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
