@@ -29,7 +29,7 @@ _KEY = np.dtype([("key", np.uint64), ("is_repaired", bool)])
 
 
 def clean_shard(
-    data_dir: Path, config: DataConfig, held_out: tuple[str, ...], number: int, pairs: list[Pair]
+    data_dir: Path, config: DataConfig, held_out: tuple[str, ...], number: int, pairs: Iterable[Pair]
 ) -> Counts:
     """Writes a shard's cleaned text, without that of the splits `held_out`, and the keys that duplicates share."""
     kind = task(config.task)

@@ -21,7 +21,8 @@ from t2t_keras.data.encoded import EncodedCorpus, shard_name
 from t2t_keras.data.journal import Journal
 from t2t_keras.data.output_limit import Lengths
 from t2t_keras.data.shards import Counts
-from t2t_keras.data.sources.corpora import Corpus
+from t2t_keras.data.sources.corpora import Corpus, PairSource
+from t2t_keras.data.sources.parallel_files import PairsOfLines, ParallelFiles, split
 from t2t_keras.errors import InputError
 from t2t_keras.machine.processes import Processes, Workers
 from t2t_keras.tasks.registry import task
@@ -45,30 +46,53 @@ class TrainingSplit:
         self, data_dir: Path, config: DataConfig, journal: Journal, workers: Workers, shard_pairs: int
     ) -> None:
         self._data_dir, self._config, self._journal = data_dir, config, journal
-        self._place = data_dir, config  # what every step of a shard is told first
+        self._place = data_dir.absolute(), config  # what every step of a shard is told first
         self._workers, self._shard_pairs = workers, shard_pairs
 
     def clean(self, corpus: Corpus, held_out: tuple[str, ...]) -> Counts:
         """Writes the cleaned text of all shards, without the pairs of the `held_out` splits; returns its counts."""
         if _READING not in self._journal.done:
-            parts = [0] * len(corpus.training_parts)  # number of shards of each
-
-            def jobs() -> Iterator[tuple[int, list[Pair]]]:
-                for part, read in enumerate(corpus.training_parts):
-                    remaining = iter(_progress(read(), "cleaning"))
-                    while block := list(itertools.islice(remaining, self._shard_pairs)):
-                        number = sum(parts)
-                        parts[part] += 1
-                        if f"cleaning {number}" not in self._journal.done:
-                            yield number, block
-
-            self._run(
-                "cleaning", functools.partial(shards.clean_shard, *self._place, held_out), jobs(), self._workers.here
-            )
+            clean = functools.partial(shards.clean_shard, *self._place, held_out)
+            blocks = self._blocks(corpus.training_parts)
+            parts = self._clean_here(clean, corpus) if blocks is None else self._clean_blocks(clean, blocks)
             provenance = dict(corpus.provenance())
             self._journal.add(_READING, {"shards": sum(parts), "parts": parts, "provenance": provenance})
         empty = dict.fromkeys(("read", "kept", "repaired", *REASONS), 0)
         return _summed(empty, self._results("cleaning"))
+
+    def _blocks(self, parts: Sequence[PairSource]) -> list[list[PairsOfLines]] | None:
+        """The pairs of the shards of each corpus, to be read where they are cleaned; None if they are read here."""
+        files = [part for part in parts if isinstance(part, ParallelFiles) and part.splits]
+
+        def run_all(function: Callable[..., Any], jobs: Sequence[tuple[int, Any]]) -> dict[int, Any]:
+            workers = self._workers if len(jobs) > 2 * len(files) else Processes(1)  # small files are counted at once
+            with contextlib.closing(workers.run(function, jobs)) as results:
+                return dict(results)
+
+        return split(files, self._shard_pairs, run_all) if len(files) == len(parts) else None
+
+    def _clean_blocks(self, clean: Callable[..., Any], blocks: list[list[PairsOfLines]]) -> list[int]:
+        """Cleans blocks of pairs that each job reads; returns the number of shards of each corpus."""
+        numbered = enumerate(itertools.chain.from_iterable(blocks))
+        jobs = [(number, pairs) for number, pairs in numbered if f"cleaning {number}" not in self._journal.done]
+        self._run("cleaning", clean, _progress(jobs, "cleaning", len(jobs), " shards"), self._workers)
+        return list(map(len, blocks))
+
+    def _clean_here(self, clean: Callable[..., Any], corpus: Corpus) -> list[int]:
+        """Reads pairs and hands them to processes that clean them; returns the number of shards of each corpus."""
+        parts = [0] * len(corpus.training_parts)
+
+        def jobs() -> Iterator[tuple[int, list[Pair]]]:
+            for part, read in enumerate(corpus.training_parts):
+                remaining = iter(_progress(read(), "cleaning"))
+                while block := list(itertools.islice(remaining, self._shard_pairs)):
+                    number = sum(parts)
+                    parts[part] += 1
+                    if f"cleaning {number}" not in self._journal.done:
+                        yield number, block
+
+        self._run("cleaning", clean, jobs(), self._workers.here)
+        return parts
 
     def select(self, counts: Counts, draw: bool) -> Counts:
         """Selects the rows that stay: no duplicates, no validation sentences; if `draw`, draws "valid" and writes it.

@@ -1,4 +1,5 @@
 import dataclasses
+import gzip
 import json
 
 import numpy as np
@@ -8,9 +9,10 @@ from t2t_keras.data import prepare as prepare_module
 from t2t_keras.data import shards
 from t2t_keras.data.cleaning import comparison_key
 from t2t_keras.data.prepare import PreparedData, prepare
+from t2t_keras.data.sources import corpora, parallel_files
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID
-from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, kill_itself, names_in, some_pairs
+from tests.data.small_corpora import CONFIG, assert_same_folder, corpus_of, files_of, kill_itself, names_in, some_pairs
 
 
 def test_a_prepared_folder_holds_all_that_training_and_scoring_need(corpus, tmp_path):
@@ -106,6 +108,24 @@ def test_data_from_before_there_were_types_are_those_of_today(corpus, tmp_path):
     lines = []
     assert prepare(corpus, CONFIG, tmp_path, lines.append).config == CONFIG
     assert lines == [f"{tmp_path}: already prepared"]
+
+
+def test_whoever_reads_the_text_the_data_is_the_same(tmp_path, monkeypatch):
+    """Plain files are read by the processes that clean, a compressed one by the process that hands out."""
+    monkeypatch.setattr(parallel_files, "_BLOCK_BYTES", 500)
+    monkeypatch.setattr(parallel_files, "_COUNTED_BYTES", 2000)
+    plain = files_of(tmp_path, train=some_pairs(300, 1), valid=some_pairs(5, 2))
+    packed = tmp_path / "packed.en.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "train.en").read_bytes()))
+    sides = {"train": (packed, tmp_path / "train.de"), "valid": (tmp_path / "valid.en", tmp_path / "valid.de")}
+    prepare(plain, CONFIG, tmp_path / "one", print, processes=2, shard_pairs=70)
+    prepare(corpora.files(sides), CONFIG, tmp_path / "other", print, shard_pairs=70)
+    one, other = (json.loads((tmp_path / name / "data.json").read_text()) for name in ("one", "other"))
+    assert one.pop("provenance") != other.pop("provenance") and one.pop("identity") != other.pop("identity")
+    assert one == other
+    for name in ("one", "other"):
+        (tmp_path / name / "data.json").unlink()
+    assert_same_folder(tmp_path / "one", tmp_path / "other")
 
 
 def test_a_shard_of_which_nothing_is_kept(tmp_path):

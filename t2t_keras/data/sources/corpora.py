@@ -3,16 +3,17 @@
 A `Corpus` reads its text only when a split is called. Multi30k and Tatoeba are downloaded at once, others when read.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources import corpora_files, docstrings, downloads, gettext_catalogues, packages, tatoeba
+from t2t_keras.data.sources.parallel_files import ParallelFiles, tagged
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import local_path
 from t2t_keras.tasks.registry import task
@@ -40,7 +41,7 @@ Paths = tuple[str | Path, str | Path | None]
 PairSource = Callable[[], Iterable[Pair]]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Corpus:
     """Parallel text by split.
 
@@ -53,8 +54,8 @@ class Corpus:
     """
 
     splits: Mapping[str, PairSource]
-    identity: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, Path] = field(default_factory=dict)
+    identity: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, Path] = dataclasses.field(default_factory=dict)
     provenance: Callable[[], Mapping[str, Any]] = dict
     parts: tuple[PairSource, ...] = ()
 
@@ -142,7 +143,7 @@ def joined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
 
     def read(split: str) -> tuple[PairSource, ...]:
         return tuple(
-            functools.partial(_tagged, corpus.splits[split], tag)
+            _with_tag(corpus.splits[split], tag)
             for corpus, tag in zip(corpora, tags or [""] * len(corpora), strict=True)
             if split in corpus.splits
         )
@@ -293,12 +294,14 @@ def _folder(download_dir: str | Path, name: str, file_name: str) -> Path:
 def _file_reader(read: Task, source: str | Path, target: str | Path | None) -> PairSource:
     if target is None:
         return lambda: read.examples(corpora_files.read_lines(source), str(source))
-    return lambda: corpora_files.read_pairs(source, target)
+    return ParallelFiles(Path(source), Path(target))
 
 
-def _tagged(read: PairSource, tag: str) -> Iterator[Pair]:
-    """Pairs with a tag in front of the source."""
-    return ((f"{tag} {source}" if tag else source, reference) for source, reference in read())
+def _with_tag(read: PairSource, tag: str) -> PairSource:
+    """What reads the same pairs with a tag in front of the source."""
+    if isinstance(read, ParallelFiles):
+        return dataclasses.replace(read, tag=tag)
+    return lambda: tagged(read(), tag)
 
 
 def _chained(sources: Iterable[PairSource]) -> Iterator[Pair]:

@@ -37,17 +37,27 @@ def read_lines(path: str | Path) -> Iterator[str]:
             raise InputError(f"{path}, line {number}: {error}") from error
 
 
+def is_compressed(path: str | Path) -> bool:
+    """Whether a file is read as a compressed one, by its name."""
+    return Path(path).suffix in _OPENERS
+
+
 def read_raw_lines(path: str | Path) -> Iterator[bytes]:
     """Yields the undecoded lines of a file, perhaps compressed, without a byte order mark; raises as `read_lines`."""
     number = 0
     try:
         with _OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
             for number, line in enumerate(file, start=1):
-                yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+                yield without_byte_order_mark(line) if number == 1 else line
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path}, after line {number}: broken compressed file: {error}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def without_byte_order_mark(line: bytes) -> bytes:
+    """The first line of a file without the mark that it may begin with."""
+    return line.removeprefix(_BYTE_ORDER_MARK)
 
 
 def decoded_line(line: bytes) -> str:
