@@ -8,7 +8,8 @@ Examples:
   python -m launch.prepare_data --task=parsing --train_source=train.mrg --vocab_size=8000 --data_dir=data/trees
 
 Training text is prepared in shards, several in parallel. After an interruption, the same command prepares only the
-missing shards. The result is the same, bit for bit, for any number of processes.
+missing shards. The result is the same, bit for bit, for any number of processes. With --beam_runner the shards are
+prepared on Apache Beam, perhaps on many machines, which must all see the text and the folder.
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
+from t2t_keras.machine.beam_workers import BeamWorkers
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
 from t2t_keras.text.tokenizer import Tokenizer
@@ -54,6 +56,13 @@ flags.DEFINE_integer(
     "Training pairs of a shard, which end up in one file. A process takes about 1 KB for each.",
     lower_bound=1,
 )
+flags.DEFINE_string(
+    "beam_runner",
+    None,
+    "Prepare shards on a runner of Apache Beam: direct (this machine), FlinkRunner, SparkRunner, DataflowRunner, ...; "
+    "--processes then holds for text that one process must read.",
+)
+flags.DEFINE_list("beam_pipeline_options", [], "Options of the Beam pipeline, such as direct_num_workers=4.")
 flags.DEFINE_string("download_dir", "downloads", "Folder for downloads; what is there is not downloaded.")
 flags.adopt_module_key_flags(corpus_flags)
 program.REMOTE |= {"data_dir": remote_paths.written, "vocab_from": remote_paths.vocabulary}
@@ -64,8 +73,17 @@ def main(argv: list[str]) -> None:
     config = _config()
     corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), program.say)
     vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None
-    prepared = prepare(corpus, config, FLAGS.data_dir, program.say, FLAGS.processes, FLAGS.shard_pairs, vocab_path)
+    prepared = prepare(corpus, config, FLAGS.data_dir, program.say, _workers(), FLAGS.shard_pairs, vocab_path)
     print(_table(prepared))
+
+
+def _workers() -> int | BeamWorkers:
+    """What prepares the shards: so many processes, or Apache Beam."""
+    if FLAGS.beam_runner:
+        return BeamWorkers(FLAGS.data_dir, FLAGS.beam_runner, FLAGS.beam_pipeline_options, FLAGS.processes)
+    if FLAGS.beam_pipeline_options:
+        raise InputError("--beam_pipeline_options goes with --beam_runner")
+    return FLAGS.processes
 
 
 def _config() -> DataConfig:

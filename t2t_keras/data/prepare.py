@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def prepare(
         report: called with a line of text when a step begins.
         processes: number of shards prepared at once; it does not change the output. With more than one, the calling
             script must be guarded by `if __name__ == "__main__"`, because processes are spawned. Or what prepares the
-            shards instead.
+            shards instead, such as `BeamWorkers`.
         shard_pairs: training pairs prepared at once and written to one file.
         vocab_from: file of a vocabulary of `config.vocab_type` to use instead of training one. Symbols that it lacks
             and `config.extend_vocab` pieces of the training text are added behind its entries.
@@ -261,7 +262,10 @@ def _remove_leftovers(data_dir: Path, begin_anew: bool) -> None:
     if begin_anew:
         paths += [*intermediate_paths(data_dir), *data_dir.glob("train.*.npy")]
     for path in paths:
-        path.unlink(missing_ok=True)
+        if path.is_dir():  # of a killed process's jobs
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _clean_evaluation(corpus: Corpus, config: DataConfig, data_dir: Path) -> dict[str, Counts]:

@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import re
 import resource
@@ -77,6 +78,17 @@ def test_a_killed_preparation_goes_on_with_what_is_missing(files):
         assert (files / "whole" / name).read_bytes() == (files / "data" / name).read_bytes(), name
 
 
+def test_on_apache_beam_or_what_to_install(files):
+    status, output, errors = run(*flags_for(files, shard_pairs=50, beam_runner="direct"))
+    if importlib.util.find_spec("apache_beam") is None:
+        assert (status, output) == (1, "")
+        assert errors == "error: the package apache-beam is missing: pip install 't2t_keras[beam]'\n"
+        return
+    assert (status, errors) == (0, "")
+    assert len(PreparedData.open(files / "data").split("train")) > 150
+    assert run(*flags_for(files, data_dir=files / "other", beam_runner="nothing"))[2].startswith("error: runner 'noth")
+
+
 ONE_OF_TWO = "error: --valid_target is given 1 times, --train_source 2 times; give it for each corpus, '' for none\n"
 
 
@@ -146,6 +158,7 @@ def test_characters_and_bytes(files, given, max_length, entries):
         ({"tag": "2de"}, "'2de' cannot be a symbol: it must be like <2fr>"),
         ({"vocab_from": "{}"}, "--vocab_size is decided by --vocab_from"),
         ({"extend_vocab": 9}, "--extend_vocab=9 needs --vocab_from"),
+        ({"beam_pipeline_options": "direct_num_workers=4"}, "--beam_pipeline_options goes with --beam_runner"),
         ({"data_dir": "{}/a.en"}, r"cannot prepare data in .*a\.en: (File exists|Not a directory)"),
         (
             {"valid_source": "{}/data/valid.source.txt", "valid_target": "{}/a.de"},
@@ -191,6 +204,8 @@ def test_help_names_every_flag():
         "max_length_ratio",
         "processes",
         "shard_pairs",
+        "beam_runner",
+        "beam_pipeline_options",
         "download_dir",
     ):
         assert f"--{name}" in output or f"--[no]{name}" in output

@@ -1,0 +1,160 @@
+"""Preparing on Apache Beam, with its own runner on this machine."""
+
+import gzip
+import os
+import signal
+
+import pytest
+
+from t2t_keras.data.journal import Journal
+from t2t_keras.data.prepare import prepare
+from t2t_keras.data.sources import corpora, parallel_files
+from t2t_keras.errors import InputError
+from t2t_keras.machine import beam_workers
+from t2t_keras.machine.beam_workers import BeamWorkers
+from tests import programs
+from tests.data.small_corpora import CONFIG, assert_same_folder, files_of, some_pairs
+
+pytest.importorskip("apache_beam", reason="needs the extra beam")
+pytestmark = pytest.mark.integration
+
+FOUR = ("direct_num_workers=4", "direct_running_mode=multi_processing")
+
+# Prepares files on four workers; once three shards are cleaned, one worker is killed, and then the program itself.
+KILLED = """
+import os, pathlib, signal, sys
+from t2t_keras.data.journal import Journal
+from t2t_keras.data.prepare import prepare
+from t2t_keras.data.sources import corpora
+from t2t_keras.machine.beam_workers import BeamWorkers
+from tests.data.small_corpora import CONFIG
+from tests.data.test_beam import FOUR, children
+
+folder = pathlib.Path(sys.argv[1])
+add, cleaned = Journal.add, []
+
+def add_and_die(journal, name, result):
+    add(journal, name, result)
+    cleaned.extend([name] * name.startswith("cleaning"))
+    if len(cleaned) == 3:
+        os.kill(children()[0], signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Journal.add = add_and_die
+corpus = corpora.files({"train": (folder / "train.en", folder / "train.de")})
+prepare(corpus, CONFIG, folder / "data", print, BeamWorkers(folder / "data", "direct", FOUR), 20)
+"""
+
+
+def children():
+    """The processes that this one started."""
+    stats = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{number}/stat") as file:
+                stats.append((int(number), int(file.read().rpartition(")")[2].split()[1])))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return [number for number, parent in stats if parent == os.getpid()]
+
+
+def square(number, argument):
+    if number == argument:
+        raise InputError(f"job {number}")
+    return {"square": number * number}
+
+
+def break_down(number, argument):
+    return number / argument
+
+
+def lose(number, folder):
+    """The jobs' folder is somewhere else now, as for a worker that does not see it."""
+    for jobs in folder.glob(".jobs*"):
+        jobs.rename(folder / "elsewhere")
+    return number
+
+
+def test_one_worker_and_four_make_the_bytes_that_processes_make(tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel_files, "_BLOCK_BYTES", 2000)
+    monkeypatch.setattr(parallel_files, "_COUNTED_BYTES", 8000)
+    pairs = some_pairs(400, 1)
+    corpus = files_of(tmp_path, train=[*pairs, *pairs[::7]], test=some_pairs(10, 3))
+    prepare(corpus, CONFIG, tmp_path / "processes", print, shard_pairs=60)
+    for name, options in (("one", ()), ("four", FOUR)):
+        workers = BeamWorkers(tmp_path / name, "direct", options)
+        prepare(corpus, CONFIG, tmp_path / name, print, workers, shard_pairs=60)
+        assert_same_folder(tmp_path / "processes", tmp_path / name)
+        assert [path.name for path in (tmp_path / name).glob(".jobs*")] == []
+
+
+def test_after_a_worker_and_the_program_were_killed_it_goes_on(tmp_path, monkeypatch):
+    corpus = files_of(tmp_path, train=some_pairs(300, 1))
+    done = programs.run(["-c", KILLED, tmp_path], capture_output=True, cwd=programs.ROOT)  # until no worker is left
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list((tmp_path / "data").glob(".jobs*"))
+    add, again = Journal.add, []
+    monkeypatch.setattr(Journal, "add", lambda journal, name, result: (again.append(name), add(journal, name, result)))
+    prepare(corpus, CONFIG, tmp_path / "data", print, BeamWorkers(tmp_path / "data", "direct"), 20)
+    assert len([name for name in again if name.startswith("cleaning")]) == 15 - 3
+    prepare(corpus, CONFIG, tmp_path / "whole", print, shard_pairs=20)
+    assert_same_folder(tmp_path / "data", tmp_path / "whole")
+    assert not list((tmp_path / "data").glob(".jobs*"))
+
+
+def test_compressed_text_is_read_and_cleaned_here(tmp_path, monkeypatch):
+    files_of(tmp_path, train=some_pairs(200, 1), valid=some_pairs(5, 2))
+    for side in ("en", "de"):
+        (tmp_path / f"train.{side}.gz").write_bytes(gzip.compress((tmp_path / f"train.{side}").read_bytes(), mtime=0))
+    names = {"train": ("train.en.gz", "train.de.gz"), "valid": ("valid.en", "valid.de")}
+    corpus = corpora.files({split: tuple(tmp_path / name for name in sides) for split, sides in names.items()})
+    functions, run = [], BeamWorkers.run
+    monkeypatch.setattr(
+        BeamWorkers,
+        "run",
+        lambda workers, function, jobs: (functions.append(function.func.__name__), run(workers, function, jobs))[1],
+    )
+    prepare(corpus, CONFIG, tmp_path / "beam", print, BeamWorkers(tmp_path / "beam", "direct"), 60)
+    assert functions == ["encode_shard"]
+    prepare(corpus, CONFIG, tmp_path / "processes", print, shard_pairs=60)
+    assert_same_folder(tmp_path / "beam", tmp_path / "processes")
+
+
+def test_results_come_by_number_and_leave_nothing(tmp_path):
+    workers = BeamWorkers(tmp_path, "direct")
+    results = dict(workers.run(square, ((number, -1) for number in range(5))))
+    assert results == {number: {"square": number * number} for number in range(5)}
+    assert list(workers.run(square, [])) == [] and list(tmp_path.iterdir()) == []
+
+
+def test_an_error_in_a_job_is_the_callers_or_one_line(tmp_path):
+    workers = BeamWorkers(tmp_path, "direct")
+    with pytest.raises(InputError, match="^job 2$"):
+        list(workers.run(square, [(number, 2) for number in range(3)]))
+    with pytest.raises(InputError, match=r"^the pipeline of Apache Beam failed: .*division by zero.*$"):
+        list(workers.run(break_down, [(1, 0)]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_that_do_not_see_the_folder_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(beam_workers, "_PATIENCE_SECONDS", 0.0)
+    message = rf"^1 results are missing in {tmp_path}: every worker of Apache Beam must see this folder under this path"
+    with pytest.raises(InputError, match=message):
+        list(BeamWorkers(tmp_path, "direct").run(lose, [(7, tmp_path)]))
+
+
+@pytest.mark.parametrize(
+    ("runner", "options", "message"),
+    [
+        ("nothing", (), "runner 'nothing' of Apache Beam: .*Valid values are .*FlinkRunner"),
+        ("no.such.Runner", (), "runner 'no.such.Runner' of Apache Beam: No module named 'no'"),
+        (
+            "direct",
+            ("direct_num_workers=x",),
+            "options of Apache Beam: argument --direct_num_workers: invalid int value: 'x'",
+        ),
+    ],
+)
+def test_what_beam_does_not_know_is_one_line(tmp_path, runner, options, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        BeamWorkers(tmp_path, runner, options)
