@@ -132,6 +132,7 @@ def test_killed_in_uploads_it_ends_as_if_undisturbed(folder, undisturbed, killed
     assert json.loads((path / "config.json").read_text(encoding="utf-8"))["data_dir"] == DATA
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_averaged_translated_exported_and_served(folder, killed, monkeypatch):
     """All from empty disks; the data is where the run says."""
     del killed

@@ -12,7 +12,7 @@ from t2t_keras.machine.object_store import Store
 from t2t_keras.machine.remote import Mirror
 from tests.training import tiny_training
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 URL = "memory://bucket/run"
 SETTINGS = {"max_steps": 8, "checkpoint_steps": 2, "validation_steps": 4, "keep_checkpoints": 2}
