@@ -106,7 +106,18 @@ def test_of_every_flag_it_is_known_whether_it_is_a_path():
     """Those of text alone are here, to be told from those that are yet to be put among the paths."""
     texts = {"corpus", "source_language", "target_language", "preset", "set", "exclude", "tokens_per_batch"}
     texts |= {"host", "name", "allowed_hosts", "extension", "licence"}  # an extension may be a module
-    texts |= {"table", "only", "shard", "query", "head", "task", "tag", "symbols"}
+    texts |= {
+        "table",
+        "only",
+        "shard",
+        "query",
+        "head",
+        "task",
+        "tag",
+        "symbols",
+        "beam_runner",
+        "beam_pipeline_options",
+    }
     names = set()
     for file in (*(ROOT / "launch").glob("*.py"), *(ROOT / "launch" / "flag_groups").glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
