@@ -5,10 +5,13 @@
 
 The load is wrk's: so many clients, each with one connection, that post a sentence, wait for its
 translation, look whether it is the one that the server gave when it was asked alone, and post the
-next. Two servers take turns: one that merges requests into batches, one that does not.
+next. Servers of both engines take turns with one of TensorFlow's that does not merge requests into
+batches, and with CTranslate2 driven by itself, from text to text: all sentences in its own batches,
+or one after another beside the turns of a single client.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -23,10 +26,16 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from benchmarks.serving_faults import print_faults
 from benchmarks.serving_process import Served, post
-from benchmarks.turns import busy_seconds
+from benchmarks.turns import Worker, busy_seconds, processor_name
 
-_LUA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "serving.lua")
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LUA = os.path.join(_ROOT, "benchmarks", "serving.lua")
 _WARM_UP_SECONDS = 3
+_SERVERS = {
+    "tensorflow": (),
+    "tensorflow, one by one": ("--max_batch_size=1",),
+    "ctranslate2": ("--engine=ctranslate2", "--compute_type={compute_type}"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,43 +93,118 @@ def take_turn(server: Served, clients: int, seconds: int, requests_path: str) ->
     return Turn(**numbers, foreign=max(foreign, 0.0))
 
 
-def measure(
-    servers: Mapping[str, Served], clients: int, rounds: int, seconds: int, requests_path: str
-) -> dict[str, list[Turn]]:
-    """A short turn each that does not count, then `rounds` each, one server after the other."""
-    for server in servers.values():
-        take_turn(server, clients, _WARM_UP_SECONDS, requests_path)
-    turns: dict[str, list[Turn]] = {name: [] for name in servers}
+class Contestant:
+    """A server, and the requests with the answers that it gave to each alone.
+
+    Args:
+        name: in the table.
+        export_dir: the model's directory.
+        sentences: the text.
+        folder: for files.
+        flags: of the server.
+    """
+
+    def __init__(self, name: str, export_dir: str, sentences: Sequence[str], folder: str, *flags: str) -> None:
+        self.name = name
+        self.served = Served(export_dir, os.path.join(folder, f"{name}.log"), *flags)
+        self._requests_path = os.path.join(folder, f"{name}.txt")
+        write_requests(self.served, sentences, self._requests_path)
+
+    def turn(self, clients: int, seconds: int) -> Turn:
+        """See `take_turn`."""
+        return take_turn(self.served, clients, seconds, self._requests_path)
+
+
+class Peer:
+    """CTranslate2 driven by itself, in both ways.
+
+    Args:
+        export_dir: the model's directory, which is converted.
+        text_path: a file of sentences.
+        compute_type: how it multiplies.
+        seconds: of a turn.
+        folder: for files.
+    """
+
+    def __init__(self, export_dir: str, text_path: str, compute_type: str, seconds: int, folder: str) -> None:
+        model = os.path.join(folder, "converted")
+        convert = ["-m", "launch.convert", "--to=ctranslate2", f"--model_dir={os.path.abspath(export_dir)}"]
+        subprocess.run([sys.executable, *convert, f"--output={model}"], cwd=_ROOT, check=True, capture_output=True)
+        script = os.path.join(_ROOT, "benchmarks", "serving_direct.py")
+        self._workers = {}
+        for role in ("alone", "batches"):
+            command = [sys.executable, script, role, model, text_path, compute_type, str(seconds)]
+            self._workers[role] = Worker(role, command, os.path.join(folder, f"{role}.log"))
+            if failure := self._workers[role].failure:
+                raise RuntimeError(f"CTranslate2 by itself does not run: {failure}")
+
+    def turn(self, clients: int) -> dict[str, float]:
+        """What a turn came to: sentences one after another beside a single client, else in batches."""
+        worker = self._workers["alone" if clients == 1 else "batches"]
+        worker.turns, worker.noisy_turns = [], []
+        worker.turn()
+        return (worker.turns or worker.noisy_turns)[-1]
+
+    def close(self) -> None:
+        """Ends both processes."""
+        for worker in self._workers.values():
+            worker.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What so many clients saw.
+
+    Attributes:
+        turns: of each server, by its name.
+        peer: the turns of CTranslate2 by itself, `per_second` and `p50` each.
+    """
+
+    turns: Mapping[str, Sequence[Turn]]
+    peer: Sequence[Mapping[str, float]]
+
+
+def measure(contestants: Sequence[Contestant], peer: Peer, clients: int, rounds: int, seconds: int) -> Load:
+    """A short turn each that does not count, then `rounds` each, one after the other."""
+    for contestant in contestants:
+        contestant.turn(clients, _WARM_UP_SECONDS)
+    peer.turn(clients)
+    load = Load({contestant.name: [] for contestant in contestants}, [])
     for _ in range(rounds):
-        for name, server in servers.items():
-            turns[name].append(take_turn(server, clients, seconds, requests_path))
-    return turns
+        for contestant in contestants:
+            load.turns[contestant.name].append(contestant.turn(clients, seconds))
+        load.peer.append(peer.turn(clients))
+    return load
 
 
-def median(turns: Sequence[Turn], name: str) -> float:
-    """Of a number of the turns."""
-    return statistics.median(getattr(turn, name) for turn in turns)
+def spread(values: Sequence[float], digits: int = 0) -> str:
+    """A median and, in brackets, the range."""
+    low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def throughput(turns: Sequence[Turn]) -> float:
-    """Sentences a second, the median of the turns."""
-    return statistics.median(turn.right / turn.seconds for turn in turns)
-
-
-def print_load(results: Mapping[int, Mapping[str, Sequence[Turn]]]) -> None:
-    """The table of all numbers of clients, and how much batches give."""
-    print("| clients | requests | sentences/s | p50, ms | p95, ms | p99, ms | wrong | broken | other processes |")
+def print_load(results: Mapping[int, Load]) -> None:
+    """The table: for each number of clients medians and ranges, and the ratios to CTranslate2 of the same round."""
+    print("| clients | what | sentences/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for clients, servers in results.items():
-        for name, turns in servers.items():
-            latencies = " | ".join(f"{median(turns, part):.0f}" for part in ("p50", "p95", "p99"))
-            failures = " | ".join(str(sum(getattr(turn, part) for turn in turns)) for part in ("wrong", "broken"))
-            foreign = f"{100 * median(turns, 'foreign'):.0f} %"
-            print(f"| {clients} | {name} | {throughput(turns):.0f} | {latencies} | {failures} | {foreign} |")
-    print()
-    for clients, servers in results.items():
-        ratio = throughput(servers["merged"]) / throughput(servers["one by one"])
-        print(f"{clients} clients: {ratio:.2f} times as many sentences with batches as without")
+    for clients, load in results.items():
+        peer = {key: [turn[key] for turn in load.peer] for key in ("per_second", "p50")}
+        for name, turns in load.turns.items():
+            rates, p50 = [turn.right / turn.seconds for turn in turns], [turn.p50 for turn in turns]
+            times = spread([ours / theirs for ours, theirs in zip(p50, peer["p50"], strict=True)], 2)
+            cells = (
+                spread(rates),
+                spread([ours / theirs for ours, theirs in zip(rates, peer["per_second"], strict=True)], 2),
+                spread(p50, 1),
+                times if clients == 1 else "",
+                f"{statistics.median(turn.p99 for turn in turns):,.0f}",
+                *(str(sum(getattr(turn, part) for turn in turns)) for part in ("wrong", "broken")),
+            )
+            print(f"| {clients} | {name} | {' | '.join(cells)} |")
+        call = spread(peer["p50"], 1) if clients == 1 else ""
+        print(f"| {clients} | CTranslate2 by itself | {spread(peer['per_second'])} | | {call} | | | | |")
+    foreign = [turn.foreign for load in results.values() for turns in load.turns.values() for turn in turns]
+    print(f"\nother processes took {100 * statistics.median(foreign):.0f} % of the machine (median of the turns)")
 
 
 def main() -> None:
@@ -134,25 +218,27 @@ def main() -> None:
             return
         if not shutil.which("wrk"):
             raise SystemExit("wrk is needed: apt-get install wrk")
-        log = os.path.join(folder, "{}.log")
-        merged = Served(flags.export_dir, log.format("merged"))
-        alone = Served(flags.export_dir, log.format("alone"), "--max_batch_size=1")
-        with merged, alone:
-            requests_path = os.path.join(folder, "requests.txt")
-            write_requests(alone, sentences, requests_path)
-            servers = {"merged": merged, "one by one": alone}
-            results = {}
+        text_path = os.path.join(folder, "text.txt")
+        with open(text_path, "w", encoding="utf-8") as file:
+            file.write("".join(f"{sentence}\n" for sentence in sentences))
+        results = {}
+        with contextlib.ExitStack() as stack:
+            peer = Peer(flags.export_dir, text_path, flags.compute_type, flags.seconds, folder)
+            stack.callback(peer.close)
+            contestants = []
+            for name, own_flags in _SERVERS.items():
+                own_flags = [flag.format(compute_type=flags.compute_type) for flag in own_flags]
+                contestants.append(Contestant(name, flags.export_dir, sentences, folder, *own_flags))
+                stack.enter_context(contestants[-1].served)
             for clients in flags.clients:
-                results[clients] = measure(servers, clients, flags.rounds, flags.seconds, requests_path)
+                results[clients] = measure(contestants, peer, clients, flags.rounds, flags.seconds)
                 print(f"{clients} clients done", file=sys.stderr, flush=True)
-            print_load(results)
+        print(f"{processor_name()}, {os.cpu_count()} cores\n")
+        print_load(results)
     if flags.output:
-        numbers = {
-            clients: {name: [dataclasses.asdict(turn) for turn in turns] for name, turns in found.items()}
-            for clients, found in results.items()
-        }
+        numbers = {clients: dataclasses.asdict(load) for clients, load in results.items()}
         with open(flags.output, "w") as file:
-            json.dump({"flags": vars(flags), "results": numbers}, file, indent=1)
+            json.dump({"processor": processor_name(), "flags": vars(flags), "results": numbers}, file, indent=1)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -171,6 +257,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--text", required=True, help="a file with a source sentence a line")
     flags.add_argument("--sentences", type=at_least_one, default=500, help="how many of them")
     flags.add_argument("--clients", type=numbers, default=[1, 8, 64], help="at once, by commas")
+    flags.add_argument("--compute_type", default="float32", help="how CTranslate2 multiplies: float32 or int8")
     flags.add_argument("--rounds", type=at_least_one, default=3, help="turns of each server")
     flags.add_argument("--seconds", type=at_least_one, default=10, help="of a turn")
     flags.add_argument("--faults", action="store_true", help="what comes of faulty requests and versions, instead")

@@ -72,7 +72,7 @@ def found_translations(
 
     A sentence without hypotheses gets one translation that does not exist.
     """
-    token_ids, *numbers = (values[:, :num_best].numpy() for values in result)
+    token_ids, *numbers = (values.numpy()[:, :num_best] for values in result)
     translations = []
     for source, *hypotheses in zip(sources, token_ids, *numbers, strict=True):
         row = [

@@ -42,8 +42,8 @@ class Batcher:
     """Runs requests in batches, one batch at a time in each stream (thread).
 
     Rows of one signature and of similar cost are merged in the order of arrival, because a batch takes as long as its
-    longest row. A batch is due when it is full or its first request has waited long enough, and runs once a stream is
-    free; of several that are due the most urgent one runs (`ordering.urgency`). Of two or more streams one is kept free
+    longest row. A batch is due when it is full or its first request has waited long enough, or at once if there is
+    nothing else and the request before was alone too. It runs once a stream is free; of several that are due the most urgent one runs (`ordering.urgency`). Of two or more streams one is kept free
     of large rows. A request larger than a batch queues one part after another, so that requests take turns. If a batch
     fails, its requests are run one by one, so that each gets its own error. A batch that nobody waits for any more is
     stopped.
@@ -79,6 +79,7 @@ class Batcher:
         self._changed = threading.Condition()
         self._queues: dict[Key, Queue] = {}
         self._running: set[_Batch] = set()
+        self._was_alone = False  # whether the newest batch holds a single request
         self._waiting = 0
         self._waiting_costs: collections.Counter[int] = collections.Counter()  # by cost class
         self._closed = self._abandoned = False
@@ -302,7 +303,9 @@ class Batcher:
     def _due(self, signature: Signature, queue: Queue) -> float:
         """The time at which the batch at the head of a queue is due."""
         full = queue.rows >= self._most_rows(signature) or queue.cost >= self._max_batch_cost
-        if self._closed or not signature.mergeable or full:
+        # A client that is alone sends its next request once it has its answer: nobody else is to be expected.
+        alone = self._was_alone and not self._running and len(self._queues) == len(queue.parts) == 1
+        if self._closed or not signature.mergeable or full or alone:
             return 0.0
         return queue.parts[0].request.arrived + self._wait_seconds
 
@@ -317,6 +320,7 @@ class Batcher:
                 break
             batch.parts.append(part)
         self._running.add(batch)
+        self._was_alone = len(batch.parts) == 1
         for part in batch.parts:
             self._leave(part)
         for part in batch.parts:

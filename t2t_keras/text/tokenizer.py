@@ -30,6 +30,9 @@ _CHARACTER_COVERAGE = 0.9999
 
 _SURROGATES = (0xD800, 0xDFFF)  # not characters
 
+# So many texts are split sooner by one thread than others are started.
+_FEW_TEXTS = 64
+
 VocabType = Literal["bpe", "unigram", "char", "byte"]
 
 _TOO_MANY_ENTRIES = re.compile(r"value <= (\d+)")
@@ -137,7 +140,12 @@ class Tokenizer:
         return self._processor.encode(text, out_type=int)
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = -1) -> list[list[int]]:
-        """The token ids of each text, without end symbols; `num_threads` -1 means one thread for each core."""
+        """The token ids of each text, without end symbols.
+
+        `num_threads` -1 means one thread for each core, or one alone for texts that are split sooner than these begin.
+        """
+        if num_threads == -1 and len(texts) <= _FEW_TEXTS:
+            num_threads = 1
         return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -61,14 +61,23 @@ def test_the_load_generator_counts_right_and_wrong_answers(served, tmp_path):
     assert turn.wrong > 0 and turn.right > turn.wrong
 
 
-def test_the_table_has_medians_and_the_ratio(capsys):
+def test_the_table_has_medians_ranges_and_the_ratios_of_each_round(capsys):
     def turns(*rights: int) -> list[serving.Turn]:
-        return [serving.Turn(2.0, right, 0, 0, 5.0, 6.0, 7.0, 0.01) for right in rights]
+        return [serving.Turn(2.0, right, 0, 0, right / 100, 6.0, 7.0, 0.01) for right in rights]
 
-    serving.print_load({64: {"merged": turns(200, 600, 640), "one by one": turns(100, 200, 999)}})
+    peer = [{"per_second": 100.0, "p50": 2.0}, {"per_second": 200.0, "p50": 4.0}, {"per_second": 300.0, "p50": 4.0}]
+    loads = {
+        1: serving.Load({"tensorflow": turns(200, 600, 400)}, peer),
+        64: serving.Load({"ctranslate2": turns(100, 200, 999)}, peer),
+    }
+    serving.print_load(loads)
     lines = capsys.readouterr().out.splitlines()
-    assert "| 64 | merged | 300 | 5 | 6 | 7 | 0 | 0 | 1 % |" in lines
-    assert lines[-1] == "64 clients: 3.00 times as many sentences with batches as without"
+    first = "200 (100 to 300) | 1.00 (0.67 to 1.50) | 4.0 (2.0 to 6.0) | 1.00 (1.00 to 1.50) | 7 | 0 | 0 |"
+    assert lines[2] == f"| 1 | tensorflow | {first}"
+    assert lines[3] == "| 1 | CTranslate2 by itself | 200 (100 to 300) | | 4.0 (2.0 to 4.0) | | | | |"
+    assert lines[4].startswith(
+        "| 64 | ctranslate2 | 100 (50 to 500) | 0.50 (0.50 to 1.67) | 2.0 (1.0 to 10.0) |  | 7 |"
+    )
 
 
 def test_mixed_requests_are_compared_with_what_was_answered_alone(served):

@@ -40,6 +40,23 @@ def test_a_batch_waits_no_longer_than_it_is_told(make):
     assert time.monotonic() - start >= 0.05
 
 
+def test_who_is_alone_waits_for_nobody(make):
+    function = Doubler()
+    batcher = make(size=2, wait=10**6)
+    assert answer(submit(batcher, function, 1, 2)) == [2, 4]
+    assert [answer(submit(batcher, function, number)) for number in (3, 4)] == [[6], [8]]
+    assert function.batches == [[1, 2], [3], [4]]
+    # While one runs others wait for each other, and after them the next does.
+    function.entered.clear()
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, number) for number in (5, 6)]
+    function.gate.set()
+    assert [answer(future) for future in [first, *futures]] == [[0], [10], [12]]
+    futures = [submit(batcher, function, number) for number in (7, 8)]
+    assert [answer(future) for future in futures] == [[14], [16]]
+    assert function.batches[3:] == [[0], [5, 6], [7, 8]]
+
+
 def test_what_must_not_be_merged_runs_alone_and_whole(make):
     function = Doubler(mergeable=False)
     batcher = make(size=4)
