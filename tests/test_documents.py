@@ -27,7 +27,8 @@ def table(document: str, heading: str) -> list[list[str]]:
     """The cells of the first table under a heading, without its head."""
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     section = re.split(r"^## ", text.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
-    rows = re.findall(r"^\| (.+) \|$", section, re.MULTILINE)
+    first = re.search(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
+    rows = re.findall(r"^\| (.+) \|$", first[0], re.MULTILINE) if first else []
     return [row.split(" | ") for row in rows[1:]]
 
 

@@ -39,7 +39,8 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
     if number:
         limit = f"{config.max_length_factor:g} x source + {config.max_length_offset} tokens"
         raising = "--max_length_factor and --max_length_offset raise it"
-        print(f"warning: {number:,} outputs were cut at the limit of {limit}; {raising}", file=sys.stderr)
+        outputs = "1 output was" if number == 1 else f"{number:,} outputs were"
+        print(f"warning: {outputs} cut at the limit of {limit}; {raising}", file=sys.stderr)
 
 
 def load_translator(glossary: Glossary | None = None) -> Translator:

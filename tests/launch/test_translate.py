@@ -51,7 +51,8 @@ SETTINGS = [
 def cut(number: int) -> str:
     """What is said of outputs that end at the limit, as all of a model that was not trained do."""
     raising = "--max_length_factor and --max_length_offset raise it"
-    return f"warning: {number} outputs were cut at the limit of 1 x source + 3 tokens; {raising}\n"
+    outputs = "1 output was" if number == 1 else f"{number} outputs were"
+    return f"warning: {outputs} cut at the limit of 1 x source + 3 tokens; {raising}\n"
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +296,7 @@ def test_lines_that_cannot_be_translated_stay_empty(results):
     assert status == 0 and [bool(line) for line in lines] == [True, True, *[False] * 10]
     *errors, last = err.splitlines()
     assert [line.split(":")[1] for line in errors] == [f" standard input, line {n}" for n in [*range(3, 11), 12]]
-    assert "outputs were cut" in last
+    assert "cut at the limit" in last
     status, out, err = results["skip_bytes"]
     assert (status, out.split("\n")[1]) == (0, "") and "line 2: not valid UTF-8" in err
     assert err.splitlines()[-1] == "verify: 2 of 2 lines agree with their translation alone"
