@@ -43,10 +43,10 @@ class Batcher:
 
     Rows of one signature and of similar cost are merged in the order of arrival, because a batch takes as long as its
     longest row. A batch is due when it is full or its first request has waited long enough, or at once if there is
-    nothing else and the request before was alone too. It runs once a stream is free; of several that are due the most urgent one runs (`ordering.urgency`). Of two or more streams one is kept free
-    of large rows. A request larger than a batch queues one part after another, so that requests take turns. If a batch
-    fails, its requests are run one by one, so that each gets its own error. A batch that nobody waits for any more is
-    stopped.
+    nothing else and the request before was alone too. It runs once a stream is free; of several that are due the most
+    urgent one runs (`ordering.urgency`). Of two or more streams one is kept free of large rows. A request larger than a
+    batch queues one part after another, so that requests take turns. If a batch fails, its requests are run one by one,
+    so that each gets its own error. A batch that nobody waits for any more is stopped.
 
     Args:
         max_batch_size: most rows of a batch.
