@@ -3,13 +3,13 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from t2t_keras.pictures.colors import color
 from t2t_keras.text.pieces import readable
 
 Segment = tuple[tuple[float, float], tuple[float, float]]
@@ -91,7 +91,7 @@ def lines(
     axes = figure.add_subplot()
     axes.set(xlim=(0, 1), ylim=(num_rows - 0.5, -1.5))
     axes.axis("off")
-    palette = [_color(number) for number in (range(num_heads) if colors is None else colors)]
+    palette = [color(number) for number in (range(num_heads) if colors is None else colors)]
     segments, shades = _segments(weights, palette, only)
     thickness = min(2.5, _SHARE_OF_ROW * _ROW * _POINTS / num_heads)
     axes.add_collection(LineCollection(segments, colors=shades, linewidths=thickness, capstyle="butt"))
@@ -100,7 +100,7 @@ def lines(
         for place, piece in enumerate(pieces):
             box = {"facecolor": "0.85", "edgecolor": "none", "pad": 1.5} if place in marked else None
             axes.text(x, place, piece, ha=side, va="center", fontsize=_LARGEST_FONT, bbox=box, parse_math=False)
-    handles = [Line2D([], [], color=color, linewidth=3) for color in palette]
+    handles = [Line2D([], [], color=shade, linewidth=3) for shade in palette]
     names = names or _numbered("head", num_heads)
     figure.suptitle(title, fontsize=11, parse_math=False)
     figure.legend(handles, names, loc="outside lower center", ncols=min(num_heads, 4), fontsize=8, frameon=False)
@@ -184,12 +184,6 @@ def _segments(
             segments.append(((0.02, query + beside), (0.98, key + beside)))
             shades.append((*palette[head][:3], min(float(weights[head, query, key]), 1.0)))
     return segments, shades
-
-
-def _color(number: int) -> tuple[float, ...]:
-    """One of ten colours that are easy to tell apart, then a lighter one of each, and so on."""
-    lighter, color = divmod(number % 20, 10)
-    return matplotlib.colormaps["tab20"](2 * color + lighter)
 
 
 def _numbered(name: str, count: int) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
+from t2t_keras.pictures.colors import color, marker
 from t2t_keras.pictures.saving import save
 
 
@@ -22,8 +23,9 @@ def draw_curves(
     """
     figure = Figure(figsize=(5.5 * len(panels), 4.2), layout="constrained")
     for axes, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        for name, curve in curves.items():
-            axes.plot(list(curve), list(curve.values()), "o-", markersize=4, label=name)
+        for number, (name, curve) in enumerate(curves.items()):
+            shape = {"color": color(number), "marker": marker(number), "markersize": 4}
+            axes.plot(list(curve), list(curve.values()), label=name, **shape)
         axes.set(xlabel=x_label, ylabel=title)
         axes.grid(alpha=0.3)
         if any(curves.values()):  # a logarithmic axis needs values

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
+from t2t_keras.pictures.colors import color
 from t2t_keras.pictures.saving import save
 
 
@@ -16,7 +17,7 @@ def draw_dots(path: str | pathlib.Path, values: Mapping[str, Sequence[float]], t
     figure = Figure(figsize=(7, 1.2 + 0.25 * len(values)), layout="constrained")
     axes = figure.add_subplot()
     for place, row in enumerate(values.values()):
-        axes.plot(row, [place] * len(row), "o", color="tab:blue", alpha=0.7)
+        axes.plot(row, [place] * len(row), "o", color=color(0), alpha=0.7)
     axes.set(xlabel=title, yticks=range(len(values)), yticklabels=list(values), ylim=(len(values) - 0.5, -0.5))
     axes.grid(alpha=0.3)
     save(figure, path)

@@ -88,7 +88,7 @@ def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
     weights[0] = [[0.75, 0.25, 0], [0, 1, 0], [0.5, 0.495, 0.005]]
     weights[1] = [[0, 0.4, 0.6], [0, 0, 1], [1, 0, 0]]
     pieces = ["▁a", "▁b", "▁c"]
-    blue, orange = "#1f77b4", "#ff7f0e"
+    blue, orange = "#0072b2", "#e69f00"
     found = strokes(svg(lines(weights, pieces, pieces), tmp_path / "all.svg"))
     first = [(blue, 0.75), (blue, 0.25), (blue, 1.0), (blue, 0.5), (blue, 0.495)]
     assert found == [*first, (orange, 0.4), (orange, 0.6), (orange, 1.0), (orange, 1.0)]
