@@ -42,8 +42,8 @@ BELOW_THE_LINE = {
     "evaluation": GROUND | {"inference", "machine", "search", "tasks", "text"},
     "training": GROUND
     | {
-        *("config", "data", "evaluation", "inference", "layers", "losses", "machine", "models", "runs", "schedules"),
-        *("search", "tasks", "text"),
+        *("config", "data", "evaluation", "inference", "layers", "losses", "machine", "models", "pictures", "runs"),
+        *("schedules", "search", "tasks", "text"),
     },
     "studies": GROUND
     | {

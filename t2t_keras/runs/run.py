@@ -5,7 +5,7 @@
     checkpoints/      step_00001000/ ..., best.json, averaged_...
     tensorboard/      scalars
     metrics.jsonl     one JSON object a line
-    curves.png        plots of these metrics
+    curves.svg        plots of these metrics
     micro_batch.json  how much of a batch fits on a device, if it was measured
     .lock             held by the process that trains the run
 
@@ -75,7 +75,7 @@ class Run:
         self.tensorboard_path = self.path / "tensorboard"
         self.metrics_path = self.path / "metrics.jsonl"
         self.micro_batch_path = self.path / "micro_batch.json"
-        self.curves_path = self.path / "curves.png"
+        self.curves_path = self.path / "curves.svg"
 
     @property
     def exists(self) -> bool:

@@ -1,4 +1,4 @@
-"""The records of a training: progress bar, metrics.jsonl, TensorBoard, curves.png.
+"""The records of a training: progress bar, metrics.jsonl, TensorBoard, curves.svg.
 
 `metrics.jsonl` has one JSON object per line: "step", "kind" ("train" or "valid") and the numbers that all records show.
 """
@@ -14,7 +14,9 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from t2t_keras.machine.files import is_full, replacing
+from t2t_keras.machine.files import is_full
+from t2t_keras.pictures.colors import color, marker
+from t2t_keras.pictures.saving import save
 from t2t_keras.runs.records import RecordFile
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS
@@ -182,7 +184,7 @@ class Monitor:
             self._bar.write(text, file=sys.stderr)
 
     def draw_curves(self) -> None:
-        """Writes curves.png from all records, if the disk has room."""
+        """Writes curves.svg from all records, if the disk has room."""
         train = self._run.config.train if self._run.exists else None
         smoothing = f", label smoothing {train.label_smoothing:g}" if train and train.label_smoothing else ""
         try:  # the label says what puts the training's loss above that of validation
@@ -261,11 +263,11 @@ def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> Non
     figure = Figure(figsize=(6 * columns, 4 * grid_rows), layout="constrained")
     for place, (title, is_logarithmic, series) in enumerate(panels, start=1):
         axes = figure.add_subplot(grid_rows, columns, place)
-        for label, points in series.items():
-            axes.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 50 else None)
+        for number, (label, points) in enumerate(series.items()):
+            shape = marker(number) if len(points) < 50 else None
+            axes.plot(*zip(*points, strict=True), label=label, color=color(number), marker=shape, markersize=3)
         axes.set(title=title, xlabel="step", yscale="log" if is_logarithmic else "linear")
         axes.grid(alpha=0.3)
         if len(series) > 1:
             axes.legend()
-    with replacing(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=100)
+    save(figure, path)

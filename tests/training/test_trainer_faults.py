@@ -175,7 +175,7 @@ def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scri
     train(tmp_path, data, max_steps=4)
     half = Run(tmp_path).checkpoints_path / ".tmp_step_00000008"
     half.mkdir()
-    for path in (tmp_path / ".curves.png.77.tmp", half / "weights.npz"):
+    for path in (tmp_path / ".curves.svg.77.tmp", half / "weights.npz"):
         path.write_text("")
     train(tmp_path, data, max_steps=4)  # has nothing to save
-    assert not half.exists() and not (tmp_path / ".curves.png.77.tmp").exists()
+    assert not half.exists() and not (tmp_path / ".curves.svg.77.tmp").exists()
