@@ -270,4 +270,6 @@ def _draw(records: list[dict[str, Any]], path: Path, training_label: str) -> Non
         axes.grid(alpha=0.3)
         if len(series) > 1:
             axes.legend()
+        elif label != title:
+            axes.set_ylabel(label)
     save(figure, path)

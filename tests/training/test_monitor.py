@@ -153,7 +153,7 @@ def test_curves(tmp_path):
     assert b"BLEU" not in narrow and b"loss a token" in narrow  # its words are text
     monitor.log_validation(30, loss=5.0, perplexity=148.4, bleu=12.0)
     monitor.close()
-    assert b"validation score" in run.curves_path.read_bytes()
+    assert b"validation score" in run.curves_path.read_bytes() and b"BLEU" in run.curves_path.read_bytes()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["curves.svg", "metrics.jsonl", "tensorboard"]
 
 
