@@ -90,6 +90,13 @@ def test_every_document_is_linked() -> None:
     assert ROOT.resolve() / "docs/settings.md" in reached
 
 
+def test_no_line_of_a_paragraph_becomes_a_list() -> None:
+    """Lists have hyphens; a line that happens to begin with a plus or a star would be one too."""
+    for document in (ROOT / "README.md", *DOCS):
+        text = BLOCK.sub("", document.read_text(encoding="utf-8"))
+        assert not re.findall(r"^ *[+*] .*$", text, re.MULTILINE), document.name
+
+
 def anchors(document: Path) -> set[str]:
     """Of the headings, as GitHub makes them."""
     text = BLOCK.sub("", document.read_text(encoding="utf-8"))
