@@ -42,8 +42,8 @@ def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ
     """Finds the cluster that this process is a worker of; with "auto", None if the environment has none.
 
     "slurm" is a job step started by srun, "kubernetes" a pod of an indexed Job with T2T_SERVICE, T2T_WORKERS and
-    T2T_PORT set; "auto" takes the first of `NAMES` that the environment has. An InputError names an unknown cluster, or
-    a variable that is missing or cannot be read.
+    T2T_PORT set, and T2T_PODS where pods are not called after their service; "auto" takes the first of `NAMES` that the
+    environment has. An InputError names an unknown cluster, or a variable that is missing or cannot be read.
     """
     if name not in NAMES:
         raise InputError(f"unknown cluster {name!r}; valid: {', '.join(NAMES)}")
@@ -98,10 +98,10 @@ def _from_slurm(environment: Mapping[str, str]) -> Cluster:
 
 
 def _from_kubernetes(environment: Mapping[str, str]) -> Cluster:
-    """Pods of an indexed Job with a headless service of the Job's name are called NAME-INDEX.NAME."""
+    """Pods of an indexed Job are called JOB-INDEX.SERVICE; a Job is called as its service, or by T2T_PODS."""
     service, count = environment["T2T_SERVICE"], _number(environment, "T2T_WORKERS")
-    port = _number(environment, "T2T_PORT")
-    addresses = tuple(f"{service}-{index}.{service}:{port}" for index in range(count))
+    pods, port = environment.get("T2T_PODS") or service, _number(environment, "T2T_PORT")
+    addresses = tuple(f"{pods}-{index}.{service}:{port}" for index in range(count))
     return Cluster(addresses, _number(environment, "JOB_COMPLETION_INDEX"))
 
 

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -16,7 +17,7 @@ HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[2]
 HAS_COMMAND = re.compile(r"^(def run\(|run = )", re.MULTILINE)
 PROGRAMS = {path.stem for path in (ROOT / "launch").glob("*.py") if HAS_COMMAND.search(path.read_text("utf-8"))}
-RECIPES = ("slurm", "slurm_study", "kubernetes", "tpu_vm", "ssh")
+RECIPES = ("slurm", "slurm_study", "kubernetes", "kubeflow", "tpu_vm", "ssh")
 # `python -m launch.train --flags`, `t2t-train --flags`, and recipes, which take the flags of launch.train or, if their
 # name ends in "_study", those of launch.study.
 COMMAND = re.compile(
@@ -89,8 +90,8 @@ def dry_run(recipe: str, *arguments: str) -> str:
 def rendered(recipe: str, *arguments: str) -> tuple[str, list[str]]:
     """The command that a recipe makes of some flags, as its workers get it."""
     text = dry_run(recipe, *(["train"] if recipe == "tpu_vm" else []), *arguments)
-    if recipe == "kubernetes":
-        words = [line.strip() for line in text.splitlines() if line.startswith(" " * 12 + "- '")]
+    if recipe.startswith("kube"):
+        words = [line.strip() for line in text.splitlines() if line.strip().startswith("- '")]
         words = [word.removeprefix("- '").removesuffix("'").replace("''", "'") for word in words]
     else:
         words = shlex.split(text)
@@ -98,6 +99,16 @@ def rendered(recipe: str, *arguments: str) -> tuple[str, list[str]]:
             words = shlex.split(next(word for word in words if "launch.train" in word))
     words = words[words.index(f"launch.{program_of(recipe)}") + 1 :]
     return program_of(recipe), words[: words.index("&")] if "&" in words else words
+
+
+def on_ray(backend: str) -> list[str]:
+    """The flags of a worker on Ray."""
+    program = ROOT / "launch" / "cluster" / "ray_train.py"
+    arguments = ["--dry_run", f"--backend={backend}", "--", *flags_for("ray_train")]
+    done = subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True, check=True)
+    words = shlex.split(done.stdout)
+    assert words[0] == f"KERAS_BACKEND={backend}"
+    return words[words.index("launch.train") + 1 :]
 
 
 def flags_for(recipe: str) -> tuple[str, ...]:
@@ -110,6 +121,7 @@ def complaints() -> dict[str, list[str]]:
     """What the programs say against the commands of each document, and of each recipe as rendered."""
     lines = [(path.relative_to(ROOT).as_posix(), command) for path in documents() for command in commands(prose(path))]
     lines += [(f"dry run of {recipe}", rendered(recipe, *flags_for(recipe))) for recipe in RECIPES]
+    lines += [(f"dry run of ray_train, {backend}", ("train", on_ray(backend))) for backend in ("tensorflow", "jax")]
     lines += [("wrong flag", ("train", ["--model_dir=x", "--depth=3"]))]
     lines += [("wrong setting", ("train", ["--model_dir=x", "--preset=base", "--set=train.depth=3"]))]
     lines += [("wrong value", ("train", ["--model_dir=x", "--strategy=cuda"]))]
@@ -151,3 +163,8 @@ def test_flags_arrive_as_they_were_given(recipe):
     flags = flags_for(recipe)
     _, words = rendered(recipe, *flags)
     assert words[-len(flags) :] == list(flags)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_flags_arrive_on_ray_as_they_were_given(backend):
+    assert on_ray(backend)[-len(flags_for("ray_train")) :] == list(flags_for("ray_train"))

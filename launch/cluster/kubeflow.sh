@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# Trains with Kubeflow Trainer v2, one worker a pod of a TrainJob: give it the flags of launch.train.
+#
+#   IMAGE=registry/t2t WORKERS=4 launch/cluster/kubeflow.sh --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 \
+#       --preset=big
+#   DRY_RUN=1 launch/cluster/kubeflow.sh ...      prints the manifests instead of applying them
+#
+# kubectl logs --follow NAME-node-0-0-... shows the first worker; kubectl delete trainjob/t2t --cascade=foreground stops
+# all of them, who save first. To go on afterwards run the same command again. The data must be on the volume first:
+# README.md says how to get them there.
+#
+# Kubernetes 1.29 or later, with Kubeflow Trainer 2.0 or later (trainer.kubeflow.org/v1alpha1) and its JobSet.
+set -euo pipefail
+
+# ---- settings: environment variables, with what they are if they are not set ----
+: "${NAME:=t2t}"                   # of the TrainJob, its runtime and its volume
+: "${IMAGE:=t2t_keras}"            # made with launch/cluster/Dockerfile
+: "${BACKEND:=tensorflow}"         # or jax, which the image must have: pip install '.[jax]' 'jax[cuda12]'
+: "${WORKERS:=2}"                  # pods, one a node
+: "${GPUS:=8}"                     # of each pod
+: "${CPUS:=32}"                    # of each pod
+: "${MEMORY:=128Gi}"               # of each pod
+: "${SHARED_MEMORY:=16Gi}"         # of each pod, for NCCL; a part of MEMORY
+: "${PORT:=2222}"                  # on which the workers talk
+: "${RUN_AS:=1000}"                # user and group of the workers, who write to the volume; the image has 1000
+: "${STORAGE:=500Gi}"              # of the volume, mounted at /t2t
+: "${STORAGE_CLASS:=}"             # must offer ReadWriteMany; empty: the cluster's default
+: "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
+: "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL: a checkpoint must be written in this time
+: "${FAILURES:=6}"                 # crashes before the TrainJob is given up; preemptions do not count
+: "${DRY_RUN:=}"
+# ---------------------------------------------------------------------------------
+
+case $BACKEND in
+  tensorflow) words=(--strategy=multiworker --cluster=kubernetes) ;;
+  jax) words=(--cluster=kubernetes --set train.static_shapes=true) ;;
+  *)
+    echo "error: BACKEND is tensorflow or jax, not $BACKEND" >&2
+    exit 1
+    ;;
+esac
+
+# A string as YAML reads it, whatever is in it: single quotes, doubled inside.
+quoted() {
+  local text=${1//\'/\'\'}
+  printf "'%s'" "$text"
+}
+
+arguments() {
+  local argument
+  for argument in -m launch.train "${words[@]}" "$@"; do
+    printf '      - '
+    quoted "$argument"
+    printf '\n'
+  done
+}
+
+manifests() {
+  cat <<YAML
+# All workers see one folder for data and runs; the first of them writes the run.
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: $NAME
+  labels: {app.kubernetes.io/name: $NAME}
+spec:
+  accessModes: [ReadWriteMany]
+${STORAGE_CLASS:+  storageClassName: $STORAGE_CLASS
+}  resources:
+    requests: {storage: $STORAGE}
+---
+# What every worker is. The names "node" and the label "trainer" are those that Trainer looks for.
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata:
+  name: $NAME
+  labels: {app.kubernetes.io/name: $NAME}
+spec:
+  mlPolicy: {numNodes: $WORKERS}
+  template:
+    spec:
+      # JobSet makes the headless Service, which has the TrainJob's name.
+      network: {enableDNSHostnames: true, publishNotReadyAddresses: true}
+      # What may be tried again is tried again within the Job.
+      failurePolicy: {maxRestarts: 0}
+      replicatedJobs:
+        - name: node
+          replicas: 1
+          template:
+            metadata:
+              labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}
+            spec:
+              completionMode: Indexed
+              completions: $WORKERS
+              parallelism: $WORKERS
+              backoffLimit: $FAILURES
+              # A pod is made anew once the old one is gone, so that a worker's name never stands for two.
+              podReplacementPolicy: Failed
+              podFailurePolicy:
+                # The first rule that fits counts.
+                rules:
+                  # Preempted, evicted, drained: not the training's fault.
+                  - action: Ignore
+                    onPodConditions: [{type: DisruptionTarget, status: "True"}]
+                  # 1 is a mistake in the flags, the data or the run, which would only fail again.
+                  - action: FailJob
+                    onExitCodes: {containerName: node, operator: In, values: [1]}
+                  # 143: saved and stopped by SIGTERM; 75: another worker was lost. All start again and meet.
+                  - action: Ignore
+                    onExitCodes: {containerName: node, operator: In, values: [75, 143]}
+              template:
+                metadata:
+                  labels: {app.kubernetes.io/name: $NAME}
+                spec:
+                  restartPolicy: Never
+                  terminationGracePeriodSeconds: $SAVING_SECONDS
+                  automountServiceAccountToken: false
+                  securityContext:
+                    {runAsNonRoot: true, runAsUser: $RUN_AS, runAsGroup: $RUN_AS, fsGroup: $RUN_AS,
+                     fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
+                  # Else Python would be process 1, which SIGTERM does not end while it starts.
+                  shareProcessNamespace: true
+${PRIORITY_CLASS:+                  priorityClassName: $PRIORITY_CLASS
+}                  # One worker a node.
+                  affinity:
+                    podAntiAffinity:
+                      requiredDuringSchedulingIgnoredDuringExecution:
+                        - topologyKey: kubernetes.io/hostname
+                          labelSelector:
+                            matchLabels: {jobset.sigs.k8s.io/jobset-name: $NAME}
+                  tolerations:
+                    - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
+                  containers:
+                    - name: node
+                      image: $IMAGE
+                      ports:
+                        - {name: workers, containerPort: $PORT}
+                      securityContext:
+                        allowPrivilegeEscalation: false
+                        capabilities: {drop: [ALL]}
+                      volumeMounts:
+                        - {name: storage, mountPath: /t2t}
+                        - {name: shared-memory, mountPath: /dev/shm}
+                  volumes:
+                    - name: storage
+                      persistentVolumeClaim: {claimName: $NAME}
+                    - name: shared-memory
+                      emptyDir: {medium: Memory, sizeLimit: $SHARED_MEMORY}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: $NAME
+  labels: {app.kubernetes.io/name: $NAME}
+spec:
+  runtimeRef: {apiGroup: trainer.kubeflow.org, kind: TrainingRuntime, name: $NAME}
+  trainer:
+    numNodes: $WORKERS
+    image: $IMAGE
+    command: [python]
+    args:
+$(arguments "$@")
+    env:
+      - {name: KERAS_BACKEND, value: "$BACKEND"}
+      # What --cluster=kubernetes reads besides JOB_COMPLETION_INDEX, which the Job sets itself: the worker of an index
+      # is at T2T_PODS-INDEX.T2T_SERVICE, since JobSet names a pod by TrainJob, role, Job and index.
+      - {name: T2T_PODS, value: "$NAME-node-0"}
+      - {name: T2T_SERVICE, value: "$NAME"}
+      - {name: T2T_WORKERS, value: "$WORKERS"}
+      - {name: T2T_PORT, value: "$PORT"}
+    resourcesPerNode:
+      requests: {cpu: "$CPUS", memory: $MEMORY}
+      limits: {memory: $MEMORY, nvidia.com/gpu: "$GPUS"}
+YAML
+}
+
+if [[ -n $DRY_RUN ]]; then
+  manifests "$@"
+else
+  manifests "$@" | kubectl apply -f -
+fi

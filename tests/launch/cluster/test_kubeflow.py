@@ -1,0 +1,144 @@
+"""What kubeflow.sh applies: the fields that Kubeflow Trainer, JobSet and Kubernetes have, and workers that meet."""
+
+import os
+import re
+
+import pytest
+import yaml
+
+from t2t_keras.training.devices.cluster import Cluster, find_cluster
+from tests.launch.cluster.stand_ins import LOST, MISTAKE, STOPPED, environment, executable, lines, run
+
+pytestmark = pytest.mark.integration
+
+# The fields of trainer.kubeflow.org/v1alpha1 and jobset.x-k8s.io/v1alpha2 (Trainer 2.0 and later, JobSet 0.8 and
+# later) by the path where they are; what is below a Job's template is Kubernetes's, and checked with its schema.
+FIELDS = {
+    "TrainJob": {
+        "": "apiVersion kind metadata spec",
+        "spec": "runtimeRef initializer trainer labels annotations suspend managedBy",
+        "spec.runtimeRef": "apiGroup kind name",
+        "spec.trainer": "image command args env numNodes resourcesPerNode numProcPerNode",
+    },
+    "TrainingRuntime": {
+        "": "apiVersion kind metadata spec",
+        "spec": "mlPolicy podGroupPolicy template",
+        "spec.mlPolicy": "numNodes torch mpi",
+        "spec.template": "metadata spec",
+        "spec.template.spec": "replicatedJobs network successPolicy failurePolicy startupPolicy suspend coordinator "
+        "managedBy ttlSecondsAfterFinished",
+        "spec.template.spec.network": "enableDNSHostnames subdomain publishNotReadyAddresses",
+        "spec.template.spec.failurePolicy": "maxRestarts restartStrategy rules",
+        "spec.template.spec.replicatedJobs.0": "name template replicas groupName dependsOn",
+        "spec.template.spec.replicatedJobs.0.template": "metadata spec",
+    },
+}
+
+
+def manifests(*flags: str, **settings: object) -> dict[str, dict]:
+    env = {**os.environ, "DRY_RUN": "1", **{name: str(value) for name, value in settings.items()}}
+    done = run("kubeflow.sh", *flags, env=env)
+    assert done.returncode == 0, done.stderr
+    return {document["kind"]: document for document in yaml.safe_load_all(done.stdout)}
+
+
+def at(document: dict, path: str):
+    for name in path.split(".") if path else ():
+        document = document[int(name)] if name.isdecimal() else document[name]
+    return document
+
+
+def job(found: dict[str, dict]) -> dict:
+    """The Job that JobSet makes of the runtime, as Trainer completes its container."""
+    (replicated,) = at(found["TrainingRuntime"], "spec.template.spec.replicatedJobs")
+    (container,) = at(replicated, "template.spec.template.spec.containers")
+    trainer = found["TrainJob"]["spec"]["trainer"]
+    container |= {name: trainer[name] for name in ("image", "command", "args", "env")}
+    container["resources"] = trainer["resourcesPerNode"]
+    name = f"{found['TrainJob']['metadata']['name']}-{replicated['name']}-0"
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": replicated["template"]["spec"]}
+
+
+def test_only_fields_that_the_interfaces_have():
+    found = manifests()
+    assert set(found) == {"PersistentVolumeClaim", "TrainingRuntime", "TrainJob"}
+    for kind, fields in FIELDS.items():
+        assert found[kind]["apiVersion"] == "trainer.kubeflow.org/v1alpha1"
+        assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", found[kind]["metadata"]["name"])
+        for path, names in fields.items():
+            assert set(at(found[kind], path)) <= set(names.split()), f"{kind}: {path}"
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.31"])
+def test_the_job_and_the_volume_fit_the_schema(version):
+    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
+    for settings in ({}, {"STORAGE_CLASS": "nfs", "PRIORITY_CLASS": "low", "NAME": "mine", "BACKEND": "jax"}):
+        found = manifests("--preset=big", **settings)
+        validator.validate(job(found), version, strict=True)
+        validator.validate(found["PersistentVolumeClaim"], version, strict=True)
+
+
+def test_the_training_is_what_trainer_looks_for():
+    found = manifests("--model_dir=/t2t/it's: {a}", NAME="mine", WORKERS=3, GPUS=4)
+    reference = found["TrainJob"]["spec"]["runtimeRef"]
+    assert (reference["kind"], reference["name"]) == ("TrainingRuntime", found["TrainingRuntime"]["metadata"]["name"])
+    (replicated,) = at(found["TrainingRuntime"], "spec.template.spec.replicatedJobs")
+    assert replicated["name"] == "node" and replicated["replicas"] == 1
+    assert replicated["template"]["metadata"]["labels"] == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    made = job(found)["spec"]
+    assert (made["completionMode"], made["completions"], made["parallelism"]) == ("Indexed", 3, 3)
+    assert at(found["TrainJob"], "spec.trainer.numNodes") == at(found["TrainingRuntime"], "spec.mlPolicy.numNodes") == 3
+    (worker,) = made["template"]["spec"]["containers"]
+    assert worker["name"] == "node" and worker["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert [*worker["command"], *worker["args"]] == [
+        "python",
+        "-m",
+        "launch.train",
+        "--strategy=multiworker",
+        "--cluster=kubernetes",
+        "--model_dir=/t2t/it's: {a}",
+    ]
+
+
+def test_workers_find_each_other():
+    """JobSet calls the pods JOBSET-ROLE-JOB-INDEX, and their Service as the JobSet, which is called as the TrainJob."""
+    found = manifests(NAME="mine", WORKERS=2, PORT=1234)
+    made = job(found)
+    (worker,) = made["spec"]["template"]["spec"]["containers"]
+    variables = {item["name"]: item["value"] for item in worker["env"]}
+    hosts = [f"{made['metadata']['name']}-{index}.{found['TrainJob']['metadata']['name']}:1234" for index in range(2)]
+    assert find_cluster("kubernetes", {**variables, "JOB_COMPLETION_INDEX": "1"}) == Cluster(tuple(hosts), 1)
+    assert worker["ports"][0]["containerPort"] == 1234
+    assert "subdomain" not in at(found["TrainingRuntime"], "spec.template.spec.network")  # so it is the JobSet's name
+
+
+def test_it_can_train_on_jax():
+    found = manifests("--preset=big", BACKEND="jax")
+    (worker,) = job(found)["spec"]["template"]["spec"]["containers"]
+    assert worker["env"][0] == {"name": "KERAS_BACKEND", "value": "jax"}
+    flags = ["--cluster=kubernetes", "--set", "train.static_shapes=true", "--preset=big"]
+    assert worker["args"] == ["-m", "launch.train", *flags]
+    assert run("kubeflow.sh", env={**os.environ, "BACKEND": "torch"}).returncode == 1
+
+
+def test_what_was_stopped_starts_again_and_what_is_wrong_does_not():
+    made = job(manifests(SAVING_SECONDS=400))["spec"]
+    by_status = {
+        status: rule["action"]
+        for rule in made["podFailurePolicy"]["rules"]
+        for status in rule.get("onExitCodes", {"values": []})["values"]
+    }
+    assert by_status == {MISTAKE: "FailJob", STOPPED: "Ignore", LOST: "Ignore"}
+    assert made["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert made["podReplacementPolicy"] == "Failed" and made["backoffLimit"] > 0
+    pod = made["template"]["spec"]
+    assert pod["restartPolicy"] == "Never" and pod["terminationGracePeriodSeconds"] == 400
+    assert at(manifests()["TrainingRuntime"], "spec.template.spec.failurePolicy.maxRestarts") == 0
+
+
+def test_it_applies_what_the_dry_run_prints(tmp_path):
+    executable(tmp_path / "kubectl", f'echo "$@" > {tmp_path}/arguments; cat > {tmp_path}/applied')
+    assert run("kubeflow.sh", "--preset=big", env=environment(tmp_path)).returncode == 0
+    assert lines(tmp_path / "arguments") == ["apply -f -"]
+    printed = run("kubeflow.sh", "--preset=big", env=environment(tmp_path, DRY_RUN=1)).stdout
+    assert (tmp_path / "applied").read_text(encoding="utf-8") == printed
