@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import DecodeConfig
@@ -20,7 +21,7 @@ from t2t_keras.inference.request import RequestEncoder, head_end
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import ATTENTION, Attentions, attention_views
 from t2t_keras.search.searches import Searches, output_limits
-from t2t_keras.symbols import EOS_ID, PAD_ID
+from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
 from t2t_keras.tasks.task import Task
 
 # Inputs of the stages: texts, seeds, sentences as ids and lengths.
@@ -85,6 +86,7 @@ class Pipeline:
         max_source_length: most tokens of a part, end symbol included.
         has_attention: whether the model offers attention.
         grows: whether what a search has found so far is the beginning of an answer: text, and not drawn.
+        may_be_told: whether an answer may be told how it begins: it grows, nothing is barred, and entries show words.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizers: tuple[Any, Any]) -> None:
@@ -130,6 +132,8 @@ class Pipeline:
         finishes = type(self._task).finish_in_graph is not Task.finish_in_graph
         self._finished = _stage(self._finished_of, _TEXTS, *results) if finishes else None
         self.grows = not (finishes or form or self._task.context or self.config.sampling)
+        self.may_be_told = self.grows and translator.tokenizer.marks_words and not excluded
+        self._within_words = translator.tokenizer.continuations
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """The parts to translate of lines, string [lines]."""
@@ -191,6 +195,43 @@ class Pipeline:
         with self._weights.in_use():
             state, found, done = self._searches.advance(sentences.ids, state, steps)
         return state, Found(*found), done
+
+    def beginnings(self, lines: tf.Tensor) -> Sentences:
+        """Encodes the input "prefix", string [lines]; as `sources`."""
+        return self._sentences(repaired(lines), "prefix", self._target_tokenizer)
+
+    def next_tokens(self, sources: Sentences, begun: Sentences, count: int) -> tf.Tensor:
+        """The likeliest tokens in place of the end symbols of `begun` that begin a word: int32 [sentences, count].
+
+        Where there are fewer the rest are padding.
+        """
+        size = len(self._target_pieces)
+        begins = np.ones(size, bool)
+        begins[[*range(UNK_ID + 1), *self._within_words]] = False
+
+        def compute(rows: tf.Tensor) -> list[tf.Tensor]:
+            source, target = sources.chosen(rows), begun.chosen(rows)
+            hidden = self._model.states({"source": source.ids, "target": target.ids}, training=False).hidden
+            places = tf.stack([tf.range(tf.size(rows)), target.lengths - 1], axis=1)
+            last = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)
+            logits = tf.cast(self._model.logits(last), tf.float32)
+            values, tokens = tf.math.top_k(tf.where(begins, logits, tf.float32.min), count)
+            return [tf.where(values > tf.float32.min, tokens, PAD_ID)]
+
+        lengths = tf.maximum(sources.lengths, begun.lengths)
+        with self._weights.in_use():
+            results = [tf.TensorSpec([None, count], tf.int32)]
+            (tokens,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
+        return tokens
+
+    def search_from(self, sentences: Sentences, prefixes: tf.Tensor) -> Found:
+        """The best hypothesis of each sentence that begins with its prefix, int32 [sentences, length]."""
+
+        def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
+            return [v[:, :1] for v in self._searches(ids, only_best=True, prefix=tf.gather(prefixes, rows))]
+
+        with self._weights.in_use():
+            return self._found(sentences, search, 1)
 
     def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         """The log-probability of each target, end symbol included: float32 [sentences]."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from t2t_keras.export.graph_alternatives import alternatives_signature
 from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.graph_streaming import stream_signatures
@@ -20,8 +21,8 @@ Outputs = dict[str, tf.Tensor]
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
     """Returns all signatures by name, to be traced; k is the beam size.
 
-    A model without attention lacks `align` and `attention`. Only a search whose outputs are text as they come has the
-    last two.
+    A model without attention lacks `align` and `attention`. Only outputs that are text as it comes have the last three;
+    `alternatives` is also left out where words are excluded, or where entries do not show where one begins.
 
     serving_default: text [batch] -> translation [batch], score [batch]
     nbest: text [batch] -> translations [batch, k], scores [batch, k]
@@ -33,11 +34,12 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         attention [batch, target_len, source_len]
     attention: text [batch], target [batch], kind [batch], layer [batch] -> query_pieces [batch, query_len],
         key_pieces [batch, key_len], attention [batch, heads, query_len, key_len], num_layers [batch]
+    alternatives: text [batch], prefix [batch] -> translations [batch, 8], scores [batch, 8]
     stream_begin: text [1] -> the state of a search, as tensors state_000, state_001, ...
     stream_advance: steps, and a state -> the state after at most so many steps, translation [1] and score [1] so far,
         done; once it is, they are those of serving_default
     """
-    batch, ids = [None], [None, None]
+    batch, ids, text = [None], [None, None], ([None], tf.string)
 
     def traced(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
         specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
@@ -58,7 +60,6 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         drawn = pipeline.hypotheses(text, parts, samples, samples.log_probs)
         return {"translation": drawn.texts[:, 0], "log_probability": drawn.values[:, 0]}
 
-    text = (batch, tf.string)
     views = {}
     if pipeline.has_attention:
         views["align"] = traced(functools.partial(_alignment, pipeline), text=text)
@@ -74,6 +75,7 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
             functools.partial(_translated_tokens, pipeline), source_ids=(ids, tf.int32), source_length=(batch, tf.int32)
         ),
         **views,
+        **alternatives_signature(pipeline),
         **stream_signatures(pipeline),
     }
 

@@ -30,8 +30,16 @@ def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
     ]
 
 
-def stream_records(model_name: str, functions: Mapping[str, Callable[..., dict[str, tf.Tensor]]]) -> list[bytes]:
-    """As `warmup_records` those of `stream_begin` and `stream_advance`, if these are among the traced `functions`."""
+def records_of_text(model_name: str, functions: Mapping[str, Callable[..., dict[str, tf.Tensor]]]) -> list[bytes]:
+    """As `warmup_records` those of signatures that only outputs which are text have, if they are in `functions`."""
+    text = tf.make_tensor_proto(_LINES[-1:], tf.string)  # so short that no model cuts it into parts
+    records = (
+        [_record(model_name, "alternatives", {"text": text, "prefix": text})] if "alternatives" in functions else []
+    )
+    return [*records, *_stream_records(model_name, functions)]
+
+
+def _stream_records(model_name: str, functions: Mapping[str, Callable[..., dict[str, tf.Tensor]]]) -> list[bytes]:
     if "stream_begin" not in functions:
         return []
     state = {name: tensor.numpy() for name, tensor in functions["stream_begin"](tf.constant(_LINES[:1])).items()}

@@ -16,7 +16,7 @@ from t2t_keras.config import Config
 from t2t_keras.export.exported_weights import Storage, Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
-from t2t_keras.export.warmup import stream_records, warmup_records
+from t2t_keras.export.warmup import records_of_text, warmup_records
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, sha256, temporary_name
 from t2t_keras.models.contract import ATTENTION
@@ -62,7 +62,7 @@ def export_translator(
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it
     try:
-        warmup += stream_records(name, _save(translator, storage, temporary))
+        warmup += records_of_text(name, _save(translator, storage, temporary))
         details["sha256"] = _checksums(temporary)
         document = {**dataclasses.replace(config, decode=translator.config).to_dict(), "export": details}
         extra = temporary / "assets.extra"

@@ -36,7 +36,7 @@ def meta_graph(version):
 
 def test_a_server_may_keep_all_answers_but_samples(meta_graph):
     kept = repeatable(meta_graph) & {name for name in meta_graph.signature_def if not name.startswith("__")}
-    assert kept == {"serving_default", "nbest", "score", "tokens", "align", "attention", *STREAM}
+    assert kept == {"serving_default", "nbest", "score", "tokens", "align", "attention", "alternatives", *STREAM}
 
 
 def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(meta_graph):
@@ -93,6 +93,10 @@ def test_signatures_read_well(meta_graph):
                 "attention": ("float32", [-1, 2, -1, -1]),
                 "num_layers": count,
             },
+        ),
+        "alternatives": (
+            {"text": text, "prefix": text},
+            {"translations": ("string", [-1, 8]), "scores": ("float32", [-1, 8])},
         ),
     }
     found = {name: s for name, s in meta_graph.signature_def.items() if not name.startswith("__")}

@@ -1,0 +1,95 @@
+"""Other words at a place of a translation, in the graph: they are found as by the search in Python."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_alternatives import COUNT, alternatives_signature
+from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.search.searches import Searches
+from t2t_keras.symbols import EOS_ID, PAD_ID, UNK_ID
+from t2t_keras.text.repair import repair
+from tests.export import exporting
+
+TEXTS = ["A man is walking.", "Two dogs play in the snow.", "Zwei Hunde"]
+
+
+def function_of(translator):
+    pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
+    return alternatives_signature(pipeline).get("alternatives")
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return exporting.translator()
+
+
+@pytest.fixture(scope="module")
+def alternatives(translator):
+    return function_of(translator)
+
+
+def asked(alternatives, pairs):
+    texts, prefixes = (tf.constant(list(side), tf.string) for side in zip(*pairs, strict=True))
+    outputs = alternatives(texts, prefixes)
+    assert outputs["translations"].shape == outputs["scores"].shape == (len(pairs), COUNT)
+    return [
+        [(text.decode(), score) for text, score in zip(*row, strict=True) if score > tf.float32.min]
+        for row in zip(outputs["translations"].numpy(), outputs["scores"].numpy(), strict=True)
+    ]
+
+
+@pytest.mark.integration
+def test_each_is_what_a_search_finds_that_is_held_to_one_of_the_likeliest_words(translator, alternatives):
+    tokenizer, model = translator.tokenizer, translator.single_model
+    searches = Searches(model, translator.config)
+    barred = [*range(UNK_ID + 1), *tokenizer.continuations]
+    for text, prefix in [(TEXTS[0], ""), (TEXTS[1], "Zwei Hunde")]:
+        source, begun = np.array([[*tokenizer.encode(text), EOS_ID]], np.int32), tokenizer.encode(prefix)
+        target = np.array([[*begun, EOS_ID]], np.int32)
+        logits = np.array(model({"source": source, "target": target})[0, -1])
+        logits[barred] = -np.inf
+        expected = []
+        for token in np.argsort(-logits)[:COUNT]:
+            found = searches(source, only_best=True, prefix=np.array([[*begun, token]], np.int32))
+            ids = [id for id in found.token_ids[0, 0].numpy().tolist() if id not in (PAD_ID, EOS_ID)]
+            expected.append((tokenizer.decode(ids), found.scores[0, 0].numpy()))
+        expected.sort(key=lambda pair: -pair[1])
+        (given,) = asked(alternatives, [(text, prefix)])
+        assert [repair(text) for text, _ in expected] == [text for text, _ in given]
+        np.testing.assert_allclose([s for _, s in expected], [s for _, s in given], rtol=1e-4)
+        assert all(text.startswith(prefix) for text, _ in given)
+
+
+@pytest.mark.integration
+def test_what_a_line_gets_does_not_depend_on_the_others(alternatives):
+    pairs = [(text, prefix) for text, prefix in zip(TEXTS, ["Ein", "", "Zwei Hunde spielen im"], strict=True)]
+    together = asked(alternatives, pairs)
+    for pair, found in zip(pairs, together, strict=True):
+        (alone,) = asked(alternatives, [pair])
+        assert [text for text, _ in alone] == [text for text, _ in found]
+        np.testing.assert_allclose([s for _, s in alone], [s for _, s in found], rtol=1e-5)
+
+
+def test_blank_texts_and_prefixes_that_are_too_long_have_none(alternatives):
+    blank, long = asked(alternatives, [(" ", ""), ("Hunde", "Hunde " * 40)])
+    assert blank == long == []
+
+
+def test_what_is_refused(alternatives):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 24 tokens.*translated with a prefix"):
+        asked(alternatives, [("Two dogs play. " * 12, "")])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="prefix has a line of more than 1024"):
+        asked(alternatives, [("Two dogs play.", exporting.TOO_LONG.decode())])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text and prefix must have as many lines"):
+        alternatives(tf.constant(["a", "b"]), tf.constant(["a"]))
+
+
+@pytest.mark.integration
+def test_who_does_not_offer_it():
+    sampling = dataclasses.replace(exporting.DECODE, sampling=True, beam_size=1)
+    assert function_of(exporting.translator(sampling)) is None
+    assert function_of(exporting.translator(excluded=["Hunde"])) is None
