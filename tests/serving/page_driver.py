@@ -1,5 +1,6 @@
 """The page as a reader has it before them: what they do with it and see of it."""
 
+import contextlib
 import pathlib
 import shutil
 
@@ -7,6 +8,9 @@ from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 # Nothing but the page and its server: no first run, no updates, no connections of the browser's own.
@@ -46,6 +50,17 @@ def started_browser(profile: pathlib.Path) -> webdriver.Chrome:
     browser.execute_cdp_cmd("Page.enable", {})
     browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
     return browser
+
+
+@contextlib.contextmanager
+def running(export_dir: pathlib.Path, rest_port: int = 0):
+    """A server of a model, by the name "shouting"."""
+    server = Server(ServingOptions(str(export_dir), name="shouting", rest_port=rest_port, grpc_port=0, grace_seconds=5))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 class Page:

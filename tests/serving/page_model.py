@@ -62,6 +62,19 @@ class Shouting(tf.Module):
             "num_layers": tf.where(kind == "decoder", 1, 2),
         }
 
+    @tf.function(input_signature=[*TEXT, tf.TensorSpec([None], tf.string, "prefix")])
+    def alternatives(self, text, prefix):
+        """What it writes itself, and the same with "NEW" and "OLD" at the place; a fourth is missing."""
+        rest = tf.strings.substr(
+            tf.strings.upper(text, "utf-8"), tf.strings.length(prefix), tf.fill(tf.shape(text), 10_000)
+        )
+        rest = tf.strings.strip(rest)
+        begun = tf.where(prefix == "", "", tf.strings.join([prefix, " "]))
+        after = tf.strings.regex_replace(rest, r"^\S+", "")
+        found = [tf.strings.join([begun, *some]) for some in (["NEW", after], [rest], ["OLD", after])]
+        scores = tf.tile([[-0.5, -1.0, -1.5, LOWEST]], [tf.shape(text)[0], 1])  # --> [batch, 4]
+        return {"translations": tf.stack([*found, tf.zeros_like(text)], axis=1), "scores": scores}
+
     @tf.function(input_signature=[tf.TensorSpec([1], tf.string, "text")])
     def stream_begin(self, text):
         return {"state_000": text, "state_001": tf.constant(0)}
@@ -92,7 +105,7 @@ def save(export_dir: pathlib.Path, *without: str, task: str = "translation", gro
     """Writes version 1, but for some signatures, and those of answers that grow only if they are asked for."""
     model = Shouting()
     signatures = {"serving_default": model.translate, "nbest": model.nbest, "align": model.align}
-    signatures["attention"] = model.attention
+    signatures |= {"attention": model.attention, "alternatives": model.alternatives}
     if grows:
         signatures |= {"stream_begin": model.stream_begin, "stream_advance": model.stream_advance}
     path = pathlib.Path(export_dir) / "1"

@@ -1,6 +1,5 @@
 """The page at "/", in a real browser, with a real server behind it."""
 
-import contextlib
 import pathlib
 import sys
 
@@ -8,25 +7,13 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from t2t_keras.serving.options import ServingOptions
-from t2t_keras.serving.server import Server
 from tests.serving import page_model, toy
-from tests.serving.page_driver import CHROMIUM, DRIVER, Page, started_browser
+from tests.serving.page_driver import CHROMIUM, DRIVER, Page, running, started_browser
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
 ]
-
-
-@contextlib.contextmanager
-def running(export_dir: pathlib.Path, rest_port: int = 0):
-    server = Server(ServingOptions(str(export_dir), name="shouting", rest_port=rest_port, grpc_port=0, grace_seconds=5))
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
-// The two cards below the text: alternatives and attention of one sentence.
+// The cards below the text: other words, alternatives and attention of one sentence.
 
 import { alternativesHint, showAlternatives } from "./alternatives.js";
 import { AttentionPicture } from "./attention.js";
 import { AttentionChoice } from "./choice.js";
+import { Words } from "./words.js";
 
 const element = (id) => document.getElementById(id);
 const PAUSE = 300; // milliseconds that a sentence stays the same before it is looked at more closely
@@ -11,7 +12,8 @@ const KEPT = 100; // answers of each kind
 
 /** What there is to know of one sentence. */
 export class Details {
-  constructor() {
+  /** @param {(sentence: string, translation: string) => void} chosen - see `Words`. */
+  constructor(chosen) {
     this.model = null;
     this.sentence = "";
     this.translation = "";
@@ -39,6 +41,16 @@ export class Details {
       { asked: () => this.askAnew("attention"), headChosen: () => this.showAnew("attention") },
     );
     this.choice = choice;
+    this.words = new Words(
+      {
+        card: element("words"),
+        words: element("words-list"),
+        others: element("words-others"),
+        note: element("words-note"),
+        back: element("words-back"),
+      },
+      chosen,
+    );
     this.cards = [
       {
         name: "alternatives",
@@ -75,6 +87,7 @@ export class Details {
       this.say(card, card.there ? "" : card.absent);
     }
     this.choice.use(model);
+    this.words.use(model);
     const { picture, isProbability } = model.task;
     element("alternatives-hint").textContent = alternativesHint(isProbability);
     element("picture").hidden = !picture;
@@ -83,13 +96,14 @@ export class Details {
   }
 
   /**
-   * Shows a sentence, whose translation is given; "" shows none. Asks for what is not known once the sentence has stayed
+   * Shows a sentence, whose translation is given, with whether the reader has had a part in it; "" shows none. Asks for what is not known once the sentence has stayed
    * for a moment.
    */
-  of(sentence, translation) {
+  of(sentence, translation, isChosen = false) {
     const cards = this.cards.filter((card) => card.there);
     const { picture } = this.model ? this.model.task : {};
-    element("details").hidden = !sentence || !(cards.length || picture);
+    element("details").hidden = !sentence || !(cards.length || picture || this.model?.offersWords);
+    this.words.of(sentence, sentence && translation, isChosen);
     if (sentence && picture) picture.draw(element("picture-frame"), sentence, translation);
     if (sentence === this.sentence) return this.busy(this.asking);
     this.sentence = sentence;

@@ -14,7 +14,7 @@ const EXAMPLES = {
 const source = element("source");
 const target = element("target");
 const translations = new Translations(renderSoon, showTrouble);
-const details = new Details();
+const details = new Details((sentence, translation) => translations.choose(sentence, translation));
 let model = null;
 let typing = 0;
 /** The number of the line that is shown in detail. */
@@ -64,7 +64,7 @@ function render() {
   element("copy").disabled = !lines.some((line) => translations.of(line)?.translation);
   const answer = at < 0 ? undefined : translations.of(lines[at]);
   const isThere = answer?.translation || (answer?.translation === "" && model.task.none);
-  if (at < 0 || answer) details.of(isThere ? lines[at] : "", answer?.translation);
+  if (at < 0 || answer) details.of(isThere ? lines[at] : "", answer?.translation, answer?.own !== undefined);
   else details.busy(true);
 }
 
@@ -78,13 +78,23 @@ function row(number) {
   const text = document.createElement("span");
   text.dir = "auto";
   item.append(button, text);
-  item.addEventListener("click", () => {
+  item.addEventListener("click", (event) => {
     // Whoever selects text of a translation wants to copy it.
     if (!getSelection().isCollapsed) return;
     current = number;
     render();
+    const offset = event.target === text ? offsetIn(text, event) : -1;
+    if (offset >= 0) details.words.lookAt(offset);
   });
   return item;
+}
+
+/** The number of the character of an element's text that the pointer is at, or -1. */
+function offsetIn(element, { clientX, clientY }) {
+  const place = document.caretPositionFromPoint?.(clientX, clientY);
+  const range = place ? null : document.caretRangeFromPoint?.(clientX, clientY);
+  const [node, offset] = place ? [place.offsetNode, place.offset] : [range?.startContainer, range?.startOffset];
+  return node?.parentNode === element ? offset : -1;
 }
 
 /** Shows a line's answer, or while there is none what stood there before, or as much of it as there is, as waiting. */

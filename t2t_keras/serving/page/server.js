@@ -86,10 +86,17 @@ export class Model {
 
   /** The hypotheses of a sentence, best first: [{translation, score}]. */
   async alternatives(sentence, signal) {
-    const { translations, scores } = await this.predict("nbest", { text: [sentence] }, signal);
-    const found = translations[0].map((translation, index) => ({ translation, score: scores[0][index] }));
-    // A hypothesis that there is not comes as the lowest float32.
-    return found.filter(({ score }) => score > -1e30);
+    return hypotheses(await this.predict("nbest", { text: [sentence] }, signal));
+  }
+
+  /** Whether it can be told how a translation begins. */
+  get offersWords() {
+    return this.gives("alternatives", ["text", "prefix"], ["translations", "scores"]);
+  }
+
+  /** Translations of a sentence that begin with a text and go on with different words, best first. */
+  async continuations(sentence, prefix, signal) {
+    return hypotheses(await this.predict("alternatives", { text: [sentence], prefix: [prefix] }, signal));
   }
 
   /** The pieces of a sentence and of its translation, and the weights of one head, [target piece][source piece]. */
@@ -126,6 +133,12 @@ export class Model {
     if (answer.outputs === undefined) throw new Failure("broken", "The server’s answer has no outputs.");
     return answer.outputs;
   }
+}
+
+/** Those of the only sentence; one that there is not comes as the lowest float32. */
+function hypotheses({ translations, scores }) {
+  const found = translations[0].map((translation, index) => ({ translation, score: scores[0][index] }));
+  return found.filter(({ score }) => score > -1e30);
 }
 
 function firstString(tensors) {

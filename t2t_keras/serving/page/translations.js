@@ -38,9 +38,21 @@ export class Translations {
     this.again();
   }
 
-  /** {translation} or {error} of a sentence, or undefined while there is neither. */
+  /**
+   * {translation} or {error} of a sentence, or undefined while there is neither; a translation in which the reader has had
+   * a part has as `own` what the model gave.
+   */
   of(sentence) {
     return this.answers.get(sentence);
+  }
+
+  /** Has a sentence be translated otherwise; "" brings back what the model gave. */
+  choose(sentence, translation) {
+    const before = this.answers.get(sentence);
+    if (!before || before.error) return;
+    const own = before.own ?? before.translation;
+    this.answers.set(sentence, translation && translation !== own ? { translation, own } : { translation: own });
+    this.changed();
   }
 
   /** As much as there is of a sentence's translation while it is made, or "". */
