@@ -65,7 +65,7 @@ class AnswerCache:
             rows: their number of rows.
             run: queues a call of some inputs and their number of rows; what it raises is raised here.
         """
-        if not self._limit or not signature.repeatable:
+        if not self._may_keep([signature]):
             return run(inputs, rows)
         by_row = signature.mergeable
         keys = _keys(signature, inputs, rows if by_row else 1, by_row)
@@ -81,6 +81,26 @@ class AnswerCache:
         num_missing = len(missing) if by_row else rows * len(missing)
         self._on_rows(rows - num_missing, num_missing)
         return future
+
+    def find(self, signatures: Sequence[Signature], inputs: Arrays) -> Arrays | None:
+        """The outputs of a call of one row that one of some signatures was answered with, the first that was.
+
+        Without any of them, or unless all may be kept, it is None. It is counted as one sentence.
+        """
+        if not self._may_keep(signatures):
+            return None
+        found = self._find([_keys(signature, inputs, 1, True)[0] for signature in signatures])
+        outputs = next((outputs for outputs in found if outputs is not None), None)
+        self._on_rows(int(outputs is not None), int(outputs is None))
+        return outputs
+
+    def keep(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
+        """Keeps the outputs of a call of one row that was not made by `submit`, if those of the signature may be."""
+        if self._may_keep([signature]):
+            self._keep(_keys(signature, inputs, 1, True), outputs, True)
+
+    def _may_keep(self, signatures: Sequence[Signature]) -> bool:
+        return bool(self._limit) and all(signature.repeatable for signature in signatures)
 
     def forget(self, signatures: Iterable[Signature]) -> None:
         """Drops the answers of some signatures."""

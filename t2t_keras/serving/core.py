@@ -14,7 +14,7 @@ from t2t_keras.serving.answer_cache import AnswerCache
 from t2t_keras.serving.answers import UnsentAnswers
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
-from t2t_keras.serving.growing import Growing, growing_signature
+from t2t_keras.serving.growing import ADVANCE, Growing, growing_signature, known
 from t2t_keras.serving.metrics import Metrics
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
@@ -146,7 +146,7 @@ class Core:
         return future
 
     def grow(self, lent: Lent, inputs: Arrays) -> Growing:
-        """Queues the first turn of a text's answer that grows, within the block of `lend`.
+        """Queues the first turn of a text's answer that grows, within the block of `lend`; one that is kept is there.
 
         Args:
             lent: the lent model, whose version stays loaded until the end.
@@ -158,10 +158,15 @@ class Core:
         signature, default = growing_signature(lent.model), lent.model.signature("")
         if (rows := default.check(inputs, self.options.limits)) > 1:
             raise invalid(f"{rows} texts, but only one answer can grow in a request")
+        # What was searched for in turns may differ in its last bits, so that only other streams are given it.
+        advance = lent.model.signature(ADVANCE)
+        if (kept := self._answers.find([default, advance], inputs)) is not None:
+            return known(kept)
         if not self._may_grow.acquire(blocking=False):
             raise Busy(f"the limit is max_growing={self.options.max_growing} answers at a time; try again later")
         with contextlib.ExitStack() as ends:
             ends.callback(self._may_grow.release)
+            ends.enter_context(self.metrics.stream())
             lent.versions.keep(lent.model)
             ends.callback(lent.versions.release, lent.model)
             # A turn is as much work as a short sentence, however long the text is.
@@ -173,6 +178,7 @@ class Core:
                 lambda: self._batcher.submit(signature, inputs, costs, None),
                 self.outputs,
                 seconds,
+                lambda outputs: self._answers.keep(advance, inputs, outputs),
                 ends.pop_all().close,
             )
 

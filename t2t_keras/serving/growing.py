@@ -5,13 +5,14 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE, Model
 from t2t_keras.serving.served_signatures import Arrays, Signature
 
-_BEGIN, _ADVANCE = "stream_begin", "stream_advance"
+_BEGIN, ADVANCE = "stream_begin", "stream_advance"
 _DONE = "done"
 
 # Of a turn. Some work is done in each turn, whatever its steps, and a word has one or two tokens.
@@ -26,13 +27,13 @@ def growing_signature(model: Model) -> Signature:
     Raises:
         ServingError: the model lacks the signatures for it.
     """
-    if not {DEFAULT_SIGNATURE, _BEGIN, _ADVANCE} <= model.signatures.keys():
+    if not {DEFAULT_SIGNATURE, _BEGIN, ADVANCE} <= model.signatures.keys():
         raise ServingError(
             Code.UNIMPLEMENTED,
-            f"version {model.version} has no signatures {_BEGIN!r} and {_ADVANCE!r}, so that its answers do not grow: "
+            f"version {model.version} has no signatures {_BEGIN!r} and {ADVANCE!r}, so that its answers do not grow: "
             "ask with predict",
         )
-    default, begin, advance = (model.signatures[name] for name in (DEFAULT_SIGNATURE, _BEGIN, _ADVANCE))
+    default, begin, advance = (model.signatures[name] for name in (DEFAULT_SIGNATURE, _BEGIN, ADVANCE))
     state: dict[str, tf.Tensor] = {}
 
     def step(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -43,7 +44,18 @@ def growing_signature(model: Model) -> Signature:
         return outputs
 
     outputs = {name: spec for name, spec in advance.outputs.items() if name not in begin.outputs}
-    return Signature(_ADVANCE, default.inputs, outputs, step)
+    return Signature(ADVANCE, default.inputs, outputs, step)
+
+
+def known(outputs: Arrays) -> "Growing":
+    """An answer that is there already, and comes as a whole."""
+    turn: Future[Arrays] = Future()
+    turn.set_result({**outputs, _DONE: np.array(True)})
+
+    async def result(future: Future[Arrays], seconds: float) -> Arrays:
+        return future.result()
+
+    return Growing(turn, lambda: turn, result, 0.0, lambda outputs: None, lambda: None)
 
 
 class Growing:
@@ -54,6 +66,7 @@ class Growing:
         submit: queues another one.
         outputs: waits for the outputs of a turn, at most so many seconds.
         seconds: how long all turns may take together.
+        whole: is called with the last outputs, once there are.
         ended: what is to be done at the end.
     """
 
@@ -63,12 +76,14 @@ class Growing:
         submit: Callable[[], Future[Arrays]],
         outputs: Callable[[Future[Arrays], float], Awaitable[Arrays]],
         seconds: float,
+        whole: Callable[[Arrays], None],
         ended: Callable[[], None],
     ) -> None:
         self._next: Future[Arrays] | None = first
         self._submit = submit
         self._outputs = outputs
         self._until = time.monotonic() + seconds
+        self._whole = whole
         self._end = contextlib.ExitStack()
         self._end.callback(ended)
 
@@ -80,7 +95,10 @@ class Growing:
         """
         future, self._next = self._next or self._submit(), None
         outputs = dict(await self._outputs(future, self._until - time.monotonic()))
-        return outputs, bool(outputs.pop(_DONE))
+        is_last = bool(outputs.pop(_DONE))
+        if is_last:
+            self._whole(outputs)
+        return outputs, is_last
 
     def close(self) -> None:
         """Gives up the turn that nobody has waited for yet, if there is one; may be called again."""

@@ -94,6 +94,7 @@ class Metrics:
             "Bytes of text that wait for a batch, with an overhead a sentence.",
             registry=registry,
         )
+        self._streams = Gauge("t2t_serving_streams", "Translations that grow at the moment.", registry=registry)
         self._unsent_bytes = Gauge(
             "t2t_serving_unsent_bytes", "Bytes of large answers that clients have not read yet.", registry=registry
         )
@@ -125,6 +126,10 @@ class Metrics:
         """Counts a batch of `rows` sentences."""
         self._batches.observe(rows)
         self._sentences.inc(rows)
+
+    def stream(self) -> contextlib.AbstractContextManager[None]:
+        """Counts an answer that grows for as long as the block lasts."""
+        return self._streams.track_inprogress()
 
     def cache(self, found: int, missing: int) -> None:
         """Counts the sentences of a request whose answers were kept, and those whose answers were not."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.serving.growing import Growing, growing_signature
+from t2t_keras.serving.growing import Growing, growing_signature, known
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_signatures import Signature
 
@@ -64,7 +64,8 @@ class Turns:
         self.futures = [Future()]
         self.seconds = []
         self.ended = 0
-        self.growing = Growing(self.futures[0], self.submit, self.outputs, 100.0, self.end)
+        self.whole = []
+        self.growing = Growing(self.futures[0], self.submit, self.outputs, 100.0, self.whole.append, self.end)
 
     def submit(self):
         self.futures.append(Future())
@@ -87,10 +88,17 @@ def test_a_turn_is_queued_when_the_one_before_is_over():
 
     assert asyncio.run(all_turns()) == [({"made": 1}, False), ({"made": 2}, True)]
     assert 100.0 >= turns.seconds[0] >= turns.seconds[1] > 0, "the time is that of all turns together"
+    assert turns.whole == [{"made": 2}]
     assert turns.ended == 0
     turns.growing.close()
     turns.growing.close()
     assert turns.ended == 1
+
+
+def test_what_is_there_already_comes_in_one_turn():
+    growing = known({"made": 7})
+    assert asyncio.run(growing.turn()) == ({"made": 7}, True)
+    growing.close()
 
 
 def test_what_nobody_has_waited_for_is_cancelled():

@@ -93,6 +93,18 @@ def test_a_step_that_runs_is_stopped_when_its_client_hangs_up(server, counted):
     assert server.core._may_grow._value == server.core.options.max_growing
 
 
+def streams(client):
+    return metric(client, "t2t_serving_streams")["t2t_serving_streams"]
+
+
+def test_those_that_are_open_are_counted(client):
+    wait_until(lambda: streams(client) == 0)
+    with streamed(client, {"instances": ["endless"]}) as one, streamed(client, {"instances": ["endless"]}) as two:
+        assert next(one)[0] == next(two)[0] == ""
+        assert streams(client) == 2
+    wait_until(lambda: streams(client) == 0)
+
+
 def test_others_have_their_turns(client):
     with streamed(client, {"instances": ["endless"]}) as one, streamed(client, {"instances": ["endless"]}) as two:
         assert next(one)[0] == next(two)[0] == ""
@@ -126,6 +138,40 @@ def test_limits_and_the_end_of_the_server(export_dir):
             *_, (name, last) = found
             assert (name, last) == ("error", {"error": "the server is stopping"})
         assert not server.stop(), "not all was answered"
+
+
+def hits_and_misses(client):
+    names = [f"t2t_serving_cache_{kind}_total" for kind in ("hits", "misses")]
+    return [metric(client, name)[name] for name in names]
+
+
+@pytest.mark.integration
+def test_what_is_kept_is_sent_at_once(export_dir):
+    with running(export_dir, cache_bytes=10**6, max_growing=1) as (_, client):
+        first, again = (all_events(client, {"instances": ["hello"]}) for _ in range(2))
+        assert [name for name, _ in first] == ["", "", "end"]
+        assert again == first[-1:]
+        assert hits_and_misses(client) == [1, 1]
+        # What has grown is for streams alone, and what was asked for at once is for both.
+        answer = predict(client, {"instances": ["hello"]}).json()
+        assert hits_and_misses(client) == [1, 2]
+        other = predict(client, {"inputs": {"text": ["other"]}}).json()
+        with streamed(client, {"instances": ["endless"]}) as found:
+            next(found)
+            assert all_events(client, {"inputs": {"text": ["other"]}}) == [("end", other)], "it needs no room"
+            assert all_events(client, {"instances": ["hello"]}) == [("end", answer)]
+        assert hits_and_misses(client) == [3, 4]
+
+
+@pytest.mark.integration
+def test_what_ended_badly_is_not_kept(export_dir):
+    with running(export_dir, cache_bytes=10**6) as (_, client):
+        for _ in range(2):
+            assert [name for name, _ in all_events(client, {"instances": ["late"]})] == ["", "error"]
+        with streamed(client, {"instances": ["endless"]}) as found:
+            next(found)
+        assert hits_and_misses(client) == [0, 3]
+        assert metric(client, "t2t_serving_cache_bytes") == {"t2t_serving_cache_bytes": 0}
 
 
 @pytest.mark.integration
