@@ -327,7 +327,13 @@ def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, ho
 def test_a_full_queue(server, prediction, tmp_path):
     gate = tmp_path / "open"
     fit = 20_000 // (8 * (32 + len(str(gate))))
-    held = [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=300) for _ in range(2 + fit)]
+
+    def hold(count):
+        return [prediction.Predict.future(request("gate", text=[str(gate)] * 8), timeout=300) for _ in range(count)]
+
+    held = hold(2)
+    wait_until(lambda: len(server.core._batcher._running) == 2)  # before, they would take room in the queue
+    held += hold(fit)
     codes = set()
     end = time.monotonic() + 300
     while "UNAVAILABLE" not in codes and time.monotonic() < end:

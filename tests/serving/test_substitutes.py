@@ -49,10 +49,10 @@ def test_its_batches_are_small(export_dir):
     shouts = Shouts()
     signature = Model(export_dir / "1", 1, shouts).signature("")
     batcher = Batcher(32, 10**9, 0.0, 1, 10**9)
-    texts = np.array([str(number).encode() for number in range(20)], object)
-    answer = batcher.submit(signature, {"text": texts}, np.ones(20, np.int64), 300.0).result(300)
-    assert answer["translation"].tolist() == [b"%d!" % number for number in range(20)]
-    assert shouts.sizes == [8, 8, 4]
+    texts = np.array([str(number).encode() for number in range(36)], object)
+    answer = batcher.submit(signature, {"text": texts}, np.ones(36, np.int64), 300.0).result(300)
+    assert answer["translation"].tolist() == [b"%d!" % number for number in range(36)]
+    assert shouts.sizes == [16, 16, 4]
     assert batcher.close(300)
 
 
