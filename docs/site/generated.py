@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import is_dataclass
@@ -64,8 +65,7 @@ class Programs(SphinxDirective):
                 section += self._flags(rest.splitlines())
             elif re.match(r"Examples?:$", title) or block.startswith(("python ", "t2t-")):
                 examples = rest if title.startswith("Example") else block
-                lines = [line.removeprefix("    ") for line in examples.splitlines()]
-                section += nodes.literal_block("", "\n".join(lines), language="bash")
+                section += nodes.literal_block("", textwrap.dedent(examples), language="bash")
             else:
                 section += _paragraph(block)
         return section
