@@ -111,6 +111,15 @@ def on_ray(backend: str) -> list[str]:
     return words[words.index("launch.train") + 1 :]
 
 
+def on_beam(runner: str) -> list[str]:
+    """The flags of a preparation on Apache Beam."""
+    env = {**os.environ, "DRY_RUN": "1", "PROJECT": "mine", "BUCKET": "mine", "IMAGE": "mine"}
+    arguments = [runner, "--train_source=a", "--train_target=it's", "--data_dir=a b"]
+    command = ["bash", ROOT / "launch" / "cluster" / "beam.sh", *arguments]
+    words = shlex.split(subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout)
+    return words[words.index("launch.prepare_data") + 1 :]
+
+
 def flags_for(recipe: str) -> tuple[str, ...]:
     only = ("--study_dir=it's", "--table=3") if program_of(recipe) == "study" else ("--model_dir=it's", "--preset=big")
     return ("--data_dir=a b", *only, "--set", "train.checkpoint_minutes=10")
@@ -122,6 +131,9 @@ def complaints() -> dict[str, list[str]]:
     lines = [(path.relative_to(ROOT).as_posix(), command) for path in documents() for command in commands(prose(path))]
     lines += [(f"dry run of {recipe}", rendered(recipe, *flags_for(recipe))) for recipe in RECIPES]
     lines += [(f"dry run of ray_train, {backend}", ("train", on_ray(backend))) for backend in ("tensorflow", "jax")]
+    lines += [
+        (f"dry run of beam, {runner}", ("prepare_data", on_beam(runner))) for runner in ("flink", "spark", "dataflow")
+    ]
     lines += [("wrong flag", ("train", ["--model_dir=x", "--depth=3"]))]
     lines += [("wrong setting", ("train", ["--model_dir=x", "--preset=base", "--set=train.depth=3"]))]
     lines += [("wrong value", ("train", ["--model_dir=x", "--strategy=cuda"]))]

@@ -26,7 +26,7 @@ from tests.launch.cluster.stand_ins import (
 
 pytestmark = pytest.mark.integration
 
-SCRIPTS = ("slurm.sh", "slurm_study.sh", "kubernetes.sh", "kubeflow.sh", "tpu_vm.sh", "ssh.sh")
+SCRIPTS = ("slurm.sh", "slurm_study.sh", "kubernetes.sh", "kubeflow.sh", "tpu_vm.sh", "ssh.sh", "beam.sh")
 
 
 def project() -> dict:
