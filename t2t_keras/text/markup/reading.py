@@ -1,6 +1,7 @@
 """Cuts documents into text and markup; joined again, the parts are the document, character by character."""
 
 import dataclasses
+import itertools
 import re
 import xml.parsers.expat
 from collections.abc import Sequence
@@ -152,7 +153,7 @@ def xml_parts(document: str, name: str) -> list[Part]:
 
 def _merged(begun: Sequence[tuple[int, Part]], document: str) -> list[Part]:
     places = [place for place, _ in begun]
-    raws = [document[a:b] for a, b in zip(places, [*places[1:], len(document)], strict=True)]
+    raws = [document[a:b] for a, b in itertools.pairwise([*places, len(document)])]
     return _joined([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(begun, raws, strict=True)])
 
 

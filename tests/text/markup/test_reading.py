@@ -25,6 +25,10 @@ def test_html():
     assert ("start", "<p id=1>", False) in kinds(parts) and ("text", " &amp; a&nbsp;cat", True) in kinds(parts)
 
 
+def test_an_empty_document():
+    assert html_parts("") == []
+
+
 def test_xml():
     parts = xml_parts(XML, "in.xml")
     assert "".join(part.raw for part in parts) == XML
