@@ -139,8 +139,8 @@ def ask_grpc(channel: grpc.Channel, signature: str, inputs: dict[str, list]) -> 
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "model", signature
     for name, values in inputs.items():
-        # An integer is one of 64 bits: what `sample` takes for its seed.
-        kind = tf.int64 if isinstance(values[0], int) else None
+        # What `sample` takes for its seed has 64 bits, all other integers have 32.
+        kind = tf.int64 if name == "seed" else None
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values, kind))
     response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=60)
     return {name: _as_json(tf.make_ndarray(tensor)) for name, tensor in response.outputs.items()}

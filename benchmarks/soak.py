@@ -1,0 +1,333 @@
+"""A long mixed load of a server: every answer is compared, and the server's memory is watched.
+
+    python -m benchmarks.soak --export_dir=saved_models/mine --text=test.en --minutes=60
+
+Clients ask for all signatures over REST and gRPC, some for answers that grow, some read slowly, some hang up; answers
+are kept (--cache_bytes) in less memory than all would take; and every other minute the model comes again as a new
+version, and the version before is taken away. Each answer must be what another server gave for the request alone.
+"""
+
+import argparse
+import collections
+import dataclasses
+import http.client
+import json
+import os
+import random
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import grpc
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from benchmarks.serving_process import Outputs, RestError, Served, ask_grpc, ask_rest, get, same
+
+# Of these signatures a row's outputs depend on the row alone; outputs of the others are as wide as the widest row.
+_BY_ROW = ("serving_default", "nbest", "score", "sample")
+_WHOLE = ("align", "attention", "tokens")
+_ASKERS = 5
+_CACHE_BYTES = 200_000
+_VERSION_SECONDS = 120
+_SAMPLE_SECONDS = 5
+_FIRST_MINUTES = 5
+_MOST_GROWTH = 1.1
+
+Request = tuple[str, dict[str, list]]
+
+
+@dataclasses.dataclass
+class Known:
+    """Requests and their outputs: of single rows by signature, of whole requests, and of texts whose answers grow."""
+
+    rows: dict[str, list[tuple[dict[str, list], Outputs]]]
+    whole: list[tuple[Request, Outputs]]
+
+    @classmethod
+    def ask(cls, server: Served, sentences: Sequence[str], signatures: set[str]) -> "Known":
+        """Asks for one after another."""
+        rows = {}
+        for name in _BY_ROW:
+            inputs = [_inputs(name, [sentence], at) for at, sentence in enumerate(sentences)]
+            rows[name] = [(some, ask_rest(server.rest, name, some)) for some in inputs]
+        requests = []
+        for at in range(0, len(sentences) - 16, 3):
+            name = _WHOLE[at // 3 % len(_WHOLE)]
+            if name in signatures:
+                count = (1, 2, 4, 16)[at // 9 % 4]
+                requests.append((name, _inputs(name, sentences[at : at + count], at)))
+        return cls(rows, [(request, ask_rest(server.rest, *request)) for request in requests])
+
+
+def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
+    """What a signature takes for some texts; `at` makes a difference where there is a choice."""
+    if signature == "tokens":
+        ids = [[10 + (at + place * row) % 250 for place in range(5 + at % 20)] for row in range(1, len(texts) + 1)]
+        return {"source_ids": ids, "source_length": [len(row) for row in ids]}
+    inputs: dict[str, list] = {"text": list(texts)}
+    if signature == "sample":
+        inputs["seed"] = [at] * len(texts)
+    if signature in ("score", "attention"):
+        inputs["target"] = [text.upper() for text in texts]
+    if signature == "attention":
+        inputs |= {"kind": [("encoder", "decoder", "cross")[at % 3]] * len(texts), "layer": [0] * len(texts)}
+    return inputs
+
+
+class Load:
+    """Clients, each in a thread, until the block ends.
+
+    Args:
+        server: whom they ask.
+        known: what they ask for.
+
+    Attributes:
+        counts: of what came of requests, by kind and outcome.
+        wrong: the first requests whose answers were others than they had to be.
+    """
+
+    def __init__(self, server: Served, known: Known) -> None:
+        self._server, self._known = server, known
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.wrong: list[str] = []
+        kinds = [self._rest_or_grpc] * _ASKERS + [self._grown, self._read_slowly, self._hung_up]
+        self._threads = [
+            threading.Thread(target=self._client, args=(number, kind)) for number, kind in enumerate(kinds)
+        ]
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _client(self, number: int, kind: Callable[[random.Random, grpc.Channel], str]) -> None:
+        draw = random.Random(number)
+        with grpc.insecure_channel(self._server.grpc) as channel:
+            while not self._over.is_set():
+                try:
+                    outcome = kind(draw, channel)
+                except RestError as error:
+                    outcome = f"{error.args[0]}"
+                except grpc.RpcError as error:
+                    outcome = error.code().name
+                except (OSError, http.client.HTTPException) as error:
+                    outcome = type(error).__name__
+                with self._lock:
+                    self.counts[outcome] += 1
+
+    def _compared(self, request: object, answer: Outputs, right: Outputs, name: str) -> str:
+        if same(answer, right):
+            return f"{name}: right"
+        with self._lock:
+            if len(self.wrong) < 20:
+                self.wrong.append(f"{name} {request!r}: {answer!r} in place of {right!r}")
+        return f"{name}: wrong"
+
+    def _rest_or_grpc(self, draw: random.Random, channel: grpc.Channel) -> str:
+        by_rest = draw.random() < 0.5
+        name = "REST" if by_rest else "gRPC"
+        if self._known.whole and draw.random() < 0.2:
+            request, right = draw.choice(self._known.whole)
+        else:
+            request, right = self._drawn_rows(draw)
+        answer = ask_rest(self._server.rest, *request) if by_rest else ask_grpc(channel, *request)
+        return self._compared(request, answer, right, name)
+
+    def _drawn_rows(self, draw: random.Random) -> tuple[Request, Outputs]:
+        """Some rows in one request, and the outputs of each put together; a few rows are drawn more often."""
+        signature = draw.choice(list(self._known.rows))
+        pool = self._known.rows[signature]
+        pool = pool[: len(pool) // 10] if draw.random() < 0.5 else pool
+        drawn = [draw.choice(pool) for _ in range(draw.choice((1, 1, 2, 4)))]
+        inputs, outputs = ({name: [row[side][name][0] for row in drawn] for name in drawn[0][side]} for side in (0, 1))
+        return (signature, inputs), outputs
+
+    def _grown(self, draw: random.Random, channel: grpc.Channel) -> str:
+        """A text's answer as it grows; the last event is what counts."""
+        inputs, right = draw.choice(self._known.rows["serving_default"])
+        last = {}
+        for name, data in events(self._server.rest, inputs):
+            if name == "error":
+                return f"stream: {data['error'][:60]}"
+            last = data
+        return self._compared(inputs, last["outputs"], right, "stream")
+
+    def _read_slowly(self, draw: random.Random, channel: grpc.Channel) -> str:
+        """The largest answers, a little at a time, by clients of which some give up."""
+        large = [entry for entry in self._known.whole if entry[0][0] != "tokens"] or self._known.whole
+        (signature, inputs), right = draw.choice(large)
+        body = json.dumps({"signature_name": signature, "inputs": inputs}).encode()
+        patience = draw.choice((2.0, 20.0, 20.0))
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(60)
+            connection.connect(place(self._server.rest))
+            connection.sendall(head(len(body)) + body)
+            begun, parts = time.monotonic(), []
+            while part := connection.recv(4096):
+                parts.append(part)
+                time.sleep(0.05)
+                if self._over.is_set() or time.monotonic() > begun + patience:
+                    return "slow reader: gave up"
+        status, _, content = b"".join(parts).partition(b"\r\n\r\n")
+        if b" 200 " not in status.split(b"\r\n")[0]:
+            return status.split(b" ")[1].decode()
+        if b"chunked" in status:
+            content = unchunked(content)
+        return self._compared((signature, inputs), json.loads(content)["outputs"], right, "slow reader")
+
+    def _hung_up(self, draw: random.Random, channel: grpc.Channel) -> str:
+        """A connection that ends before its request, its answer or its stream does."""
+        signature = draw.choice(["serving_default", "nbest", "align"])
+        texts = [draw.choice(self._known.rows["serving_default"])[0]["text"][0] for _ in range(8)]
+        method = draw.choice(["predict", "stream"])
+        content = {"inputs": {"text": texts[:1]}} if method == "stream" else {"inputs": {"text": texts}}
+        if method == "predict":
+            content["signature_name"] = signature
+        body = json.dumps(content).encode()
+        with socket.create_connection(place(self._server.rest)) as connection:
+            connection.sendall(head(len(body), method) + body[: draw.choice([len(body) // 2, len(body), len(body)])])
+            time.sleep(draw.choice((0.0, 0.05, 0.3)))
+        self._over.wait(0.3)
+        return "hung up"
+
+
+def place(address: str) -> tuple[str, int]:
+    """The host and the port of "host:port"."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def head(size: int, method: str = "predict") -> bytes:
+    """The head of a request whose body has so many bytes."""
+    lines = [f"POST /v1/models/model:{method} HTTP/1.1", "Host: localhost", "Connection: close"]
+    return "\r\n".join([*lines, f"Content-Length: {size}", "", ""]).encode()
+
+
+def unchunked(content: bytes) -> bytes:
+    """The body of an answer that was sent in chunks."""
+    parts = []
+    while content:
+        size, _, content = content.partition(b"\r\n")
+        parts.append(content[: int(size, 16)])
+        content = content[int(size, 16) + 2 :]
+    return b"".join(parts)
+
+
+def events(address: str, inputs: dict[str, list]) -> Iterator[tuple[str, dict]]:
+    """The names and the contents of the events of an answer that grows; a `RestError` if there is none."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("POST", "/v1/models/model:stream", json.dumps({"inputs": inputs}).encode())
+        response = connection.getresponse()
+        if response.status != 200:
+            raise RestError(response.status, response.read().decode())
+        name = ""
+        for line in response:
+            field, _, value = line.decode().rstrip("\n").partition(": ")
+            if field == "data":
+                yield name, json.loads(value)
+            name = value if field == "event" else ""
+    finally:
+        connection.close()
+
+
+class Versions:
+    """The same model under ever higher numbers; only the newest is left."""
+
+    def __init__(self, export_dir: str) -> None:
+        self._export_dir, self.newest = export_dir, 1
+
+    def next(self) -> None:
+        """Puts a new one there, and takes away the one before the last."""
+        temporary = os.path.join(self._export_dir, "copying")
+        shutil.copytree(os.path.join(self._export_dir, str(self.newest)), temporary, copy_function=os.link)
+        os.rename(temporary, os.path.join(self._export_dir, str(self.newest + 1)))
+        shutil.rmtree(os.path.join(self._export_dir, str(self.newest - 1)), ignore_errors=True)
+        self.newest += 1
+
+
+def watch(server: Served, load: Load, versions: Versions, seconds: float) -> list[tuple[float, int]]:
+    """Times since the beginning and the server's memory at them, while versions come and go."""
+    begun, samples, told = time.monotonic(), list[tuple[float, int]](), 0
+    while (passed := time.monotonic() - begun) < seconds and server.alive:
+        if passed > _VERSION_SECONDS * versions.newest - _VERSION_SECONDS / 2:
+            versions.next()
+        samples.append((passed, server.memory_bytes))
+        if passed >= 60 * told:
+            told += 1
+            print(f"{passed / 60:.0f} min: {samples[-1][1] >> 20} MiB, {dict(load.counts)}", flush=True)
+        time.sleep(_SAMPLE_SECONDS)
+    return samples
+
+
+def level(samples: Sequence[tuple[float, int]], end: float) -> float:
+    """The median in bytes over the time between two versions, before `end` seconds have passed."""
+    return statistics.median(memory for passed, memory in samples if end - _VERSION_SECONDS < passed <= end)
+
+
+def main() -> int:
+    """Starts the servers, loads one of them, says what came of it."""
+    flags = parser().parse_args()
+    with open(flags.text, encoding="utf-8") as file:
+        sentences = [line.strip() for line in file if line.strip()][: flags.sentences]
+    newest = max((name for name in os.listdir(flags.export_dir) if name.isdecimal()), key=int)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "model")
+        shutil.copytree(os.path.join(flags.export_dir, newest), os.path.join(copy, "1"))
+        with Served(copy, os.path.join(folder, "alone.log"), "--max_batch_size=1") as server:
+            metadata = get(server.rest, "/v1/models/model/metadata")[1]["metadata"]
+            known = Known.ask(server, sentences, set(metadata["signature_def"]["signature_def"]))
+        print(f"{sum(map(len, known.rows.values()))} rows and {len(known.whole)} requests are known", flush=True)
+        log_path = os.path.join(folder, "server.log")
+        with Served(copy, log_path, f"--cache_bytes={_CACHE_BYTES}", *flags.server_flags) as server:
+            versions = Versions(copy)
+            with Load(server, known) as load:
+                samples = watch(server, load, versions, 60 * flags.minutes)
+            status = server.stop()
+            log = server.log
+    for line in load.wrong:
+        print(line)
+    for outcome, count in sorted(load.counts.items()):
+        print(f"{count:,} {outcome}")
+    first, last = (level(samples, end) for end in (60 * _FIRST_MINUTES, samples[-1][0]))
+    print(
+        f"{first / 2**20:.0f} MiB after {_FIRST_MINUTES} minutes, {last / 2**20:.0f} MiB at the end, {last / first:.3f}"
+    )
+    print(f"{versions.newest} versions; exit status {status}; {len(log.splitlines())} lines of log")
+    print(log[-3000:] if status or "Traceback" in log else "")
+    return int(bool(load.wrong or status or last > _MOST_GROWTH * first))
+
+
+def _enough(text: str) -> float:
+    if float(text) <= _FIRST_MINUTES:
+        raise argparse.ArgumentTypeError(f"must be more than {_FIRST_MINUTES}, got {text}")
+    return float(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags."""
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--export_dir", required=True, help="a model's directory, as launch.export writes it")
+    flags.add_argument("--text", required=True, help="a file with a source sentence a line")
+    flags.add_argument("--sentences", type=int, default=300, help="how many of them")
+    flags.add_argument("--minutes", type=_enough, default=60, help="of load")
+    flags.add_argument("server_flags", nargs="*", help="more flags of the server, after --")
+    return flags
+
+
+if __name__ == "__main__":
+    sys.exit(main())

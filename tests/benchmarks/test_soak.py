@@ -1,0 +1,83 @@
+"""The benchmark of an hour: what it counts as right, and what it takes for the level of memory."""
+
+import collections
+import random
+
+import grpc
+import pytest
+
+from benchmarks import soak
+from benchmarks.serving_process import ask_rest
+from t2t_keras.serving.options import ServingOptions
+from t2t_keras.serving.server import Server
+from tests.serving import page_model
+
+pytestmark = pytest.mark.integration
+
+
+class InProcess:
+    """What the load asks of a server, for one in this process."""
+
+    def __init__(self, server):
+        self.rest, self.grpc = server.rest_address, server.grpc_address
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    export_dir = page_model.save(tmp_path_factory.mktemp("export"), grows=True)
+    server = Server(ServingOptions(str(export_dir), name="model", rest_port=0, grpc_port=0, grace_seconds=5))
+    server.start()
+    yield InProcess(server)
+    server.stop()
+
+
+def known(served, sentences):
+    inputs = [{"text": [sentence]} for sentence in sentences]
+    rows = {
+        name: [(some, ask_rest(served.rest, name, some)) for some in inputs] for name in ("serving_default", "nbest")
+    }
+    whole = [("align", {"text": sentences[:2]}), ("align", {"text": [" ".join(sentences * 20)]})]
+    return soak.Known(rows, [(request, ask_rest(served.rest, *request)) for request in whole])
+
+
+def test_each_kind_of_client_compares_what_it_is_answered(served):
+    # The score of what grows is that of five letters.
+    load = soak.Load(served, known(served, ["a b c", "d e f", "g h i", "j k l"] * 5))
+    outcomes, draw = collections.Counter(), random.Random(1)
+    with grpc.insecure_channel(served.grpc) as channel:
+        for client in (load._rest_or_grpc, load._rest_or_grpc, load._rest_or_grpc, load._grown, load._hung_up):
+            for _ in range(4):
+                outcomes[client(draw, channel)] += 1
+        outcomes[load._read_slowly(draw, channel)] += 1
+    assert set(outcomes) == {"REST: right", "gRPC: right", "stream: right", "hung up", "slow reader: right"}
+    assert load.wrong == []
+
+
+def test_another_answer_is_counted_as_wrong(served):
+    asked = known(served, ["a b c"])
+    asked.rows["serving_default"] = [
+        (inputs, {**right, "translation": ["X"]}) for inputs, right in asked.rows["serving_default"]
+    ]
+    load = soak.Load(served, asked)
+    assert load._grown(random.Random(1), None) == "stream: wrong"
+    assert len(load.wrong) == 1
+
+
+def test_the_level_of_memory_is_that_between_two_versions():
+    samples = [(float(second), second) for second in range(0, 1000, 10)]
+    assert soak.level(samples, 300) == 245
+    assert soak.level(samples, 990) == 935
+
+
+def test_a_body_in_chunks():
+    assert soak.unchunked(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n") == b"abcde"
+
+
+def test_a_new_version_takes_the_place_of_the_one_before_the_last(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "file").write_text("model")
+    versions = soak.Versions(str(tmp_path))
+    versions.next()
+    versions.next()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2", "3"]
+    assert (tmp_path / "3" / "file").read_text() == "model"
