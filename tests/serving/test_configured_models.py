@@ -6,6 +6,7 @@ import shutil
 import grpc
 import httpx
 import pytest
+import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2, model_pb2, model_service_pb2_grpc, predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc as prediction_pb2_grpc
@@ -64,9 +65,15 @@ class Calls:
         return self.models.HandleReloadConfigRequest(request, timeout=300)
 
 
-@contextlib.contextmanager
 def serving(file, poll_seconds):
-    server = Server(ServingOptions(model_config_file=str(file), rest_port=0, grpc_port=0, poll_seconds=poll_seconds))
+    return serving_with(
+        ServingOptions(model_config_file=str(file), rest_port=0, grpc_port=0, poll_seconds=poll_seconds)
+    )
+
+
+@contextlib.contextmanager
+def serving_with(options, *substitutes):
+    server = Server(options, contextlib.nullcontext, *substitutes)
     server.start()
     with grpc.insecure_channel(server.grpc_address) as channel, httpx.Client(timeout=300) as http:
         yield Calls(server, channel, http)
@@ -173,3 +180,33 @@ def test_a_file_that_is_not_there(tmp_path):
         ServingOptions(str(tmp_path), model_config_file="models.config")
     with pytest.raises(InputError, match="name=mine"):
         ServingOptions(model_config_file="models.config", name="mine")
+
+
+@pytest.mark.integration
+def test_another_engine_answers_for_each_model_that_it_can(folder, versions_1_and_2):
+    file = folder / "models.config"
+    models = [f'name: "{name}" base_path: "{folder}/{name}"' for name in ("both", "one")]
+    file.write_text(config(*models))
+    (folder / "odd").mkdir()
+    (folder / "odd" / "3").symlink_to(versions_1_and_2 / "1")
+
+    def substitutes(path):
+        if path.parent.name == "odd":
+            raise InputError("the engine cannot read it; --engine=tensorflow can")
+        return {"single": lambda text: {"version": tf.fill(tf.shape(text), 100 * len(path.parent.name))}}
+
+    options = ServingOptions(model_config_file=str(file), rest_port=0, grpc_port=0, poll_seconds=60)
+    with serving_with(options, substitutes) as calls:
+        assert [calls.rest(name) for name in ("both", "one", "both/versions/2")] == [400, 300, 400]
+        # A model that it cannot answer for is added: the others go on, and its status says why.
+        calls.reload(config(*models, f'name: "odd" base_path: "{folder}/odd"'))
+        assert [calls.rest(name) for name in ("both", "one")] == [400, 300]
+        assert calls.rest("odd") == (404, "Servable not found for request: Latest(odd)")
+        status = calls.http.get(f"http://{calls.server.rest_address}/v1/models/odd")
+        (state,) = status.json()["model_version_status"]
+        assert (status.status_code, state["state"]) == (503, "END")
+        assert "--engine=tensorflow can" in state["status"]["error_message"]
+    file.write_text(config(*models, f'name: "odd" base_path: "{folder}/odd"'))
+    server = Server(options, substitutes=substitutes)
+    with pytest.raises(InputError, match="^odd: the engine cannot read it"):
+        server.start()
