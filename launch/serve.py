@@ -33,6 +33,9 @@ from . import remote_paths
 from .flag_groups import setting_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from t2t_keras.serving.http.marked import Documents
     from t2t_keras.serving.served_models import Substitutes
     from t2t_keras.serving.server import Server
 
@@ -193,7 +196,14 @@ def _server(options: ServingOptions) -> "Server":
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
     substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
-    return Server(options, quiet_tensorflow.without_notices, substitutes)
+    return Server(options, quiet_tensorflow.without_notices, substitutes, _documents)
+
+
+def _documents(markup: str, documents: "Sequence[str]") -> "Documents":
+    """Documents with markup, taken apart."""
+    from t2t_keras.inference.served_markup import ServedDocuments  # with Keras, which takes seconds
+
+    return ServedDocuments(markup, documents)
 
 
 def _ctranslate2() -> "Substitutes":

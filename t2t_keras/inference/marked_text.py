@@ -32,7 +32,7 @@ def translate_marked(
     aligned = []
     for text, translation in zip(texts, found, strict=True):
         own = [next(links) for _ in translation.source_ids]
-        aligned.append(aligned_text(translator, text, translation, own) if translation.exists else _unchanged(text))
+        aligned.append(aligned_text(translator, text, translation, own) if translation.exists else unchanged(text))
     rows, results = iter(aligned), []
     for document in documents:
         results.append(document.filled(list(itertools.islice(rows, len(document.segments)))))
@@ -46,15 +46,27 @@ def aligned_text(
     """A translation with its links as characters, given those of the tokens of each part."""
     sources = [translator.tokenizer.source.pieces(ids) for ids in translation.source_ids]
     targets = [translator.tokenizer.pieces(ids) for ids in translation.token_ids]
-    source_places, target_places = _places(sources, text), _places(targets, translation.text)
+    return aligned(text, translation.text, sources, targets, links)
+
+
+def aligned(
+    text: str,
+    translation: str,
+    sources: Sequence[Sequence[str]],
+    targets: Sequence[Sequence[str]],
+    links: Sequence[Sequence[tuple[int, int]]],
+) -> AlignedText:
+    """A translation with its links as characters, given the pieces of each part and their links (source, target)."""
+    source_places, target_places = _places(sources, text), _places(targets, translation)
     found = []
     for part, part_links in enumerate(links):
         for source, target in part_links:
             found.append((*target_places[part][target], *source_places[part][source]))
-    return AlignedText(translation.text, tuple(found))
+    return AlignedText(translation, tuple(found))
 
 
-def _unchanged(text: str) -> AlignedText:
+def unchanged(text: str) -> AlignedText:
+    """A text for which there is no translation."""
     return AlignedText(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))
 
 

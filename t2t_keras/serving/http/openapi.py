@@ -86,6 +86,11 @@ _REQUEST: Description = {
             "description": "an object with a list for each input, or the list of the only one",
             "examples": [{"text": ["A dog runs."]}],
         },
+        "markup": {
+            "type": "string",
+            "enum": ["html", "xml", "placeholders"],
+            "description": "of predict alone: the texts are documents, and so are the answers",
+        },
     },
     "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],
 }

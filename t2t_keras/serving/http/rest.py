@@ -12,7 +12,6 @@ import re
 import urllib.parse
 import zlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from google.protobuf import json_format
@@ -33,6 +32,7 @@ from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
 from t2t_keras.serving.http.hosts import HostCheck
+from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, invalid, serving_error
 from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
@@ -83,9 +83,12 @@ _DISCARDED_BYTES = 64 << 20
 _READ_SECONDS = 60.0
 
 
-def rest_app(core: Core, keys: ApiKeys | None = None) -> Starlette:
-    """Returns the REST interface as an ASGI application that answers requests with `core`, of who has one of `keys`."""
-    service = _Rest(core)
+def rest_app(core: Core, keys: ApiKeys | None = None, read: ReadDocuments | None = None) -> Starlette:
+    """Returns the REST interface as an ASGI application that answers requests with `core`, of who has one of `keys`.
+
+    `read` takes documents with markup apart.
+    """
+    service = _Rest(core, read)
     routes: list[BaseRoute] = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
@@ -109,8 +112,8 @@ def rest_app(core: Core, keys: ApiKeys | None = None) -> Starlette:
 class _Rest:
     """The handlers of the routes."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, read: ReadDocuments | None) -> None:
+        self._core, self._read = core, read
 
     async def model(self, request: Request) -> Response:
         """Answers everything under /v1, errors included."""
@@ -180,8 +183,8 @@ class _Rest:
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
             body = await _body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
-            future, by_row = await off_loop.run(len(body), self._begin, call, target, body)
-            outputs = await _unless_gone(request, self._core.outputs(future))
+            answer, by_row = await off_loop.run(len(body), self._begin, call, target, body)
+            outputs = await _unless_gone(request, answer())
             pieces = json_tensors.write_outputs(outputs, by_row)
             size = memory_of(outputs)
             if size <= LARGE_BYTES:
@@ -209,17 +212,25 @@ class _Rest:
             if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
                 raise invalid(f"only answers of {DEFAULT_SIGNATURE!r} grow, leave out 'signature_name'")
             call.signature = "stream"
+            if "markup" in content:
+                raise invalid("documents with markup do not grow: ask with predict")
             inputs = json_tensors.read_inputs(content, lent.model.signature(DEFAULT_SIGNATURE))
             return self._core.grow(lent, inputs), "instances" in content
 
-    def _begin(self, call: Call, target: "_Target", body: bytes) -> tuple[Future, bool]:
-        """Parses a body and queues its call; returns the future of the outputs and whether the inputs came by row."""
+    def _begin(
+        self, call: Call, target: "_Target", body: bytes
+    ) -> tuple[Callable[[], Coroutine[Any, Any, Arrays]], bool]:
+        """Parses a body and queues its call; returns what waits for the outputs, and whether the inputs came by row."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as lent:
+            if "markup" in content:
+                call.signature = "markup"
+                return MarkedCall(self._core, lent, content, self._read).outputs, "instances" in content
             signature = lent.model.signature(content.get("signature_name", ""))
             call.signature = signature.name
             inputs = json_tensors.read_inputs(content, signature)
-            return self._core.submit(lent, signature, inputs), "instances" in content
+            future = self._core.submit(lent, signature, inputs)
+            return lambda: self._core.outputs(future), "instances" in content
 
 
 class _Target:

@@ -1,0 +1,61 @@
+"""Documents with markup whose sentences a server translates, by the outputs of an export's signature `align`."""
+
+from collections.abc import Mapping, Sequence
+from typing import cast, get_args
+
+import numpy as np
+
+from t2t_keras.errors import InputError
+from t2t_keras.inference.marked_text import aligned, unchanged
+from t2t_keras.text.markup.documents import MarkedDocument, Markup
+from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.pieces import END
+
+
+class ServedDocuments:
+    """Documents taken apart.
+
+    Args:
+        markup: their kind: html, xml or placeholders.
+        documents: each a document, or a line with placeholders.
+
+    Attributes:
+        texts: what of them is translated, in order.
+
+    Raises:
+        InputError: another kind, or XML that is not well-formed.
+    """
+
+    def __init__(self, markup: str, documents: Sequence[str]) -> None:
+        if markup not in get_args(Markup):
+            raise InputError(f"markup must be one of {', '.join(get_args(Markup))}; got {markup!r}")
+        self._documents = [
+            MarkedDocument.parsed(text, cast(Markup, markup), f"document {number}")
+            for number, text in enumerate(documents, start=1)
+        ]
+        self.texts = [segment.text for document in self._documents for segment in document.segments]
+
+    def filled(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+        """The documents with translations in them.
+
+        Args:
+            outputs: for each text, the outputs of `align` with one row; strings are bytes.
+        """
+        rows = iter([_aligned(text, found) for text, found in zip(self.texts, outputs, strict=True)])
+        return [document.filled([next(rows) for _ in document.segments]) for document in self._documents]
+
+
+def _aligned(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
+    """A translation with its links; without one, the text itself."""
+    source, target = (_pieces(outputs[f"{side}_pieces"][0]) for side in ("source", "target"))
+    if not target:
+        return unchanged(text)
+    weights = np.array(outputs["attention"][0, : len(target), : len(source)])
+    # The ends of a line's parts are no text.
+    weights[:, [piece == END for piece in source]] = -1.0
+    links = [(int(weights[place].argmax()), place) for place, piece in enumerate(target) if piece != END]
+    return aligned(text, outputs["translation"][0].decode(), [source], [target], [links])
+
+
+def _pieces(row: np.ndarray) -> list[str]:
+    return [piece.decode() for piece in row.tolist() if piece]

@@ -1,0 +1,115 @@
+"""Requests whose texts are documents with markup, which are taken apart, translated, and put together again."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import numpy as np
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.core import Core, Lent
+from t2t_keras.serving.http import json_tensors
+from t2t_keras.serving.parts import rows_of
+from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.served_models import DEFAULT_SIGNATURE
+from t2t_keras.serving.served_signatures import ROW_COST, Arrays
+
+# The signature that says what of a translation comes from where.
+_ALIGN = "align"
+# Sentences in a call of it: as many as a batch needs to be fast.
+_TOGETHER = 8
+
+
+class Documents(Protocol):
+    """Documents that were taken apart."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """What of them is translated, in order."""
+
+    def filled(self, outputs: Sequence[Arrays]) -> list[str]:
+        """The documents with translations in them.
+
+        Args:
+            outputs: of the signature `align` for each text, by name, with one row.
+        """
+
+
+# Takes a kind of markup and documents; an `InputError` if it does not know the kind, or a document is not of it.
+ReadDocuments = Callable[[str, Sequence[str]], Documents]
+
+
+class MarkedCall:
+    """A call for documents, queued; see `outputs`.
+
+    Args:
+        core: answers the calls for their sentences.
+        lent: the model, within the block of `Core.lend`.
+        content: the parsed body.
+        read: takes documents apart; None if nobody does.
+
+    Raises:
+        ServingError: the documents cannot be read, are above a limit, or the model has no such signature.
+    """
+
+    def __init__(self, core: Core, lent: Lent, content: dict[str, Any], read: ReadDocuments | None) -> None:
+        self._core = core
+        if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
+            raise invalid(f"only {DEFAULT_SIGNATURE!r} reads markup, leave out 'signature_name'")
+        default = lent.model.signature(DEFAULT_SIGNATURE)
+        if read is None or _ALIGN not in lent.model.signatures or list(default.inputs) != ["text"]:
+            raise ServingError(Code.UNIMPLEMENTED, f"version {lent.model.version} does not translate markup")
+        raw = json_tensors.read_inputs(content, default)["text"]
+        if raw.ndim != 1 or not raw.size:
+            raise invalid("'text' must be a list of documents")
+        try:
+            self._documents = read(str(content["markup"]), [text.decode("utf-8", "replace") for text in raw])
+        except InputError as error:
+            raise invalid(str(error)) from error
+        texts = [text.encode() for text in self._documents.texts]
+        limit = core.options.limits.max_sentences
+        if len(texts) > limit:
+            raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
+        signature = lent.model.signature(_ALIGN)
+        self._groups = _groups(texts, core.options.max_batch_bytes)
+        self._futures: list[Future[Arrays]] = []
+        try:
+            for group in self._groups:
+                inputs = {"text": np.array([texts[number] for number in group], object)}
+                self._futures.append(core.submit(lent, signature, inputs))
+        except ServingError:
+            self._give_up()
+            raise
+
+    async def outputs(self) -> Arrays:
+        """Waits for the translations of the documents, as the output `translation`; cancelling the wait stops all.
+
+        Raises:
+            ServingError: a sentence is not answered.
+        """
+        try:
+            found = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
+        finally:
+            self._give_up()
+        rows: list[Arrays] = [{}] * len(self._documents.texts)
+        for group, outputs in zip(self._groups, found, strict=True):
+            for row, number in enumerate(group):
+                rows[number] = rows_of(outputs, row, row + 1)
+        filled = await asyncio.to_thread(self._documents.filled, rows)
+        return {"translation": np.array([text.encode() for text in filled], object)}
+
+    def _give_up(self) -> None:
+        for future in self._futures:
+            future.cancel()
+
+
+def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:
+    """The numbers of texts that are sent together: of similar length, since all are as wide as the longest."""
+    groups: list[list[int]] = []
+    for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
+        cost = len(texts[number]) + ROW_COST
+        if not groups or len(groups[-1]) == _TOGETHER or (len(groups[-1]) + 1) * cost > most_bytes:
+            groups.append([])
+        groups[-1].append(number)
+    return groups

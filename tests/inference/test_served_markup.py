@@ -1,0 +1,48 @@
+"""Documents that an export's `align` fills: as the translator itself fills them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.export.signatures import signatures
+from t2t_keras.inference.marked_text import translate_marked
+from t2t_keras.inference.served_markup import ServedDocuments
+from t2t_keras.text.markup.documents import MarkedDocument
+from tests.export import exporting
+
+DOCUMENTS = [
+    "<p>Two <b>dogs</b> play, {name}.</p><p>12</p><code>x</code>",
+    "<p>A man is <i>walking</i> &amp; <a href='x'>dogs play</a> in the snow. " + "Two <b>dogs</b> play. " * 6 + "</p>",
+    "",
+]
+
+
+@pytest.mark.integration
+def test_they_become_what_the_translator_makes_of_them():
+    translator = exporting.translator()
+    pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
+    align = signatures(pipeline)["align"]
+    documents = ServedDocuments("html", DOCUMENTS)
+    texts = documents.texts
+    assert len(texts) == 2
+    found = {name: tensor.numpy() for name, tensor in align(tf.constant(texts)).items()}
+    rows = [{name: array[row : row + 1] for name, array in found.items()} for row in range(len(texts))]
+    expected, _ = translate_marked(translator, [MarkedDocument.parsed(text, "html", "") for text in DOCUMENTS])
+    assert documents.filled(rows) == expected
+    assert expected[0].count("<b>") == 1 and expected[1].count("<b>") == 6
+
+
+def test_a_text_without_a_translation_stays():
+    nothing = {"translation": np.array([b""], object), "attention": np.zeros([1, 0, 2], np.float32)}
+    nothing |= {f"{side}_pieces": np.array([[b""]], object) for side in ("source", "target")}
+    assert ServedDocuments("html", ["<p>A <b>dog</b>.</p>"]).filled([nothing]) == ["<p>A <b>dog</b>.</p>"]
+
+
+def test_what_cannot_be_read_is_one_line():
+    with pytest.raises(InputError, match="^markup must be one of html, xml, placeholders; got 'rtf'$"):
+        ServedDocuments("rtf", ["a"])
+    with pytest.raises(InputError, match="document 2.*line 1"):
+        ServedDocuments("xml", ["<a/>", "<a>"])

@@ -1,0 +1,100 @@
+"""Documents with markup over REST: their sentences are asked for, whatever takes the documents apart."""
+
+import httpx
+import pytest
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.options import Limits, ServingOptions
+from t2t_keras.serving.server import Server
+from tests.serving import page_model
+from tests.serving.rest_calls import metric
+
+WHERE = "/v1/models/shouting:predict"
+
+
+class InBrackets:
+    """Takes apart what stands in brackets: [a][b]."""
+
+    def __init__(self, markup, documents):
+        if markup != "brackets":
+            raise InputError(f"markup must be brackets; got {markup!r}")
+        self._parts = [document[1:-1].split("][") for document in documents]
+
+    @property
+    def texts(self):
+        return [text for parts in self._parts for text in parts if text]
+
+    def filled(self, outputs):
+        rows = iter(outputs)
+        return ["".join(f"[{self._row(next(rows)) if text else ''}]" for text in parts) for parts in self._parts]
+
+    def _row(self, outputs):
+        assert all(len(array) == 1 for array in outputs.values())
+        assert b" ".join(piece for piece in outputs["target_pieces"][0] if piece) != b""
+        return outputs["translation"][0].decode()
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    export_dir = page_model.save(tmp_path_factory.mktemp("shouting"), "nbest", "attention")
+    options = ServingOptions(
+        str(export_dir), name="shouting", rest_port=0, grpc_port=0, limits=Limits(max_sentences=20), max_batch_bytes=500
+    )
+    server = Server(options, read=InBrackets)
+    server.start()
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+        yield client
+    assert server.stop()
+
+
+def test_documents_are_translated_sentence_by_sentence(client):
+    documents = ["[a][bb c][]", "[" + "][".join("word " * count for count in range(1, 15)) + "]"]
+    expected = [document.upper() for document in documents]
+    answer = client.post(WHERE, json={"markup": "brackets", "inputs": {"text": documents}})
+    assert answer.json() == {"outputs": expected}
+    answer = client.post(WHERE, json={"markup": "brackets", "instances": documents})
+    assert answer.json() == {"predictions": expected}
+    assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="markup"}')
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        ({"markup": "html", "inputs": ["[a]"]}, 400, "markup must be brackets; got 'html'"),
+        ({"markup": ["brackets"], "inputs": ["[a]"]}, 400, "markup must be brackets"),
+        (
+            {"markup": "brackets", "inputs": ["[" + "a][" * 20 + "a]"]},
+            400,
+            "21 sentences in the documents: the limit is",
+        ),
+        ({"markup": "brackets", "inputs": []}, 400, "'text' must be a list of documents"),
+        (
+            {"markup": "brackets", "inputs": ["[a]"], "signature_name": "align"},
+            400,
+            "only 'serving_default' reads markup",
+        ),
+        ({"markup": "brackets", "inputs": ["[" + "a" * 5000 + "]"]}, 400, "max_sentence_bytes=4096"),
+    ],
+)
+def test_what_is_wrong_is_said(client, content, status, words):
+    answer = client.post(WHERE, json=content)
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert words in answer.json()["error"]
+
+
+def test_documents_do_not_grow(client):
+    answer = client.post("/v1/models/shouting:stream", json={"markup": "brackets", "inputs": ["[a]"]})
+    assert answer.status_code == 400 and "documents with markup do not grow" in answer.json()["error"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("without", "read"), [("align", InBrackets), ("nbest", None)])
+def test_a_server_or_a_model_that_does_not_have_it(tmp_path, without, read):
+    export_dir = page_model.save(tmp_path, without)
+    server = Server(ServingOptions(str(export_dir), name="shouting", rest_port=0, grpc_port=0), read=read)
+    server.start()
+    try:
+        answer = httpx.post(f"http://{server.rest_address}{WHERE}", json={"markup": "brackets", "inputs": ["[a]"]})
+        assert (answer.status_code, answer.json()) == (501, {"error": "version 1 does not translate markup"})
+    finally:
+        assert server.stop()
