@@ -53,9 +53,9 @@ def started_browser(profile: pathlib.Path) -> webdriver.Chrome:
 
 
 @contextlib.contextmanager
-def running(export_dir: pathlib.Path, rest_port: int = 0):
-    """A server of a model, by the name "shouting"."""
-    server = Server(ServingOptions(str(export_dir), name="shouting", rest_port=rest_port, grpc_port=0, grace_seconds=5))
+def running(export_dir: pathlib.Path, rest_port: int = 0, name: str = "shouting"):
+    """A server of a model."""
+    server = Server(ServingOptions(str(export_dir), name=name, rest_port=rest_port, grpc_port=0, grace_seconds=5))
     server.start()
     try:
         yield server
