@@ -63,6 +63,10 @@ class MarkedCall:
         raw = json_tensors.read_inputs(content, default)["text"]
         if raw.ndim != 1 or not raw.size:
             raise invalid("'text' must be a list of documents")
+        # Python reads some HTML in a time that grows with the square of its length.
+        most_bytes = core.options.max_batch_bytes
+        if (num_bytes := sum(map(len, raw))) > most_bytes:
+            raise invalid(f"documents of {num_bytes} bytes in a request: the limit is max_batch_bytes={most_bytes}")
         try:
             self._documents = read(str(content["markup"]), [text.decode("utf-8", "replace") for text in raw])
         except InputError as error:

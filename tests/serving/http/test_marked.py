@@ -38,7 +38,12 @@ class InBrackets:
 def client(tmp_path_factory):
     export_dir = page_model.save(tmp_path_factory.mktemp("shouting"), "nbest", "attention")
     options = ServingOptions(
-        str(export_dir), name="shouting", rest_port=0, grpc_port=0, limits=Limits(max_sentences=20), max_batch_bytes=500
+        str(export_dir),
+        name="shouting",
+        rest_port=0,
+        grpc_port=0,
+        limits=Limits(max_sentences=20),
+        max_batch_bytes=6000,
     )
     server = Server(options, read=InBrackets)
     server.start()
@@ -73,6 +78,7 @@ def test_documents_are_translated_sentence_by_sentence(client):
             400,
             "only 'serving_default' reads markup",
         ),
+        ({"markup": "brackets", "inputs": ["[a]" * 2100]}, 400, "documents of 6300 bytes in a request: the limit is"),
         ({"markup": "brackets", "inputs": ["[" + "a" * 5000 + "]"]}, 400, "max_sentence_bytes=4096"),
     ],
 )
