@@ -8,6 +8,7 @@ of the next with a save in between, less that of the steps far from any save.
 """
 
 import argparse
+import functools
 import os
 import statistics
 import tempfile
@@ -20,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.models import presets
-from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.training.devices.strategy import distributed, make_strategy
@@ -50,12 +51,14 @@ def main() -> None:
         others: dict[str, list[float]] = {name: [] for name in ways}
         for step in range(args.rounds):
             for name, save in ways.items():
-                first, *rest = _gaps(training, batches, lambda save=save, step=step: save(2 * step))
+                first, *rest = _gaps(training, batches, functools.partial(save, 2 * step))
                 writer.finish(lambda: False)
                 usual = statistics.median(rest[-4:])
                 stalls[name].append(first - usual)
                 others[name].append(sum(gap - usual for gap in rest))
-        size = sum(path.stat().st_size for path in checkpoints.latest(directory).path.iterdir())
+        saved = checkpoints.latest(directory)
+        assert saved
+        size = sum(path.stat().st_size for path in saved.path.iterdir())
     print(f"{args.preset}, {args.tokens} tokens a step of {usual:.2f} s, checkpoints of {size / 2**20:.0f} MiB")
     for name in ways:
         print(
@@ -67,7 +70,7 @@ def main() -> None:
 def _training(preset: str, tokens: int) -> tuple[TrainingStep, Iterator[dict[str, tf.Tensor]]]:
     config = presets.preset(preset)
     strategy = make_strategy("cpu")
-    model = Transformer(config.model)
+    model = make_model(config.model)
     model.build()
     ids = np.random.default_rng(1).integers(3, config.model.vocab_size, (tokens // _ROW_TOKENS, _ROW_TOKENS), np.int32)
     batch = {"source": ids, "target": ids}

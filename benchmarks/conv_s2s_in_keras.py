@@ -62,7 +62,8 @@ class Stack(layers.Layer):
         """The mask is that of the source, bool [batch, source_len]."""
         x = self.first(embedded)
         for number, convolution in enumerate(self.convolutions):
-            residual = x if self.projections[number] is None else self.projections[number](x)
+            projection = self.projections[number]
+            residual = x if projection is None else projection(x)
             x = self.dropouts[number](x)
             if not self.attends:
                 x = x * ops.cast(mask, x.dtype)[..., None]

@@ -68,7 +68,7 @@ class Bench:
     """
 
     def __init__(
-        self, folder: str, interpreters: dict[str, str], task: dict[str, Any], weights: dict[str, np.ndarray]
+        self, folder: str, interpreters: dict[str, str], task: dict[str, Any], weights: dict[str, Any]
     ) -> None:
         self._folder, self._interpreters = folder, interpreters
         self._weights_path = os.path.join(folder, "weights.npz")
@@ -116,7 +116,7 @@ def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
     reference, found = None, []
     for engine in ("ours", *(name for name in engines if name != "ours")):
         failure = bench.convert(engine)
-        about = {"failure": failure} if failure else bench.ask(engine, "proof", beam_size=1)
+        about: dict[str, Any] = {"failure": failure} if failure else bench.ask(engine, "proof", beam_size=1)
         if "failure" in about:
             if engine == "ours":
                 raise RuntimeError(f"ours does not run: {about['failure']}")

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -20,6 +20,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import numpy as np
 
 from benchmarks.turns import serve
+
+if TYPE_CHECKING:
+    from t2t_keras.inference.ctranslate2_engine import ComputeType
 
 Ids = list[list[int]]
 
@@ -62,7 +65,10 @@ class Pieces:
 
 
 def _ours(
-    task: dict[str, Any], weights: dict[str, np.ndarray], compute_type: str = "", bfloat16: bool = False
+    task: dict[str, Any],
+    weights: dict[str, np.ndarray],
+    compute_type: "ComputeType | None" = None,
+    bfloat16: bool = False,
 ) -> Engine:
     from t2t_keras.machine.streams import share_out_cores, side_by_side
 

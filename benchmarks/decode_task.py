@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.transformer_preset import transformer_preset
 from t2t_keras.config import TransformerConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
-from t2t_keras.models import presets
 from t2t_keras.text.tokenizer import source_vocabulary
 
 PROOF_SENTENCES = 16
@@ -43,7 +43,7 @@ def vocabularies(data: PreparedData) -> list[str]:
     return [str(path) for path in (own if own.exists() else data.vocab_path, data.vocab_path)]
 
 
-def longest_first(lengths: Sequence[int], count: int) -> list[int]:
+def longest_first(lengths: Sequence[int] | np.ndarray, count: int) -> list[int]:
     """The first `count` rows, longest first; equally long ones in their order."""
     return sorted(range(min(count, len(lengths))), key=lambda row: -lengths[row])
 
@@ -64,11 +64,13 @@ def model_and_weights(
 
     if flags.model_dir:
         model, config, _ = load_model(flags.model_dir, flags.checkpoint)
+        if not isinstance(config.model, TransformerConfig):
+            raise InputError(f"{flags.model_dir} is no Transformer")
         sizes = config.model
         if sizes.vocab_size != vocab_size:
             raise InputError(f"{flags.model_dir} has a vocabulary of {sizes.vocab_size}, the data of {vocab_size}")
     else:
-        sizes = dataclasses.replace(presets.preset(flags.preset).model, vocab_size=vocab_size)
+        sizes = dataclasses.replace(transformer_preset(flags.preset), vocab_size=vocab_size)
         model = Transformer(sizes)
         model.build()
     weights = {n: np.asarray(v) for n, v in zip(weight_names(model), model.trainable_variables, strict=True)}

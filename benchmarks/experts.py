@@ -23,9 +23,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 
+from benchmarks.transformer_preset import transformer_preset
 from benchmarks.turns import Worker, processor_name, serve, take_turns
 from t2t_keras.config import TransformerConfig
-from t2t_keras.models import presets
 
 LENGTH = 24  # tokens of a sentence
 FEED_FORWARD = "feed-forward"
@@ -34,13 +34,10 @@ _LAYER_RUNS = 20
 
 def model_config(preset: str, num_experts: int, experts_per_token: int, d_expert: int) -> TransformerConfig:
     """A preset with experts, or with a feed-forward network of as much computation as a token's experts."""
-    sizes: dict[str, int] = {"num_experts": num_experts, "d_ff": experts_per_token * d_expert}
+    sizes: dict[str, Any] = {"num_experts": num_experts, "d_ff": experts_per_token * d_expert}
     if num_experts:
         sizes |= {"experts_per_token": experts_per_token, "d_expert": d_expert}
-    model = presets.preset(preset).model
-    if not isinstance(model, TransformerConfig):
-        raise SystemExit(f"--preset={preset} is no Transformer")
-    return dataclasses.replace(model, vocab_size=8000, **sizes)
+    return dataclasses.replace(transformer_preset(preset), vocab_size=8000, **sizes)
 
 
 def layer_flops(config: TransformerConfig) -> int:

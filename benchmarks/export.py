@@ -91,7 +91,7 @@ def _by_v1_loader(version: pathlib.Path, lines: list[str]) -> Answers:
     with tempfile.TemporaryDirectory() as folder:
         files = [pathlib.Path(folder) / "requests", pathlib.Path(folder) / "results"]
         files[0].write_bytes(pickle.dumps(requests))
-        command = [sys.executable, _PROGRAMS / "serve_v1.py", _op_library(), version, *files]
+        command: list[str | pathlib.Path] = [sys.executable, _PROGRAMS / "serve_v1.py", _op_library(), version, *files]
         subprocess.run(command, check=True, capture_output=True)
         results, *_ = pickle.loads(files[1].read_bytes())
     return [

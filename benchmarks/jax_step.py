@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 
+from benchmarks.transformer_preset import transformer_preset
 from benchmarks.turns import Worker, processor_name, serve, take_turns
 
 ENGINES = ("ours", "torch", "products")
@@ -192,9 +193,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
     flags = parser.parse_args()
-    from t2t_keras.models import presets
-
-    model = presets.preset(flags.preset).model
+    model = transformer_preset(flags.preset)
     sizes = {name: getattr(model, name) for name in ("d_model", "d_ff", "num_heads", "dropout_rate")}
     sizes |= {"num_layers": model.num_encoder_layers, "vocab_size": flags.vocab_size, "dtype": flags.dtype}
     sizes |= {"rows": flags.tokens_per_batch // flags.length, "length": flags.length, "steps": flags.steps}

@@ -97,12 +97,12 @@ def _repeated(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, Any]
 
 def _planned_apart(data_dir: pathlib.Path, open_files: str) -> dict[str, float]:
     """What `_planned` measures, in a process of its own with its soft and hard limit of open files."""
-    limits = [int(limit) for limit in open_files.split(":")]
+    soft, most = map(int, open_files.split(":"))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
-        limits = [min(limit, hard) for limit in limits]
+        soft, most = min(soft, hard), min(most, hard)
     command = [sys.executable, "-m", "benchmarks.plan", f"--plan={data_dir}"]
-    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, most))
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, preexec_fn=limit)
     return json.loads(done.stdout)
 
@@ -142,6 +142,7 @@ def _prepared(folder: pathlib.Path, flags: argparse.Namespace) -> dict[str, floa
     started = time.monotonic()
     used_before = used = _used_by_children()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
         peak = _Peak(process.pid)
         for line in process.stdout:
             ended = next((step for beginning, step in steps.items() if line.startswith(beginning)), None)

@@ -83,6 +83,7 @@ def run_engine(flags: argparse.Namespace) -> None:
 
     def work_together() -> dict:
         for other in others:
+            assert other.stdin
             other.stdin.write("go\n")
             other.stdin.flush()
         before = os.times()
@@ -97,12 +98,14 @@ def run_engine(flags: argparse.Namespace) -> None:
         answer(other)  # it is ready
     serve(work_together, {})
     for other in others:
+        assert other.stdin
         other.stdin.close()
         other.wait()
 
 
 def answer(worker: subprocess.Popen) -> dict:
     """What a worker says next."""
+    assert worker.stdout
     return json.loads(worker.stdout.readline())
 
 
@@ -138,7 +141,7 @@ def make_work(flags: argparse.Namespace):
     from t2t_keras.data.pipeline import training_dataset
     from t2t_keras.data.prepare import PreparedData
     from t2t_keras.models import presets
-    from t2t_keras.models.transformer import Transformer
+    from t2t_keras.models.families import make_model
     from t2t_keras.training.devices.strategy import distributed, make_strategy
     from t2t_keras.training.devices.workers import Workers
     from t2t_keras.training.step import TrainingStep
@@ -151,7 +154,7 @@ def make_work(flags: argparse.Namespace):
     config = override(presets.preset(flags.preset), settings)
     plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, flags.tokens_per_batch, 1, False)
     keras.utils.set_random_seed(1)
-    model = Transformer(config.model)
+    model = make_model(config.model)
     model.build()
     step = TrainingStep(model, config.train, strategy)
     replicas, mine = strategy.num_replicas_in_sync, Workers(strategy).replica_ids

@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -107,7 +108,7 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
         "a body of 10 MB": body(inputs={"text": ["a" * 10_000_000]}),
     }
     for name, content in requests.items():
-        yield name, lambda content=content: _answered(server, content)
+        yield name, functools.partial(_answered, server, content)
     yield "another model", lambda: _answered(server, body(instances=[text]), "/v1/models/other:predict")
     yield "invalid UTF-8 through gRPC", lambda: _answered_grpc(server, {"text": [b"\xff\xfe"]})
     yield "a number for text through gRPC", lambda: _answered_grpc(server, {"text": [1]})

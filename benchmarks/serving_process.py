@@ -43,6 +43,7 @@ class Served:
             self._process = subprocess.Popen(
                 [*command, "--rest_port=0", "--grpc_port=0"], cwd=_ROOT, stdout=subprocess.PIPE, stderr=log, text=True
             )
+        assert self._process.stdout
         match = _READY.match(self._process.stdout.readline())
         if not match:
             self._process.wait()

@@ -22,7 +22,7 @@ from typing import NamedTuple, TextIO
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from benchmarks.train_step import write_batches
-from t2t_keras.models import presets
+from benchmarks.transformer_preset import transformer_preset
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEERS = ("keras_layers", "keras_hub")
@@ -100,7 +100,7 @@ def peers(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
     """The same network elsewhere, with one batch to train on."""
     batches, sizes = os.path.join(folder, "batches.npz"), os.path.join(folder, "sizes.json")
     vocab_size, *_ = write_batches(flags.data_dir, "planned", flags.tokens_per_batch, 1, batches)
-    model = presets.preset(flags.preset).model
+    model = transformer_preset(flags.preset)
     names = ("d_model", "d_ff", "num_heads", "dropout_rate")
     with open(sizes, "w") as file:
         values = {name: getattr(model, name) for name in names}
@@ -150,6 +150,7 @@ def wait_for_metrics(process: subprocess.Popen, path: str, begun: float) -> bool
 
 def train_once(process: subprocess.Popen) -> bool:
     """Tells a peer to begin, and waits until it has trained on its batch; False if it does not."""
+    assert process.stdin and process.stdout
     for expected in ('{"ready"', '{"done"'):
         while not (line := process.stdout.readline()).startswith(expected):
             if not line:

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import numpy as np
 
 from benchmarks.turns import Worker, take_turns
-from t2t_keras.config import ModelConfig
+from t2t_keras.config import ModelConfig, TransformerConfig
 from t2t_keras.data.batching import plan_epoch
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.prepare import PreparedData
@@ -118,7 +118,7 @@ def main() -> None:
 def sizes_of(model: ModelConfig, vocab_size: int, dropout_rate: float) -> dict:
     """What the engines make of a preset: all its settings, or the sizes that all engines of the Transformer know."""
     changes = {"family": model.family, "vocab_size": vocab_size, "dropout_rate": dropout_rate}
-    if model.family != "transformer":
+    if not isinstance(model, TransformerConfig):
         return {**dataclasses.asdict(model), **changes}
     sizes = {key: getattr(model, key) for key in ("d_model", "d_ff", "num_heads")}
     return {**sizes, "num_layers": model.num_encoder_layers, **changes}

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import sys
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -45,7 +46,7 @@ def ours(batches: list, sizes: dict) -> tuple:
     family = model_config_class(fields.pop("family"))
     if "num_layers" in fields:
         fields["num_encoder_layers"] = fields["num_decoder_layers"] = fields.pop("num_layers")
-    model = make_model(family(**fields))
+    model: Any = make_model(family(**fields))
     step = TrainingStep(model, TrainConfig(label_smoothing=SMOOTHING), strategy)
 
     def elements():

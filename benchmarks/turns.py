@@ -49,7 +49,9 @@ class Worker:
             log_path: for its standard error.
             variables: of its environment, beside those of this process.
         """
-        self.name, self.turns, self.noisy_turns = name, [], []
+        self.name = name
+        self.turns: list[dict[str, Any]] = []
+        self.noisy_turns: list[dict[str, Any]] = []
         with open(log_path, "w") as log:
             self._process = subprocess.Popen(
                 command,
@@ -59,7 +61,9 @@ class Worker:
                 text=True,
                 env={**os.environ, **(variables or {})},
             )
-        self.about = (self._answer() or {}).get("ready")
+        assert self._process.stdin and self._process.stdout
+        self._orders, self._answers = self._process.stdin, self._process.stdout
+        self.about: Any = (self._answer() or {}).get("ready")
         self.failure = ""
         if self.about is None:
             with open(log_path) as log:
@@ -69,8 +73,8 @@ class Worker:
         """Has the work done once, again if the machine was not quiet."""
         for _ in range(_TRIES):
             before, begun = busy_seconds(), time.perf_counter()
-            self._process.stdin.write("go\n")
-            self._process.stdin.flush()
+            self._orders.write("go\n")
+            self._orders.flush()
             done = (self._answer() or {}).get("done")
             if done is None:
                 raise RuntimeError(f"{self.name} died; see its log")
@@ -87,11 +91,11 @@ class Worker:
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.stdin.close()
+        self._orders.close()
         self._process.wait()
 
     def _answer(self) -> dict[str, Any] | None:
-        while line := self._process.stdout.readline():
+        while line := self._answers.readline():
             if line.startswith(('{"ready"', '{"done"')):
                 return json.loads(line)
         return None

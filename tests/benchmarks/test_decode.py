@@ -1,4 +1,5 @@
 import argparse
+import dataclasses
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
+from t2t_keras.models import presets
 
 pytestmark = pytest.mark.integration
 
@@ -112,14 +114,12 @@ def test_random_weights_are_the_seeds_alone_and_leave_nothing_at_zero_or_one():
 
 @pytest.mark.parametrize("encoding", ["sinusoidal", "sinusoidal_halves", "learned"])
 def test_position_tables_reach_as_far_as_asked_and_ours_come_back(encoding, monkeypatch):
-    preset = decode_task.presets.preset("tiny")
-    model = decode_task.dataclasses.replace(preset.model, position_encoding=encoding, max_positions=5)
-    changed = decode_task.dataclasses.replace(preset, model=model)
-    monkeypatch.setattr(decode_task.presets, "preset", lambda name: changed)
+    model = dataclasses.replace(presets.preset("tiny").model, position_encoding=encoding, max_positions=5)
+    monkeypatch.setattr(decode_task, "transformer_preset", lambda name: model)
     sizes, weights = decode_task.model_and_weights(argparse.Namespace(model_dir=None, preset="tiny", seed=1), 20, 8)
     table = weights["target_positions/table"]
     assert table.shape == (8, 128) and sizes.vocab_size == 20
-    own = decode_engines.own_weights(weights, decode_task.dataclasses.asdict(sizes))
+    own = decode_engines.own_weights(weights, dataclasses.asdict(sizes))
     if encoding == "learned":
         assert (table[5:] == table[4]).all() and own["target_positions/table"].shape == (5, 128)
     else:
@@ -129,7 +129,7 @@ def test_position_tables_reach_as_far_as_asked_and_ours_come_back(encoding, monk
 
 def test_a_run_with_another_vocabulary_is_refused(monkeypatch):
     def load(model_dir, checkpoint):
-        return None, decode_task.presets.preset("tiny"), None
+        return None, presets.preset("tiny"), None
 
     monkeypatch.setattr("t2t_keras.runs.load.load_model", load)
     with pytest.raises(InputError, match="run has a vocabulary of 37000, the data of 20"):
