@@ -15,7 +15,7 @@ import numpy as np
 
 from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError, optional_module
-from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
+from t2t_keras.formats.tensor_names import Arrays, LayerTable, tensors_of
 from t2t_keras.symbols import SPECIAL
 
 if TYPE_CHECKING:

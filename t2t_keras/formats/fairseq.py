@@ -19,8 +19,8 @@ from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.files.setting_files import check_kinds, check_settings, number_setting, only_file, read_bytes
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.formats.portable_model import PortableModel, assembled, with_wider_layers
+from t2t_keras.formats.tensor_names import Arrays
 from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary
-from t2t_keras.formats.weight_table import Arrays
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.text.given_entries import word_model
 from t2t_keras.text.pieces import BLANK

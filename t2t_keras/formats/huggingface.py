@@ -35,8 +35,8 @@ from t2t_keras.formats.portable_model import (
     weight_shapes,
     with_wider_layers,
 )
+from t2t_keras.formats.tensor_names import Arrays, LayerTable, tensors_of
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
-from t2t_keras.formats.weight_table import Arrays, LayerTable, tensors_of
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.machine.files import write_json
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID

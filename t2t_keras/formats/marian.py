@@ -27,8 +27,8 @@ from t2t_keras.formats.files.setting_files import (
 )
 from t2t_keras.formats.files.tensor_files import read_npz
 from t2t_keras.formats.portable_model import PortableModel, assembled, normalization, penalty_notes
+from t2t_keras.formats.tensor_names import Arrays, LayerTable
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
-from t2t_keras.formats.weight_table import Arrays, LayerTable
 from t2t_keras.text.given_entries import parsed
 
 _SETTINGS = "special:model.yml"

@@ -11,7 +11,7 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.weight_table import Arrays, LayerTable, check_all_known, weights_of
+from t2t_keras.formats.tensor_names import Arrays, LayerTable, check_all_known, weights_of
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import weight_names
 from t2t_keras.text.tokenizer import Tokenizer

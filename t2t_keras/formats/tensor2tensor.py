@@ -25,8 +25,8 @@ from t2t_keras.formats.files.setting_files import (
     whole_setting,
 )
 from t2t_keras.formats.portable_model import PortableModel, assembled
+from t2t_keras.formats.tensor_names import Arrays, LayerTable
 from t2t_keras.formats.vocabularies import BARRED, check_covered
-from t2t_keras.formats.weight_table import Arrays, LayerTable
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
 
