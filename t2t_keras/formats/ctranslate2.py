@@ -15,14 +15,14 @@ import numpy as np
 
 from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError, optional_module
-from t2t_keras.formats.tensor_names import Arrays, LayerTable, tensors_of
+from t2t_keras.formats.tensor_names import Arrays, LayerNames, tensors_of
 from t2t_keras.symbols import SPECIAL
 
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
 
 # Projections of one sequence are one: queries, keys and values of self-attention, keys and values of the memory.
-LAYERS = LayerTable(
+LAYERS = LayerNames(
     parts={
         "self_attention/query+key+value": "self_attention/linear_0/{}",
         "self_attention/output": "self_attention/linear_1/{}",

@@ -35,7 +35,7 @@ from t2t_keras.formats.portable_model import (
     weight_shapes,
     with_wider_layers,
 )
-from t2t_keras.formats.tensor_names import Arrays, LayerTable, tensors_of
+from t2t_keras.formats.tensor_names import Arrays, LayerNames, tensors_of
 from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.machine.files import write_json
@@ -45,7 +45,7 @@ from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer
 
-LAYERS = LayerTable(
+LAYERS = LayerNames(
     parts={
         "self_attention/query": "self_attn.q_proj.{}",
         "self_attention/key": "self_attn.k_proj.{}",

@@ -27,7 +27,7 @@ from t2t_keras.formats.files.setting_files import (
 )
 from t2t_keras.formats.files.tensor_files import read_npz
 from t2t_keras.formats.portable_model import PortableModel, assembled, normalization, penalty_notes
-from t2t_keras.formats.tensor_names import Arrays, LayerTable
+from t2t_keras.formats.tensor_names import Arrays, LayerNames
 from t2t_keras.formats.vocabularies import NamedIds, mapped_vocabulary
 from t2t_keras.text.given_entries import parsed
 
@@ -62,7 +62,7 @@ _ESCAPES |= {"L": "\u2028", "P": "\u2029", "a": "\a", "b": "\b", "f": "\f", "v":
 _ORDERS: Mapping[tuple[str, ...], Literal["post", "pre"]] = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
 
 
-def layers(norm_position: str) -> LayerTable:
+def layers(norm_position: str) -> LayerNames:
     """The names of the weights of layers; matrices are [in, out]."""
     attention_norm, feed_forward_norm = _NORMS[norm_position]
     parts = {}
@@ -70,7 +70,7 @@ def layers(norm_position: str) -> LayerTable:
         for name in ("query", "key", "value", "output"):
             parts[f"{ours}_attention/{name}"] = f"{theirs}_{{}}{name[0]}"
         parts[f"{ours}_attention_residual/norm"] = f"{theirs}_Wo_{attention_norm}"
-    return LayerTable(
+    return LayerNames(
         parts={
             **parts,
             "feed_forward/inner": "ffn_{}1",

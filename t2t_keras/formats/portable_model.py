@@ -11,7 +11,7 @@ import numpy as np
 from t2t_keras.config import Config, DataConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.arrangement import Tables
-from t2t_keras.formats.tensor_names import Arrays, LayerTable, check_all_known, weights_of
+from t2t_keras.formats.tensor_names import Arrays, LayerNames, check_all_known, weights_of
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import weight_names
 from t2t_keras.text.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
 
 def assembled(
-    path: Path, tensors: Arrays, config: TransformerConfig, tables: Tables, layers: LayerTable, others: Sequence[str]
+    path: Path, tensors: Arrays, config: TransformerConfig, tables: Tables, layers: LayerNames, others: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Our weights of a format's tensors, by the names of layers there, and of the matrices of tokens, of our ids.
 

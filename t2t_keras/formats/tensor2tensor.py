@@ -25,14 +25,14 @@ from t2t_keras.formats.files.setting_files import (
     whole_setting,
 )
 from t2t_keras.formats.portable_model import PortableModel, assembled
-from t2t_keras.formats.tensor_names import Arrays, LayerTable
+from t2t_keras.formats.tensor_names import Arrays, LayerNames
 from t2t_keras.formats.vocabularies import BARRED, check_covered
 from t2t_keras.text.subwords import serialized_subwords
 from t2t_keras.text.tokenizer import Tokenizer
 
 _PARTS = {f"{part}_attention": theirs for part, theirs in (("self", "self_attention"), ("cross", "encdec_attention"))}
 _NORM = "layer_prepostprocess/layer_norm/layer_norm_{}"
-LAYERS = LayerTable(
+LAYERS = LayerNames(
     parts={
         **{
             f"{ours}/{name}": f"{theirs}/multihead_attention/{short}/{{}}"

@@ -1,4 +1,4 @@
-"""Tables that say which of a format's tensors is which weight of the Transformer."""
+"""Which of a format's tensors is which weight of the Transformer: names on both sides."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     transposed: bool = False
 
 
-class LayerTable(NamedTuple):
+class LayerNames(NamedTuple):
     """How a format names the weights of the layers.
 
     Attributes:
