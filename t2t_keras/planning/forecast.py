@@ -6,7 +6,7 @@ Products run at a share of the peak known from experience, everything else at th
 import dataclasses
 
 from t2t_keras.config import Config, ModelConfig
-from t2t_keras.planning.size import table, training_memory
+from t2t_keras.planning.size import training_memory, two_columns
 
 _FLOAT_BYTES = 4
 # An iteration of a loop starts some ten operations, each of which takes at least ten microseconds to start.
@@ -172,7 +172,7 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
     ]
     if pairs:
         sections.append(("the data", _data_rows(config, one, length, pairs)))
-    return table(sections)
+    return two_columns(sections)
 
 
 def _data_rows(config: Config, one: Step, length: int, pairs: int) -> list[tuple[str, str]]:

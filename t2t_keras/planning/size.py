@@ -39,10 +39,10 @@ def describe(config: Config, length: int) -> str:
             + [("total", f"{sum(memory.values()) / 2**20:,.1f} MiB")],
         ),
     ]
-    return table(sections)
+    return two_columns(sections)
 
 
-def table(sections: list[tuple[str, list[tuple[str, str]]]]) -> str:
+def two_columns(sections: list[tuple[str, list[tuple[str, str]]]]) -> str:
     """Lines of text: each section's title, then its names and values in two columns."""
     names = max(len(name) for _, rows in sections for name, _ in rows)
     texts = []

@@ -75,10 +75,10 @@ def confusions(hypotheses: Sequence[str], references: Sequence[str]) -> str:
     counts = label_counts(hypotheses, references)
     labels = sorted({label for pair in counts for label in pair})
     rows = [["", *labels], *([label, *(f"{counts.get((label, other), 0):,}" for other in labels)] for label in labels)]
-    return table(rows)
+    return _in_columns(rows)
 
 
-def table(rows: Iterable[Sequence[str]]) -> str:
+def _in_columns(rows: Iterable[Sequence[str]]) -> str:
     """Rows of cells in columns, the first one flush left."""
     cells = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
