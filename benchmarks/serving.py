@@ -160,8 +160,8 @@ class Load:
         peer: the turns of CTranslate2 by itself, `per_second` and `p50` each.
     """
 
-    turns: Mapping[str, Sequence[Turn]]
-    peer: Sequence[Mapping[str, float]]
+    turns: Mapping[str, list[Turn]]
+    peer: list[Mapping[str, float]]
 
 
 def measure(contestants: Sequence[Contestant], peer: Peer, clients: int, rounds: int, seconds: int) -> Load:
@@ -226,8 +226,8 @@ def main() -> None:
             peer = Peer(flags.export_dir, text_path, flags.compute_type, flags.seconds, folder)
             stack.callback(peer.close)
             contestants = []
-            for name, own_flags in _SERVERS.items():
-                own_flags = [flag.format(compute_type=flags.compute_type) for flag in own_flags]
+            for name, templates in _SERVERS.items():
+                own_flags = [flag.format(compute_type=flags.compute_type) for flag in templates]
                 contestants.append(Contestant(name, flags.export_dir, sentences, folder, *own_flags))
                 stack.enter_context(contestants[-1].served)
             for clients in flags.clients:

@@ -194,9 +194,11 @@ class Load:
         signature = draw.choice(["serving_default", "nbest", "align"])
         texts = [draw.choice(self._known.rows["serving_default"])[0]["text"][0] for _ in range(8)]
         method = draw.choice(["predict", "stream"])
-        content = {"inputs": {"text": texts[:1]}} if method == "stream" else {"inputs": {"text": texts}}
-        if method == "predict":
-            content["signature_name"] = signature
+        content = (
+            {"inputs": {"text": texts[:1]}}
+            if method == "stream"
+            else {"inputs": {"text": texts}, "signature_name": signature}
+        )
         body = json.dumps(content).encode()
         with socket.create_connection(place(self._server.rest)) as connection:
             connection.sendall(head(len(body), method) + body[: draw.choice([len(body) // 2, len(body), len(body)])])
