@@ -1,7 +1,7 @@
 """A model's weights as plain variables, the only kind that a server's loader can read."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import keras
@@ -36,8 +36,11 @@ class Weights:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within this context, a graph that calls the model reads these variables, and keeps what is made of them."""
-        with self._read(), self.ready:
+        """Within this context, a graph that calls the model reads these variables, and keeps what is made of them.
+
+        A function that is traced within it may have it again: it then reads the variables itself.
+        """
+        with self._read(), nullcontext() if KeptWeights.innermost() is self.ready else self.ready:
             yield
 
     @contextmanager

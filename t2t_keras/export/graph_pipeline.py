@@ -16,7 +16,7 @@ from t2t_keras.export.graph_splitting import split_contexts, split_texts
 from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.joining import LOWEST, Hypotheses, answering, joined
 from t2t_keras.export.limits import assert_line_lengths, assert_size
-from t2t_keras.inference.forced import token_log_probs
+from t2t_keras.inference.forced import hidden_log_probs
 from t2t_keras.inference.request import RequestEncoder, head_end
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.contract import ATTENTION, Attentions, attention_views
@@ -123,6 +123,7 @@ class Pipeline:
         self._search_best = _stage(self._with_weights(search_best), sentences)
         self._search_all = _stage(self._with_weights(search_all), sentences)
         self.sample = _stage(self._with_weights(draw), sentences, _SEEDS)
+        self._hidden = _stage(self._with_weights(self._hidden_of), _IDS, _IDS)
         self.log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
         self.attention = _stage(self._with_weights(self._attention_of), sentences, sentences)
         self._all_attention = _stage(self._with_weights(self._all_attention_of), _IDS, _IDS)
@@ -210,8 +211,8 @@ class Pipeline:
         begins[[*range(UNK_ID + 1), *self._within_words]] = False
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            source, target = sources.chosen(rows), begun.chosen(rows)
-            hidden = self._model.states({"source": source.ids, "target": target.ids}, training=False).hidden
+            target = begun.chosen(rows)
+            hidden = self._hidden(sources.chosen(rows).ids, target.ids)
             places = tf.stack([tf.range(tf.size(rows)), target.lengths - 1], axis=1)
             last = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)
             logits = tf.cast(self._model.logits(last), tf.float32)
@@ -233,11 +234,16 @@ class Pipeline:
         with self._weights.in_use():
             return self._found(sentences, search, 1)
 
+    def _hidden_of(self, source_ids: tf.Tensor, target_ids: tf.Tensor) -> Any:
+        """The hidden states before each token of given targets."""
+        return self._model.states({"source": source_ids, "target": target_ids}, training=False).hidden
+
     def _log_probs_of(self, sources: Sentences, targets: Sentences) -> tf.Tensor:
         """The log-probability of each target, end symbol included: float32 [sentences]."""
 
         def compute(rows: tf.Tensor) -> list[tf.Tensor]:
-            log_probs = token_log_probs(self._model, *(side.chosen(rows).ids for side in (sources, targets)))
+            target = targets.chosen(rows).ids
+            log_probs = hidden_log_probs(self._model, self._hidden(sources.chosen(rows).ids, target), target)
             return [tf.cast(tf.reduce_sum(tf.cast(log_probs, tf.float64), axis=1), tf.float32)]
 
         lengths = tf.maximum(sources.lengths, targets.lengths)

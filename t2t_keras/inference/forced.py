@@ -49,10 +49,17 @@ def token_log_probs_function(model: ScoringModel) -> Callable[[np.ndarray, np.nd
 def token_log_probs(model: ScoringModel, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     """The log-probability of each target token, float32 [batch, target_len], natural logarithms, 0 for padding.
 
-    Source and target are int32 [batch, length], padded with 0. Logits exist for `_CHUNK_TOKENS` tokens at a time only.
+    Source and target are int32 [batch, length], padded with 0.
+    """
+    return hidden_log_probs(model, model.states({"source": source, "target": target}, training=False).hidden, target)
+
+
+def hidden_log_probs(model: ScoringModel, hidden: Any, target: tf.Tensor) -> tf.Tensor:
+    """`token_log_probs` of a model's hidden states [batch, target_len, ...] before each token.
+
+    Logits exist for `_CHUNK_TOKENS` tokens at a time only.
     """
     places = tf.where(target != PAD_ID)  # --> [tokens, 2]
-    hidden = model.states({"source": source, "target": target}, training=False).hidden
     hidden = tf.nest.map_structure(lambda values: tf.gather_nd(values, places), hidden)  # --> [tokens, d_model]
     ids = tf.gather_nd(target, places)
 
