@@ -20,6 +20,7 @@ __all__ = [
     "lstm",
     "normal",
     "put_rows",
+    "recurrent_scan",
     "reshape_like",
     "scan",
     "scores",
@@ -242,6 +243,35 @@ def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor
 
     _, states = ops.scan(put_out, start, ops.swapaxes(inputs, 0, 1))  # --> [length, batch, width]
     return ops.swapaxes(states, 0, 1)
+
+
+def recurrent_scan(
+    read: Callable[[Tensor], Tensor],
+    step: Callable[[Tensor, Tensor, Tensor], Tensor],
+    start: Tensor,
+    inputs: Tensor,
+    kernel: Tensor,
+    all_read: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """`scan` where rows that are read from the state before, times a kernel, are added to each position's input.
+
+    Args:
+        read: state --> the rows, [batch, d_read].
+        step: (state, rows, input + rows @ kernel) --> state.
+        start: [batch, width], the first position's state before.
+        inputs: [batch, length, d_in].
+        kernel: [d_read, d_in], cast to the inputs' dtype.
+        all_read: the result, [batch, length, width] --> what was read at each position, [batch, length, d_read].
+
+    Returns:
+        [batch, length, width].
+    """
+
+    def whole(state: Tensor, x: Tensor) -> Tensor:
+        rows = read(state)
+        return step(state, rows, x + linear(rows, kernel, None))
+
+    return scan(whole, start, inputs)
 
 
 def lstm(

@@ -46,9 +46,13 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
     @tf.custom_gradient
     def convolve(x: Tensor, matrices: Tensor) -> tuple[Tensor, Callable]:
         dimensions = shape(x)
-        positions = tf.range(dimensions[1])[:, tf.newaxis] + dilation_rate * tf.range(kernel_size)[tf.newaxis]
         padded = tf.pad(x, [[0, 0], [before, (kernel_size - 1) * dilation_rate - before], [0, 0]])
-        windows = tf.gather(padded, positions, axis=1)  # --> [batch, length, kernel_size, d_in]
+        if _is_accelerated():
+            starts = [i * dilation_rate for i in range(kernel_size)]
+            windows = tf.concat([padded[:, start : start + dimensions[1]] for start in starts], -1)
+        else:
+            positions = tf.range(dimensions[1])[:, tf.newaxis] + dilation_rate * tf.range(kernel_size)[tf.newaxis]
+            windows = tf.gather(padded, positions, axis=1)  # --> [batch, length, kernel_size, d_in]
         windows = tf.reshape(windows, [-1, kernel_size * d_in])  # --> [batch * length, kernel_size * d_in]
 
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,6 +69,11 @@ def convolution(inputs: Tensor, kernel: Tensor, bias: Tensor | None, dilation_ra
     if bias is not None:
         outputs = tf.nn.bias_add(outputs, tf.cast(tf.convert_to_tensor(bias), inputs.dtype))
     return tf.reshape(outputs, [*shape(inputs)[:-1], d_out])  # --> [batch, length, d_out]
+
+
+def _is_accelerated() -> bool:
+    """Whether there is a GPU or a TPU, where slices are cheap and a gather is not; on a CPU it is the other way."""
+    return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())
 
 
 def _moved(x: Tensor, places: int) -> Tensor:
@@ -263,6 +272,48 @@ def scan(step: Callable[[Tensor, Tensor], Tensor], start: Tensor, inputs: Tensor
         maximum_iterations=length,
     )
     return tf.transpose(states.stack(), [1, 0, 2])  # --> [batch, length, width]
+
+
+def recurrent_scan(
+    read: Callable[[Tensor], Tensor],
+    step: Callable[[Tensor, Tensor, Tensor], Tensor],
+    start: Tensor,
+    inputs: Tensor,
+    kernel: Tensor,
+    all_read: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """`plain.recurrent_scan` where the kernel's gradient is one product over all positions, not one at each.
+
+    The gradient of rows @ kernel is that of the input to which it is added. So the inputs hand the kernel its gradient,
+    and the loop gets the kernel's bits as integers: a loop adds up gradients of every float that it reads, be it zeros.
+    """
+    rows_of_all: list[Tensor] = []  # known once the loop has run, which is before any gradient is taken
+
+    @tf.custom_gradient
+    def with_kernel(inputs: Tensor, kernel: Tensor) -> tuple[Tensor, Callable]:
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+            rows, d_rows = (tf.reshape(x, [-1, x.shape[-1]]) for x in (*rows_of_all, upstream))
+            return upstream, tf.matmul(rows, d_rows, transpose_a=True)
+
+        return tf.identity(inputs), gradient
+
+    kernel = tf.cast(tf.convert_to_tensor(kernel), inputs.dtype)
+    bits = tf.bitcast(kernel, {2: tf.int16, 4: tf.int32, 8: tf.int64}[kernel.dtype.size])
+
+    @tf.custom_gradient
+    def times_kernel(rows: Tensor) -> tuple[Tensor, Callable]:
+        def gradient(upstream: Tensor) -> Tensor:
+            return tf.matmul(upstream, tf.bitcast(bits, kernel.dtype), transpose_b=True)
+
+        return tf.matmul(rows, tf.bitcast(bits, kernel.dtype)), gradient
+
+    def whole(state: Tensor, x: Tensor) -> Tensor:
+        rows = read(state)
+        return step(state, rows, x + times_kernel(rows))
+
+    states = scan(whole, start, with_kernel(inputs, kernel))
+    rows_of_all.append(tf.stop_gradient(tf.cast(all_read(states), inputs.dtype)))
+    return states
 
 
 def lstm(

@@ -217,6 +217,53 @@ def test_scan(rng, dtype):
     assert_same(scanned(fast, jit_compile=True), expected, 5 * tolerance(dtype))
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_recurrent_scan(rng, dtype):
+    """As a scan with the product in its step, traced, eager and compiled."""
+    shapes = ((3, 6, 4), (3, 4), (5, 4), (4, 5))
+    arguments = [tf.cast(rng.standard_normal(shape), dtype) for shape in shapes]
+
+    def scanned(module):
+        def run(inputs, start, kernel, reading):
+            return module.recurrent_scan(
+                lambda state: tf.tanh(tf.matmul(state, reading)),
+                lambda state, rows, x: tf.tanh(x) + 0.1 * tf.reduce_sum(rows, -1, keepdims=True) - 0.1 * state,
+                start,
+                inputs,
+                kernel,
+                lambda states: tf.tanh(tf.matmul(tf.concat([start[:, tf.newaxis], states[:, :-1]], 1), reading)),
+            )
+
+        return lambda *arguments: values_and_gradients(run, *arguments)
+
+    expected = tf.function(scanned(plain))(*arguments)
+    assert all(float(tf.reduce_max(tf.abs(gradient))) > 0.1 for gradient in expected[1:])
+    for run in (scanned(fast), tf.function(scanned(fast)), tf.function(scanned(fast), jit_compile=True)):
+        assert_same(run(*arguments), expected, 5 * tolerance(dtype))
+
+
+def kernels_made_in_loops(module) -> int:
+    """How many operations on floats make something of a kernel's shape within a recurrent scan and its gradient."""
+
+    def run(inputs, start, kernel):
+        def step(state, rows, x):
+            return tf.tanh(x)
+
+        return module.recurrent_scan(lambda state: state, step, start, inputs, kernel, lambda states: states)
+
+    both = tf.function(lambda *arguments: values_and_gradients(run, *arguments))
+    graph = both.get_concrete_function(*(tf.zeros(shape) for shape in ((3, 6, 4), (3, 4), (4, 4)))).graph
+    loops = [function for function in graph.as_graph_def(add_shapes=True).library.function]
+    nodes = [node for function in loops for node in function.node_def if node.op not in ("Identity", "Bitcast")]
+    shapes = [list(node.attr["_output_shapes"].list.shape) for node in nodes if node.attr["T"].type == 1]
+    return sum([size.size for size in shape.dim] == [4, 4] for found in shapes for shape in found)
+
+
+def test_recurrent_scan_adds_up_no_kernels():
+    assert kernels_made_in_loops(plain) >= 2  # a product, and the sum of all so far
+    assert kernels_made_in_loops(fast) == 0
+
+
 @pytest.mark.quick("dtype0-False-one_kernel", "dtype0-True-two_factors")
 @pytest.mark.parametrize("widths", [(4, 16), (4, 3, 16)], ids=["one_kernel", "two_factors"])
 @pytest.mark.parametrize("reverse", [False, True])
@@ -263,8 +310,10 @@ def test_a_cell_that_forgets_keeps_nothing_but_the_new_value():
 @pytest.mark.parametrize(
     ("kernel_size", "dilation_rate", "before"), [(1, 1, 0), (3, 1, 2), (3, 1, 1), (2, 3, 3), (3, 4, 4), (5, 1, 0)]
 )
-def test_convolution(rng, dtype, kernel_size, dilation_rate, before):
-    """Also where a kernel reaches beyond both ends of a short sequence."""
+@pytest.mark.parametrize("is_accelerated", [False, True])
+def test_convolution(rng, monkeypatch, dtype, kernel_size, dilation_rate, before, is_accelerated):
+    """Also where a kernel reaches beyond both ends of a short sequence, and as on a GPU."""
+    monkeypatch.setattr(fast, "_is_accelerated", lambda: is_accelerated)
     kernel, bias = (tf.constant(rng.standard_normal(shape), tf.float32) for shape in ((kernel_size, 5, 7), (7,)))
     signature = [tf.TensorSpec(shape, kind) for shape, kind in (((None, None, 5), dtype), ((7,), tf.float32))]
     signature.insert(1, tf.TensorSpec(kernel.shape, tf.float32))

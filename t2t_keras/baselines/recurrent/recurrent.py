@@ -134,34 +134,56 @@ class AttentiveLSTM(Layer):
         self.lstm = LSTM(units, projection=projection, name="lstm", dtype=self.dtype_policy)
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
+        self.d_in = inputs_shape[-1]
         self.attention.build((None, None, self.lstm.width), memory_shape)
         self.lstm.build((*inputs_shape[:-1], inputs_shape[-1] + memory_shape[-1]))
 
     def call(self, inputs: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        keys, d_in, width = self.attention.keys(memory), inputs.shape[-1], self.lstm.width
+        return self.recur(self.gates(inputs), memory, bias)
+
+    def gates(self, inputs: Tensor) -> Tensor:
+        """What inputs alone add to the gates, a linear function of them: float [..., d_in] --> [..., 4 units]."""
+        return kernels.linear(inputs, ops.convert_to_tensor(self.lstm.kernel)[: self.d_in], self.lstm.bias)
+
+    def context_gates(self, contexts: Tensor, width: int) -> Tensor:
+        """The first columns of what contexts add to the gates: float [..., d_memory] --> [..., width]."""
+        return kernels.linear(contexts, ops.convert_to_tensor(self.lstm.kernel)[self.d_in :, :width], None)
+
+    def recur(self, gates: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The call's result from `gates`, float [batch, length, 4 units]."""
+        keys, width, after = self.attention.keys(memory), self.lstm.width, self.lstm.width + self.units
         kernel = ops.convert_to_tensor(self.lstm.kernel)
-        gates = kernels.linear(inputs, kernel[:d_in], self.lstm.bias)  # --> [batch, length, 4 units]
-        recurrent = ops.concatenate([kernel[d_in:], self.lstm.recurrent_kernel], axis=0)
+        recurrent = ops.concatenate([kernel[self.d_in :], self.lstm.recurrent_kernel], axis=0)
 
-        def step(state: Tensor, x: Tensor) -> Tensor:
-            hidden, cell = ops.cast(state[:, :width], gates.dtype), state[:, width : width + self.units]
+        def read(state: Tensor) -> Tensor:
+            hidden = ops.cast(state[:, :width], gates.dtype)
             context, _ = self.attention(hidden[:, None], memory, keys, bias)
-            recalled = ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + width]
-            hidden, cell = lstm_step(x + kernels.linear(recalled, recurrent, None), cell)
-            after = self.lstm.projected(hidden), cell, context[:, 0]
-            return ops.concatenate([ops.cast(part, "float32") for part in after], axis=-1)
+            return ops.concatenate([context[:, 0], hidden], axis=-1)  # --> [batch, d_memory + width]
 
-        start = ops.zeros((ops.shape(inputs)[0], width + self.units + memory.shape[-1]), "float32")
-        states = kernels.scan(step, start, gates)  # --> [batch, length, width + units + d_memory]
-        return ops.cast(states[..., :width], gates.dtype), ops.cast(states[..., width + self.units :], gates.dtype)
+        def step(state: Tensor, recalled: Tensor, x: Tensor) -> Tensor:
+            hidden, cell = lstm_step(x, state[:, width:after])
+            parts = self.lstm.projected(hidden), cell, recalled[:, : memory.shape[-1]]
+            return ops.concatenate([ops.cast(part, "float32") for part in parts], axis=-1)
+
+        def all_read(states: Tensor) -> Tensor:
+            return ops.concatenate([states[..., after:], _shifted(states[..., :width])], axis=-1)
+
+        start = ops.zeros((ops.shape(gates)[0], after + memory.shape[-1]), "float32")
+        states = kernels.recurrent_scan(read, step, start, gates, recurrent, all_read)
+        return ops.cast(states[..., :width], gates.dtype), ops.cast(states[..., after:], gates.dtype)
 
     def attended(self, hidden: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
         """The attention at each position, float32 [batch, length, source_len], from the call's hidden states."""
-        queries = ops.pad(hidden, ((0, 0), (1, 0), (0, 0)))[:, :-1]  # the state before each position
-        return ops.cast(self.attention.attention_weights(queries, self.attention.keys(memory), bias), "float32")
+        weights = self.attention.attention_weights(_shifted(hidden), self.attention.keys(memory), bias)
+        return ops.cast(weights, "float32")
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
         return (*inputs_shape[:-1], self.lstm.width), (*inputs_shape[:-1], memory_shape[-1])
+
+
+def _shifted(hidden: Tensor) -> Tensor:
+    """The state before each position, zero before the first: [batch, length, width]."""
+    return ops.pad(hidden, ((0, 0), (1, 0), (0, 0)))[:, :-1]
 
 
 class LSTMStep:

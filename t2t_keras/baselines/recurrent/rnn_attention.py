@@ -132,10 +132,11 @@ class RNNAttention(EncoderDecoder):
         """The bottom layer's outputs over whole targets, and contexts, float [batch, target_len, memory_width]."""
         embedded = LayerOutputs(self.embedded_targets(inputs["target"]))
         x = self._inputs(embedded, fold_in(seed, 1), training)
-        hidden, context = self.bottom(x, memory, self.source_bias(inputs["source"]))
-        gates = None
-        if self.config.connections == "fast_forward":
-            gates = self.bottom.lstm.gates(self._with_context(1, x, context))
+        gates = self.bottom.gates(x)
+        hidden, context = self.bottom.recur(gates, memory, self.source_bias(inputs["source"]))
+        if self.config.connections == "fast_forward":  # half of the gates is handed on
+            half = 2 * self.config.num_units
+            gates = gates[..., :half] + self.bottom.context_gates(context, half)
         return self._outputs(1, embedded, hidden, gates), context
 
     def _decoded(

@@ -3,8 +3,10 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
+from t2t_keras import kernels
 from t2t_keras.baselines.recurrent.recurrent import LSTM, AttentiveLSTM
 from tests.layers.numpy_oracle import numbers, randomise
 
@@ -50,6 +52,37 @@ def test_attention_to_nothing_but_one_position_is_that_position(rng):
     np.testing.assert_allclose(contexts, np.repeat(memory[:, 2:3], 4, axis=1), rtol=1e-6)
     plain = layer.lstm(np.concatenate([inputs, contexts], axis=2))
     np.testing.assert_allclose(outputs, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["additive", "multiplicative"])
+@pytest.mark.parametrize("projection", [None, 3])
+def test_gradients_with_attention_are_those_of_the_product_in_each_step(rng, monkeypatch, projection, score):
+    inputs, memory = (tf.constant(rng.standard_normal(shape), "float32") for shape in ((2, 4, 3), (2, 5, 6)))
+    layer = AttentiveLSTM(4, d_attention=7, projection=projection, score=score)
+    layer(inputs, memory)
+    randomise(layer, rng)
+
+    def gradients() -> list:
+        with tf.GradientTape() as tape:
+            tape.watch([inputs, memory])
+            loss = sum(tf.reduce_sum(x * tf.sin(tf.range(4.0))[:, None]) for x in layer(inputs, memory))
+        return tape.gradient(loss, [inputs, memory, *(weight.value for weight in layer.trainable_weights)])
+
+    at_once = gradients()
+    monkeypatch.setattr(kernels, "recurrent_scan", kernels.plain.recurrent_scan)
+    for gradient, expected in zip(at_once, gradients(), strict=True):
+        assert np.abs(expected).max() > 1e-3
+        np.testing.assert_allclose(gradient, expected, atol=1e-5)
+
+
+def test_contexts_add_to_the_gates_what_joined_inputs_add(rng):
+    inputs, contexts = (rng.standard_normal(shape).astype("float32") for shape in ((2, 4, 3), (2, 4, 6)))
+    layer = AttentiveLSTM(4, d_attention=7)
+    layer(inputs, contexts)
+    randomise(layer, rng)
+    joined = layer.lstm.gates(np.concatenate([inputs, contexts], axis=-1))
+    apart = layer.gates(inputs)[..., :8] + layer.context_gates(contexts, 8)
+    np.testing.assert_allclose(apart, joined[..., :8], atol=1e-5)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
