@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 # What each prints however little it has learned, and how often.
 PRINTED = {
+    "fine_tune": {"BLEU of ": 2, "taken: 44 weights": 1, " --> ": 2},
     "own_files": {"model card: ": 1, " --> ": 2, "stopped: 0": 1},
     "paper": {"copied without a mistake": 2},
     "serving": {" --> ": 10, "400 ": 2, "as by REST: True": 1, "stopped, all answered: True": 1},
