@@ -142,10 +142,10 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str], num_threads: int = -1) -> list[list[int]]:
         """The token ids of each text, without end symbols.
 
-        `num_threads` -1 means one thread for each core, or one alone for texts that are split sooner than these begin.
+        `num_threads` -1 means one thread for each core, or none for texts that are split sooner than threads begin.
         """
         if num_threads == -1 and len(texts) <= _FEW_TEXTS:
-            num_threads = 1
+            return [self.encode(text) for text in texts]
         return self._processor.encode(list(texts), out_type=int, num_threads=num_threads)
 
     def decode(self, ids: Sequence[int]) -> str:
