@@ -25,7 +25,7 @@ from t2t_keras.models.weights import weight_names
 from t2t_keras.search.batches import padded
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.restrictions.form import Form
-from t2t_keras.search.scoring import normalised_score
+from t2t_keras.search.scoring import length_penalty
 from t2t_keras.search.searches import output_limits
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL
 
@@ -111,7 +111,7 @@ class CTranslate2Engine:
             package.set_random_seed(config.seed % 2**32)
             threads = {"inter_threads": num_streams(), "intra_threads": threads_per_stream()}
             translator = package.Translator(folder, device, compute_type=self._compute_type, **threads)
-        return CTranslate2Searches(translator, config, *names)
+        return CTranslate2Searches(translator, config, positions, *names)
 
 
 def _names(size: int) -> list[str]:
@@ -160,14 +160,26 @@ class CTranslate2Searches:
     Args:
         translator: a `ctranslate2.Translator`.
         config: the decoding settings.
+        longest: most tokens of a source or an output, end symbol included.
         source_names: of the entries of the vocabulary of sources.
         target_names: of those of the vocabulary of targets.
     """
 
     def __init__(
-        self, translator: Any, config: DecodeConfig, source_names: Sequence[str], target_names: Sequence[str]
+        self,
+        translator: Any,
+        config: DecodeConfig,
+        longest: int,
+        source_names: Sequence[str],
+        target_names: Sequence[str],
     ) -> None:
         self._translator, self._config = translator, config
+        # By length: operations of TensorFlow in each call would take a twentieth of what a small batch takes.
+        lengths = np.arange(longest + 1)
+        self._limits = output_limits(lengths, config).numpy()
+        self._penalties = length_penalty(
+            np.maximum(lengths, 1), config.length_penalty, config.length_normalization
+        ).numpy()
         self._bars = bool(config.min_length or config.no_repeat_ngram_size)
         self._source_names, self._target_names = source_names, target_names
         self._ids = {name: number for number, name in enumerate(target_names)}
@@ -175,7 +187,7 @@ class CTranslate2Searches:
     def __call__(self, source_ids: Any, only_best: bool = False, scored: bool = True, **options: Any) -> SearchResult:
         rows = np.asarray(source_ids)
         lengths = np.count_nonzero(rows != PAD_ID, axis=1)
-        limits = output_limits(lengths, self._config).numpy().tolist()
+        limits = self._limits[lengths].tolist()
         prefixes = np.asarray(options["prefix"]).tolist() if "prefix" in options else [[]] * len(rows)
         sentences = [
             _Sentence(row[: length - 1], [token for token in begin if token != PAD_ID], limit)
@@ -298,8 +310,7 @@ class CTranslate2Searches:
         token_ids = flat.reshape(len(rows), count, flat.shape[1])
         lengths = np.array([[len(one.ids) for one in row] for row in rows], np.int32).reshape(len(rows), count)
         log_probs = np.array([[one.log_prob for one in row] for row in rows], np.float32).reshape(len(rows), count)
-        settings = self._config.length_penalty, self._config.length_normalization
-        scores = normalised_score(log_probs, np.maximum(lengths, 1), *settings).numpy()
+        scores = log_probs / self._penalties[lengths]
         order = np.argsort(-scores, axis=1, kind="stable")
         if self._config.sampling:
             order = np.broadcast_to(np.arange(count), order.shape)
