@@ -23,9 +23,6 @@ _LOG = logging.getLogger(__name__)
 # What a request that cannot be cut into parts may hold.
 _MOST_BATCHES = 4
 
-# A batch is chosen from so many batches of what waits; what came first is always in it.
-_BATCHES_AHEAD = 4
-
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
@@ -44,13 +41,12 @@ class _Batch:
 class Batcher:
     """Runs requests in batches, one batch at a time in each stream (thread).
 
-    Rows of one signature and of similar cost are merged, because a batch takes as long as its longest row: beside the
-    one that came first, of those that came soon after it the nearest in cost. A batch is due when it is full or its
-    first request has waited long enough, or at once if there is nothing else and the request before was alone too. It
-    runs once a stream is free; of several that are due the most urgent one runs (`ordering.urgency`). Of two or more
-    streams one is kept free of large rows. A request larger than a batch queues one part after another, so that
-    requests take turns. If a batch fails, its requests are run one by one, so that each gets its own error. A batch
-    that nobody waits for any more is stopped.
+    Rows of one signature and of similar cost are merged in the order of arrival, because a batch takes as long as its
+    longest row. A batch is due when it is full or its first request has waited long enough, or at once if there is
+    nothing else and the request before was alone too. It runs once a stream is free; of several that are due the most
+    urgent one runs (`ordering.urgency`). Of two or more streams one is kept free of large rows. A request larger than a
+    batch queues one part after another, so that requests take turns. If a batch fails, its requests are run one by one,
+    so that each gets its own error. A batch that nobody waits for any more is stopped.
 
     Args:
         max_batch_size: most rows of a batch.
@@ -302,7 +298,7 @@ class Batcher:
     def _urgency(self, key: Key, now: float) -> float:
         """How urgent the batch at the head of a queue is. The lock must be held."""
         part = self._queues[key].parts[0]
-        return urgency(part.queued, part.row_cost if key[0].mergeable else part.cost, now)
+        return urgency(part.queued, part.cost / part.rows if key[0].mergeable else part.cost, now)
 
     def _due(self, signature: Signature, queue: Queue) -> float:
         """The time at which the batch at the head of a queue is due."""
@@ -318,8 +314,7 @@ class Batcher:
         signature, parts = key[0], self._queues[key].parts
         batch = _Batch(key, [parts[0]])
         rows, cost = parts[0].rows, parts[0].cost
-        soon = itertools.islice(parts, 1, _BATCHES_AHEAD * self._most_rows(signature))
-        for part in sorted(soon, key=lambda part: abs(part.row_cost - parts[0].row_cost)):
+        for part in itertools.islice(parts, 1, None):
             rows, cost = rows + part.rows, cost + part.cost
             if not signature.mergeable or rows > self._most_rows(signature) or cost > self._max_batch_cost:
                 break

@@ -55,11 +55,6 @@ class Part:
     key: Key
     queued: float = 0.0
 
-    @property
-    def row_cost(self) -> float:
-        """The mean of its rows' costs."""
-        return self.cost / self.rows
-
 
 class Queue:
     """The waiting parts of one signature and cost class."""

@@ -85,41 +85,6 @@ def test_only_rows_of_about_the_same_cost_are_merged(make):
     assert function.batches == [[0], [1, 2, 3], [129, 512], [600, 2000]]
 
 
-def test_rows_nearest_in_cost_to_the_first_one_go_with_it(make):
-    function = Doubler()
-    batcher = make(size=3)
-    first = behind_a_gate(batcher, function)
-    futures = [submit(batcher, function, row) for row in (500, 200, 410, 130, 480, 150, 420, 140)]
-    function.gate.set()
-    assert [answer(future) for future in futures] == [[1000], [400], [820], [260], [960], [300], [840], [280]]
-    assert function.batches == [[0], [500, 480, 420], [200, 150, 140], [410, 130]]
-    assert answer(first) == [0]
-
-
-def test_what_came_first_is_not_overtaken_by_what_comes_later(make):
-    function = Doubler()
-    batcher = make(size=2)
-    first = behind_a_gate(batcher, function)
-    # The odd one out is the second; each batch has what came first, and then it is first.
-    futures = [submit(batcher, function, row) for row in (200, 500, *[200] * 20)]
-    function.gate.set()
-    assert [answer(future) for future in futures] == [[400], [1000], *[[400]] * 20]
-    assert function.batches[1:3] == [[200, 200], [500, 200]]
-    assert answer(first) == [0]
-
-
-def test_a_batch_is_chosen_from_a_few_batches_that_wait(make):
-    function = Doubler()
-    batcher = make(size=2)
-    first = behind_a_gate(batcher, function)
-    rows = (200, 300, 301, 302, 303, 304, 305, 306, 200)
-    futures = [submit(batcher, function, row) for row in rows]
-    function.gate.set()
-    assert [answer(future) for future in futures] == [[2 * row] for row in rows]
-    assert function.batches[1:3] == [[200, 300], [301, 302]]
-    assert answer(first) == [0]
-
-
 def test_a_request_of_long_and_short_rows_is_parted_by_cost_and_comes_back_in_order(make):
     function = Doubler()
     batcher = make(size=3)
