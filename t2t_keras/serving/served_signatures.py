@@ -1,6 +1,7 @@
 """A signature of a SavedModel: checks the inputs of a call and computes its outputs."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import sys
@@ -48,13 +49,13 @@ class Signature:
     repeatable: bool = False
     number: int = dataclasses.field(default_factory=_numbers.__next__)
 
-    @property
+    @functools.cached_property
     def in_rows(self) -> bool:
         """Whether the first dimension of all inputs and outputs is the batch."""
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
         return bool(self.inputs) and all(shape.rank and shape[0] is None for shape in shapes)
 
-    @property
+    @functools.cached_property
     def mergeable(self) -> bool:
         """Whether calls may be merged along the batch: all other sizes are known, so none depends on other calls."""
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
@@ -110,7 +111,7 @@ class Signature:
                 lengths.append(_free_size(array.shape, self.inputs[name].shape))
         longest = max(lengths)
         return sum(
-            math.prod([num_rows, *(longest if size is None else size for size in spec.shape[1:])])
+            math.prod([num_rows, *(longest if size is None else size for size in [*spec.shape][1:])])
             for spec in self.outputs.values()
             if spec.shape.rank
         )
@@ -159,6 +160,8 @@ def check_size(outputs: Arrays, limits: Limits) -> None:
 
 def _free_size(sizes: Iterable[int], shape: tf.TensorShape) -> int:
     """The number of elements of a row in the dimensions that the signature leaves open."""
+    if shape.rank is None:
+        return math.prod([*sizes][1:])
     return math.prod(size for size, known in list(zip(sizes, shape, strict=True))[1:] if known is None)
 
 
@@ -167,8 +170,15 @@ def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:
     if array.dtype != wanted:
         got = "string" if array.dtype == object else array.dtype
         raise invalid(f"input {name!r} must be of type {spec.dtype.name}, got {got}")
-    if not spec.shape.is_compatible_with(array.shape):
+    if not _is_of(array.shape, spec.shape):
         raise invalid(f"input {name!r} must have the shape {_shape(spec.shape)}, got {_shape(array.shape)}")
+
+
+def _is_of(sizes: Collection[int], shape: tf.TensorShape) -> bool:
+    """`shape.is_compatible_with(sizes)`, which takes a tenth of what a small request costs."""
+    if shape.rank is None:
+        return True
+    return len(sizes) == shape.rank and all(known in (None, size) for size, known in zip(sizes, shape, strict=True))
 
 
 def _check_lengths(name: str, array: np.ndarray, limits: Limits) -> None:

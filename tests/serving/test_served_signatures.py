@@ -94,3 +94,17 @@ def test_outputs_are_counted_once_they_are_there():
     check_size(outputs, Limits(max_output_elements=16))
     with pytest.raises(ServingError, match="16 elements.*max_output_elements=15"):
         check_size(outputs, Limits(max_output_elements=15))
+
+
+@pytest.mark.parametrize("shape", [None, [], [None], [3], [None, None], [None, 2], [2, 0]])
+def test_shapes_fit_as_tensorflow_has_it(shape):
+    spec = tf.TensorSpec(shape, tf.int32)
+    signature = Signature("shaped", {"x": spec}, {"y": tf.TensorSpec([None], tf.int32)}, lambda x: {"y": x})
+    sizes = [(), (1,), (3,), (3, 2), (2, 1), (2, 0), (1, 2, 3)]
+    for array in (np.ones(each, np.int32) for each in sizes):
+        try:
+            signature.check({"x": array}, Limits())
+            fits = True
+        except ServingError as error:
+            fits = "must have the shape" not in str(error)
+        assert fits == spec.shape.is_compatible_with(array.shape), array.shape
