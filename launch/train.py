@@ -47,6 +47,11 @@ _CLUSTER = flags.DEFINE_enum(
     "cluster", "auto", cluster.NAMES, "Where the workers of a training on several machines are read from."
 )
 _REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a CPU: that many logical devices.")
+_MODEL_PARALLEL = flags.DEFINE_integer(
+    "model_parallel",
+    1,
+    "Devices that share one copy of the weights and so make up a replica; Keras on JAX alone has it.",
+)
 
 _FIT_TO_MEMORY = flags.DEFINE_bool(
     "fit_to_memory",
@@ -87,7 +92,7 @@ def main(argv: list[str]) -> None:
 def _train(run: Run) -> Outcome:
     run.check_trainable()
     found = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
-    strategy = make_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
+    strategy = make_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value, _MODEL_PARALLEL.value)
     data = PreparedData.open(_data_dir(run))
     config = _config(run, data)
     if found:
@@ -103,6 +108,8 @@ def _find_micro_batch(run: Run) -> MicroBatch:
     """Finds how much of a batch fits into the memory of this machine's devices."""
     if is_on_jax():
         raise InputError("--fit_to_memory: not with Keras on JAX; set train.accumulation_steps")
+    if _MODEL_PARALLEL.value != 1:
+        raise InputError("--fit_to_memory and --model_parallel exclude each other")
     if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
         raise InputError("--fit_to_memory and --set train.accumulation_steps exclude each other")
     data = PreparedData.open(_data_dir(run))

@@ -1,6 +1,7 @@
 """What a training computes with: TensorFlow, or JAX if Keras is told so (KERAS_BACKEND=jax)."""
 
-from typing import TYPE_CHECKING, TypeAlias, Union
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import keras
 import tensorflow as tf
@@ -25,19 +26,35 @@ def is_on_jax() -> bool:
     return keras.backend.backend() == "jax"
 
 
-def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> Devices:
-    """Makes what a training runs on; arguments and errors are those of `make_strategy`.
+def make_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto", model_parallel: int = 1) -> Devices:
+    """Makes what a training runs on; other arguments and errors are those of `make_strategy`.
+
+    `model_parallel` is the number of devices, of one process, that share one copy of the weights and are one replica.
 
     Raises:
-        InputError: also on another backend than TensorFlow and JAX.
+        InputError: also on another backend than TensorFlow and JAX, for replicas of several devices on TensorFlow, or
+            for devices that do not make up whole replicas.
     """
+    if model_parallel < 1:
+        raise InputError(f"--model_parallel must be at least 1, got {model_parallel}")
     if is_on_jax():
         from t2t_keras.training.on_jax.jax_workers import make_jax_devices
 
-        return make_jax_devices(name, replicas, cluster)
+        return make_jax_devices(name, replicas, cluster, model_parallel)
+    if model_parallel > 1:
+        raise InputError(f"--model_parallel={model_parallel}: TensorFlow has no such training; set KERAS_BACKEND=jax")
     if (backend := keras.backend.backend()) != "tensorflow":
         raise InputError(f"KERAS_BACKEND={backend}: runs are trained on tensorflow or jax; here use Keras's own fit")
     return make_strategy(name, replicas, cluster)
+
+
+def in_host_memory() -> contextlib.AbstractContextManager[Any]:
+    """Inside, a model's own variables are in the host's memory where JAX trains, whose step has copies of its own."""
+    if is_on_jax():
+        from t2t_keras.training.on_jax import jax_devices
+
+        return jax_devices.in_host_memory()
+    return contextlib.nullcontext()
 
 
 def make_workers(devices: Devices) -> Workers:

@@ -28,7 +28,7 @@ from t2t_keras.runs.background import CheckpointWriter
 from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import task
-from t2t_keras.training.backends import Devices, is_on_jax, make_step, make_workers
+from t2t_keras.training.backends import Devices, in_host_memory, is_on_jax, make_step, make_workers
 from t2t_keras.training.beginning import begin, take_weights
 from t2t_keras.training.devices.largest_batch import try_largest_batch
 from t2t_keras.training.devices.strategy import distributed
@@ -106,7 +106,7 @@ class Trainer:
         if config.train.deterministic:
             tf.config.experimental.enable_op_determinism()
         keras.utils.set_random_seed(config.train.seed)
-        with self.workers.watched():
+        with self.workers.watched(), in_host_memory():
             with _dtype_policy("mixed_bfloat16" if config.train.mixed_bfloat16 else "float32"):
                 model = make_model(config.model)
             self.account = [] if beginning is None else take_weights(model, beginning, self.workers)

@@ -148,6 +148,8 @@ def results(folder, stopped):
         "an export": [f"--model_dir={folder / 'export'}", data_dir, tiny, "--fit_to_memory"],
         "a bucket": ["--model_dir=s3:/mine/run", data_dir, tiny],
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
+        "split weights": [new, data_dir, tiny, "--model_parallel=2"],
+        "split weights and memory": [new, data_dir, tiny, "--model_parallel=2", "--fit_to_memory"],
         "no model_dir": [data_dir, tiny],
         "unknown strategy": [new, data_dir, tiny, "--strategy=gpu"],
         # Settings and data are those of the other run.
@@ -289,6 +291,8 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("an export", ["export holds an exported model, which cannot be trained", "--model_dir"]),
         ("a bucket", ["--model_dir=s3:/mine/run is no path of this machine's file system"]),
         ("negative replicas", ["--replicas", "-1"]),
+        ("split weights", ["--model_parallel=2", "KERAS_BACKEND=jax"]),
+        ("split weights and memory", ["--fit_to_memory", "--model_parallel", "exclude"]),
     ],
 )
 def test_bad_input_is_one_line(results, name, words):

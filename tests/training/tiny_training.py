@@ -96,10 +96,16 @@ def launch_flags(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -
 
 
 def make_trainer(
-    model_dir: pathlib.Path, data: PreparedData, model: dict[str, Any] | None = None, replicas: int = 1, **train: Any
+    model_dir: pathlib.Path,
+    data: PreparedData,
+    model: dict[str, Any] | None = None,
+    replicas: int = 1,
+    model_parallel: int = 1,
+    **train: Any,
 ) -> Trainer:
     """A trainer of the run in `model_dir`."""
-    return Trainer(Run(model_dir), make_config(data, model, **train), data, make_devices("cpu", replicas))
+    devices = make_devices("cpu", replicas, model_parallel=model_parallel)
+    return Trainer(Run(model_dir), make_config(data, model, **train), data, devices)
 
 
 def train(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -> Outcome:

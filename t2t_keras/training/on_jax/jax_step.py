@@ -1,7 +1,9 @@
-"""One training step on every device of JAX: forward, backward, sum over devices, update.
+"""One training step on every device of JAX: forward, backward, sum over replicas, update.
 
 Every replica has its own rows, as under `tf.distribute`. It divides its sum of token losses by the tokens of all
-replicas, and losses and gradients are summed. This module imports no TensorFlow.
+replicas, and losses and gradients are summed. What one replica computes is written as for one device: where it has
+several, XLA divides the computation among them as the weights are divided (`jax_layout.py`). This module imports no
+TensorFlow.
 """
 
 import functools
@@ -22,7 +24,8 @@ from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import check_weights, frozen_names, weight_names
 from t2t_keras.symbols import PAD_ID
 from t2t_keras.tensor import Tensor
-from t2t_keras.training.on_jax.jax_devices import AXIS, JaxDevices, is_out_of_memory
+from t2t_keras.training.on_jax.jax_devices import BATCH, JaxDevices, in_host_memory, is_out_of_memory
+from t2t_keras.training.on_jax.jax_layout import weight_layout
 from t2t_keras.training.updates import StepMetrics, update_rate
 
 # Elements of a chunk of logits, whose losses are computed again in the backward pass: half a GiB in float32.
@@ -53,15 +56,18 @@ class JaxStep:
         frozen = frozen_names(self.names, config.frozen)
         self._trained = [index for index, name in enumerate(self.names) if name not in frozen]
         self._everywhere = NamedSharding(devices.mesh, PartitionSpec())
-        self._shared_out = NamedSharding(devices.mesh, PartitionSpec(AXIS))
-        process = jax.process_index()
-        self._num_local = sum(each.process_index == process for each in devices.mesh.devices)
+        self._shared_out = NamedSharding(devices.mesh, PartitionSpec(BATCH))
+        self._num_local = len(devices.replicas_of(jax.process_index()))
+        layout = weight_layout(model, devices)
+        self._layout = TrainingState(layout, layout, layout, layout if config.ema_decay else [])
         start = [np.asarray(variable) for variable in model.trainable_variables]
         zeros = [np.zeros_like(array) for array in start]
         averages = start if config.ema_decay else []
-        self._state = self._placed(TrainingState(start, zeros, zeros, averages))
+        self._state = jax.device_put(TrainingState(start, zeros, zeros, averages), self._layout)
         self.num_updates = 0
-        self._update = self._on_replicas(self._replica_update, PartitionSpec(), PartitionSpec(), donate_argnums=0)
+        scalars = PartitionSpec(), PartitionSpec()
+        results = self._layout, self._everywhere
+        self._update = self._on_replicas(self._replica_update, *scalars, donate_argnums=0, out_shardings=results)
         self._validate = self._on_replicas(self._replica_validation)
 
     @staticmethod
@@ -75,7 +81,7 @@ class JaxStep:
         for _ in range(steps):
             random = np.random.Philox(key=(self.config.seed % 2**64) + (self.num_updates << 64))
             seed = random.random_raw(1).view(np.int32)  # --> [2]
-            scalars = self._placed((seed, np.int32(self.num_updates + 1)))
+            scalars = jax.device_put((seed, np.int32(self.num_updates + 1)), self._everywhere)
             self._state, values = self._update(self._state, *self._next(batches), *scalars)
             metrics.append(values)
             self.num_updates += 1
@@ -91,8 +97,9 @@ class JaxStep:
     def fill_model(self) -> None:
         """Copies the current weights, or their averages if kept, to the model."""
         arrays = self._state.averages or self._state.weights
-        for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
-            variable.assign(_host(array))
+        with in_host_memory():
+            for variable, array in zip(self.model.trainable_variables, arrays, strict=True):
+                variable.assign(_host(array))
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
         """All state but the step count, by weight name, as `TrainingStep.read`."""
@@ -106,11 +113,8 @@ class JaxStep:
             check_weights(self.model, values, part)
         lists = {part: [values[name] for name in self.names] for part, values in state.items()}
         averages = lists.pop("ema", [])
-        self._state = self._placed(TrainingState(**lists, averages=averages))
+        self._state = jax.device_put(TrainingState(**lists, averages=averages), self._layout)
         self.num_updates = step
-
-    def _placed(self, arrays: Any) -> Any:
-        return jax.device_put(arrays, self._everywhere)
 
     def _next(self, batches: Iterator[Any]) -> list[Tensor]:
         """The sources and targets of the next global batch, shared out among the replicas."""
@@ -120,26 +124,32 @@ class JaxStep:
 
     def _on_replicas(self, function: Callable, *others: PartitionSpec, **options: Any) -> Callable:
         """A function of what all have, of a replica's sources and targets, and of others; all get the same results."""
-        rows = PartitionSpec(AXIS)
+        mesh, rows = self.strategy.mesh, PartitionSpec(BATCH)
         mapped = jax.shard_map(
             function,
-            mesh=self.strategy.mesh,
+            mesh=mesh,
             in_specs=(PartitionSpec(), rows, rows, *others),
             out_specs=PartitionSpec(),
+            # Among the devices of a replica XLA divides the computation itself.
+            axis_names={BATCH} if self.strategy.model_parallel > 1 else set(mesh.axis_names),
             check_vma=False,
         )
         return jax.jit(mapped, **options)
+
+    def _over_replicas(self, values: Any) -> Any:
+        """The sums over all replicas; XLA does not compile such a sum within a single replica of several devices."""
+        return values if self.strategy.num_replicas_in_sync == 1 else jax.lax.psum(values, BATCH)
 
     def _replica_update(
         self, state: TrainingState, source: Tensor, target: Tensor, seed: Tensor, step: Tensor
     ) -> tuple[TrainingState, tuple[Tensor, ...]]:
         """One replica's part of one step: the next state, and loss, tokens, learning rate and norm of the gradients."""
         config = self.config
-        tokens = jax.lax.psum(jnp.sum(target != PAD_ID, dtype="float32"), AXIS)
+        tokens = self._over_replicas(jnp.sum(target != PAD_ID, dtype="float32"))
         scale = 1.0 / jnp.maximum(tokens, 1.0)
-        seed = fold_in(seed, jax.lax.axis_index(AXIS))
+        seed = fold_in(seed, jax.lax.axis_index(BATCH))
         sums = self._accumulated(state.weights, source, target, scale, seed)
-        loss, gradients = jax.lax.psum(sums, AXIS)
+        loss, gradients = self._over_replicas(sums)
         norm = jnp.sqrt(sum(jnp.sum(jnp.square(gradient)) for gradient in gradients))
         if config.clip_norm:
             factor = config.clip_norm * jnp.minimum(1.0 / norm, 1.0 / config.clip_norm)
@@ -200,7 +210,7 @@ class JaxStep:
 
     def _replica_validation(self, weights: list[Tensor], source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         tokens = jnp.sum(target != PAD_ID, dtype="float32")
-        return jax.lax.psum((self._loss_sum(weights, source, target), tokens), AXIS)
+        return self._over_replicas((self._loss_sum(weights, source, target), tokens))
 
     def _loss_sum(
         self,
@@ -227,5 +237,9 @@ class JaxStep:
 
 
 def _host(array: Tensor) -> np.ndarray:
-    """An array that every device has, on the host."""
-    return np.asarray(array.addressable_data(0))
+    """A whole array on the host; the devices of each process have all parts of it."""
+    parts = {tuple(each.start for each in shard.index): shard for shard in array.addressable_shards}
+    whole = np.empty(array.shape, array.dtype)
+    for shard in parts.values():
+        whole[shard.index] = shard.data
+    return whole

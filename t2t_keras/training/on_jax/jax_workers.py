@@ -1,6 +1,7 @@
 """The processes of JAX that train together, and how they find each other and their devices."""
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 
@@ -20,8 +21,7 @@ class JaxWorkers(Workers):
 
         self.count, self.index = jax.process_count(), jax.process_index()
         self.is_chief = self.index == 0
-        own = [place for place, each in enumerate(devices.mesh.devices) if each.process_index == self.index]
-        self.replica_ids = range(own[0], own[-1] + 1)
+        self.replica_ids = devices.replicas_of(self.index)
 
     def sum(self, values: Sequence[int] | np.ndarray) -> np.ndarray:
         array = np.asarray(values, np.int64)
@@ -46,12 +46,14 @@ class JaxWorkers(Workers):
             raise self.lost(str(error).partition("\n")[0]) from error
 
 
-def make_jax_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto") -> JaxDevices:
-    """The devices of a training on JAX; call it before anything else of JAX. Arguments are those of `make_strategy`.
+def make_jax_devices(
+    name: str = "auto", replicas: int = 0, cluster: str = "auto", model_parallel: int = 1
+) -> JaxDevices:
+    """The devices of a training on JAX; call it before anything else of JAX. Arguments are those of `make_devices`.
 
     Raises:
-        InputError: a strategy that is TensorFlow's, more replicas than devices, or an environment that describes no
-            cluster.
+        InputError: a strategy that is TensorFlow's, more replicas than devices, devices that do not make up whole
+            replicas in each process, or an environment that describes no cluster.
     """
     if name not in ("auto", "cpu"):
         raise InputError(f"--strategy={name} is TensorFlow's; valid on JAX: auto, all its devices, and cpu")
@@ -64,17 +66,23 @@ def make_jax_devices(name: str = "auto", replicas: int = 0, cluster: str = "auto
     if name == "cpu":
         jax.config.update("jax_platforms", "cpu")
     workers = find_cluster(cluster)
-    if replicas:
+    wanted = replicas * model_parallel  # in each process; 0: all
+    if wanted:
         with contextlib.suppress(RuntimeError):  # too late if JAX has started
-            jax.config.update("jax_num_cpu_devices", replicas)
+            jax.config.update("jax_num_cpu_devices", wanted)
     if workers and len(workers.addresses) > 1:
         jax.distributed.initialize(workers.addresses[0], len(workers.addresses), workers.index)
     elif os.environ.get("TPU_WORKER_HOSTNAMES", "").count(","):  # several hosts of a TPU, which JAX finds itself
         jax.distributed.initialize()
     devices = sorted(jax.devices(), key=lambda each: (each.process_index, each.id))
-    if replicas * jax.process_count() > len(devices):
-        raise InputError(f"--replicas={replicas}, but JAX has {jax.local_device_count()} devices here")
-    if replicas:
-        counts = [[each for each in devices if each.process_index == i][:replicas] for i in range(jax.process_count())]
-        devices = [each for own in counts for each in own]
-    return JaxDevices(devices)
+    of_processes = [list(own) for _, own in itertools.groupby(devices, lambda each: each.process_index)]
+    fewest = min(map(len, of_processes))
+    if wanted > fewest:
+        split = f" of --model_parallel={model_parallel} devices each" if model_parallel > 1 else ""
+        raise InputError(f"--replicas={replicas}{split}, but JAX has {fewest} devices here")
+    if not wanted and (odd := next((len(own) for own in of_processes if len(own) % model_parallel), 0)):
+        raise InputError(
+            f"--model_parallel={model_parallel} does not divide the devices that JAX has in each process, {odd}; "
+            "--replicas=N takes N replicas of them, and makes as many of a processor as that needs"
+        )
+    return JaxDevices([each for own in of_processes for each in own[: wanted or None]], model_parallel)

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -58,7 +59,10 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, data):
-    """Runs of each family that went on on TensorFlow and on JAX; and two on JAX alone, one of them interrupted."""
+    """Runs of each family that went on on TensorFlow and on JAX; and two on JAX alone, one of them interrupted.
+
+    That of the Transformer went on on 2 x 2 devices, then on TensorFlow for a step.
+    """
     folder, device = tmp_path_factory.mktemp("runs"), make_devices("cpu", 1)
     for family in TINY:
         config: Config = make_config(data, **{**TRAIN, **OF_FAMILY.get(family, {})})
@@ -75,23 +79,70 @@ def folder(tmp_path_factory, data):
     return folder
 
 
+@pytest.fixture(scope="module")
+def steps(folder):
+    """Of `split_steps.py`."""
+    return json.loads((folder / "steps.json").read_text())
+
+
 @pytest.mark.parametrize("family", TINY)
 def test_every_family_goes_on_as_on_tensorflow(folder, family):
     assert_same_numbers(folder / f"jax_{family}", folder / f"tensorflow_{family}", tolerance=1e-5)
     assert len(records(folder / f"jax_{family}", "train")) == 2 * STEPS
 
 
+def test_a_run_of_split_weights_goes_on_on_tensorflow(folder, data):
+    for name in ("jax_transformer", "tensorflow_transformer"):
+        shutil.copytree(folder / name, folder / f"further_{name}")
+        go_on(Run(folder / f"further_{name}"), data, 2 * STEPS + 1, make_devices("cpu", 1))
+    assert_same_numbers(folder / "further_jax_transformer", folder / "further_tensorflow_transformer", tolerance=1e-5)
+
+
+def assert_same_steps(found: dict, expected: dict) -> None:
+    """Losses are equal to 1e-5, and norms, which show rounding most, to 1e-4."""
+    for metric, tolerance in (("loss", 1e-5), ("gradient_norm", 1e-4)):
+        assert len(found[metric]) == len(expected[metric]) > 0
+        for step, (number, wanted) in enumerate(zip(found[metric], expected[metric], strict=True), 1):
+            assert math.isclose(number, wanted, rel_tol=tolerance), f"{metric} of step {step}: {number}, not {wanted}"
+
+
+@pytest.mark.parametrize("mesh", ["(2, 2)", "(1, 4)"])
+def test_split_weights_learn_as_whole_ones(steps, mesh):
+    """With a clipped norm, two accumulated parts and a moving average."""
+    assert_same_steps(steps[mesh], steps["(1, 1)"])
+    assert len(steps[mesh]["loss"]) == 20
+
+
+def test_one_device_goes_on_with_what_four_had(steps):
+    assert_same_steps(steps["(1, 1) goes on"], steps["(2, 2) goes on"])
+
+
+def test_the_devices_of_a_replica_drop_what_one_device_drops(steps):
+    assert_same_steps(steps["(1, 4) with dropout"], steps["(1, 1) with dropout"])
+    assert not math.isclose(steps["(1, 4) with dropout"]["loss"][0], steps["(1, 4)"]["loss"][0], rel_tol=1e-3)
+
+
+def test_a_device_holds_its_part_of_weights_moments_and_averages(steps):
+    """All but norms and output biases, which are a sixteenth of so small a model."""
+    assert steps["(1, 1)"]["held"] == [steps["(1, 1)"]["whole"]]
+    for mesh, parts in (("(2, 2)", 2), ("(1, 4)", 4)):
+        whole = steps[mesh]["whole"]
+        assert whole == steps["(1, 1)"]["whole"]
+        assert steps[mesh]["held"] == [whole // 16 + whole * 15 // 16 // parts] * 4
+
+
 def test_an_interruption_changes_nothing(folder):
-    """Whatever dropout draws; sentences of the validation set are translated by CTranslate2."""
+    """On 2 x 2 devices, whatever dropout draws; sentences of the validation set are translated by CTranslate2."""
     assert_same_end(folder / "killed", folder / "uninterrupted", 4)
     assert [line["bleu"] >= 0 for line in records(folder / "killed", "valid")] == [True, True]
 
 
-def test_two_processes_train_as_one(folder, data):
+def test_two_processes_of_two_devices_train_as_one(folder, data):
     run = folder / "two_transformer"
     settings = {**TRAIN, **OF_FAMILY["transformer"], "max_steps": 2 * STEPS}
     ports = free_ports(2)
     flags = [f"--data_dir={data.directory}", f"--model_dir={run}", f"--set=train.max_steps={settings['max_steps']}"]
+    flags += ["--strategy=cpu", "--replicas=1", "--model_parallel=2"]
     cluster = ", ".join(f'"localhost:{port}"' for port in ports)
     processes = [
         on_jax(
@@ -114,6 +165,13 @@ def test_what_is_not_offered_is_named(folder):
             "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not search with "
             "a model of the family bytenet; 0 leaves them out"
         ),
+        "odd devices": (
+            "--model_parallel=3 does not divide the devices that JAX has in each process, 4; --replicas=N takes N "
+            "replicas of them, and makes as many of a processor as that needs"
+        ),
+        "few devices": "--replicas=2 of --model_parallel=3 devices each, but JAX has 4 devices here",
+        "no devices": "--model_parallel must be at least 1, got 0",
+        "heads": "--model_parallel=4 does not divide model.num_heads=2",
     }
 
 

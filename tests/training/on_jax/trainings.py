@@ -1,7 +1,9 @@
 """Trainings on four devices of JAX; a program of its own, since Keras has one backend and devices come first.
 
-Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER. Goes on with the runs FOLDER/jax_*, and leaves
-FOLDER/uninterrupted and FOLDER/killed, the latter as if killed when step 4 was made but not saved, and started again.
+Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER. Goes on with the runs FOLDER/jax_*, that of the
+Transformer on two replicas of two devices, and leaves FOLDER/uninterrupted and FOLDER/killed, on such replicas too, the
+latter as if killed when step 4 was made but not saved, and started again; what is refused, in FOLDER/refusals.json; and
+FOLDER/steps.json, of `split_steps.py`.
 """
 
 import dataclasses
@@ -19,9 +21,11 @@ from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run
 from t2t_keras.training.backends import make_devices
 from t2t_keras.training.trainer import Trainer
+from tests.training.on_jax import split_steps
 from tests.training.tiny_training import train
 
 REPLICAS = 4
+SPLIT = {"replicas": 2, "model_parallel": 2}
 WITH_DROPOUT = {
     **{"model": {"dropout_rate": 0.3}, "max_steps": 4, "checkpoint_steps": 2, "static_shapes": True},
     **{"validation_sentences": 5, "best_metric": "bleu"},
@@ -44,24 +48,36 @@ def refusal(function: Callable, *arguments: Any, **settings: Any) -> str:
     return ""
 
 
+def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, str]:
+    """What is said to each of the calls that ask for what is not offered; `devices` are four replicas."""
+    bytenet, once = Run(path / "jax_bytenet"), {"max_steps": 1, "static_shapes": True}
+    return {
+        "static_shapes": refusal(train, path / "refused", data, max_steps=1),
+        "strategy": refusal(make_devices, "mirrored"),
+        "replicas": refusal(make_devices, "cpu", REPLICAS + 1),
+        "search": refusal(go_on, bytenet, data, 9, devices, validation_sentences=1),
+        "odd devices": refusal(make_devices, "cpu", model_parallel=3),
+        "few devices": refusal(make_devices, "cpu", 2, model_parallel=3),
+        "no devices": refusal(make_devices, "cpu", model_parallel=0),
+        "heads": refusal(train, path / "refused", data, replicas=1, model_parallel=4, **once),
+    }
+
+
 def main(data_dir: str, folder: str) -> None:
     assert keras.backend.backend() == "jax"
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
     devices = make_devices("cpu", REPLICAS)
+    split = make_devices("cpu", **SPLIT)
     for begun in sorted(path.glob("jax_*")):
-        go_on(Run(begun), data, 2 * Run(begun).config.train.max_steps, devices)
-    refusals = {
-        "static_shapes": refusal(train, path / "refused", data, max_steps=1),
-        "strategy": refusal(make_devices, "mirrored"),
-        "replicas": refusal(make_devices, "cpu", REPLICAS + 1),
-        "search": refusal(go_on, Run(path / "jax_bytenet"), data, 9, devices, validation_sentences=1),
-    }
-    (path / "refusals.json").write_text(json.dumps(refusals))
+        of_run = split if begun.name == "jax_transformer" else devices
+        go_on(Run(begun), data, 2 * Run(begun).config.train.max_steps, of_run)
+    (path / "refusals.json").write_text(json.dumps(refused(path, data, devices)))
+    (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
     uninterrupted, killed = path / "uninterrupted", path / "killed"
-    assert train(uninterrupted, data, replicas=REPLICAS, **WITH_DROPOUT).step == 4
+    assert train(uninterrupted, data, **SPLIT, **WITH_DROPOUT).step == 4
     shutil.copytree(uninterrupted, killed)
     shutil.rmtree(killed / "checkpoints" / "step_00000004")
-    assert train(killed, data, replicas=REPLICAS, **WITH_DROPOUT).step == 4
+    assert train(killed, data, **SPLIT, **WITH_DROPOUT).step == 4
 
 
 if __name__ == "__main__":

@@ -1,0 +1,76 @@
+"""How weights are split among the devices of a replica; imports no TensorFlow.
+
+Of two matrices that follow each other the first is split by columns and the second by rows: so each device computes
+heads or inner units of its own from end to end, and one sum over the devices of a replica ends the layer (Shoeybi et
+al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019). The moments of a
+weight and its average are split as it is.
+"""
+
+import fnmatch
+import logging
+import math
+
+from jax.sharding import NamedSharding, PartitionSpec
+
+from t2t_keras.errors import InputError
+from t2t_keras.models.contract import SequenceModel
+from t2t_keras.models.weights import weight_names
+from t2t_keras.training.on_jax.jax_devices import MODEL, JaxDevices
+
+_EMBEDDINGS = {"*embedding/table": 0, "*embedding/bias": 0}  # by entries of the vocabulary
+# The axis along which the weights of these names are split.
+_AXES = {
+    **_EMBEDDINGS,
+    **{f"*attention/{name}_kernel": 1 for name in ("query", "key", "value")},  # by heads
+    **{f"*attention/{name}_bias": 0 for name in ("query", "key", "value")},
+    "*attention/score_vector": 0,
+    "*attention/output_kernel": 0,
+    "*feed_forward/inner_kernel": 1,  # by d_ff
+    "*feed_forward/inner_bias": 0,
+    "*feed_forward/outer_kernel": 0,
+    "*feed_forward/inner_kernels": 2,  # by d_expert, of each expert
+    "*feed_forward/inner_biases": 1,
+    "*feed_forward/outer_kernels": 1,
+}
+
+
+def weight_layout(model: SequenceModel, devices: JaxDevices) -> list[NamedSharding]:
+    """Where the parts of each of a built model's weights are; a weight that is not split is on every device.
+
+    A warning names matrices of embeddings that stay whole because the devices of a replica do not divide their entries.
+
+    Raises:
+        InputError: the devices do not divide the heads or an inner width, or most of the weights would not be split.
+    """
+    count = devices.model_parallel
+    if (heads := getattr(model.config, "num_heads", 0)) % count:
+        raise InputError(f"--model_parallel={count} does not divide model.num_heads={heads}")
+    layout, split, total = [], 0, 0
+    for name, variable in zip(weight_names(model), model.trainable_variables, strict=True):
+        shape = tuple(variable.shape)
+        axis = None if count == 1 else _axis(name, shape, count)
+        place = PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, MODEL)
+        layout.append(NamedSharding(devices.mesh, place))
+        total += math.prod(shape)
+        split += 0 if axis is None else math.prod(shape)
+    if count > 1 and 2 * split < total:
+        raise InputError(
+            f"--model_parallel={count} would split only {split / total:.0%} of the weights: it splits embeddings whose "
+            "entries it divides, multi-head attention and feed-forward networks"
+        )
+    return layout
+
+
+def _axis(name: str, shape: tuple[int, ...], count: int) -> int | None:
+    """The axis along which a weight is split in so many parts."""
+    pattern = next((pattern for pattern in _AXES if fnmatch.fnmatchcase(name, pattern)), None)
+    if pattern is None:
+        return None
+    axis = _AXES[pattern]
+    if shape[axis] % count == 0:
+        return axis
+    odd = f"does not divide the {shape[axis]:,} of axis {axis} of {name} {list(shape)}"
+    if pattern not in _EMBEDDINGS:
+        raise InputError(f"--model_parallel={count} {odd}")
+    logging.getLogger(__name__).warning("--model_parallel=%d %s, which is whole on every device", count, odd)
+    return None
