@@ -50,7 +50,7 @@ _REPLICAS = flags.DEFINE_integer("replicas", 0, "Replicas; 0: one a device. On a
 _MODEL_PARALLEL = flags.DEFINE_integer(
     "model_parallel",
     1,
-    "Devices that share one copy of the weights and so make up a replica; Keras on JAX alone has it.",
+    "Devices of a replica, which share one copy of the weights; more than 1 with Keras on JAX alone.",
 )
 
 _FIT_TO_MEMORY = flags.DEFINE_bool(
