@@ -1,9 +1,9 @@
 """Trainings on four devices of JAX; a program of its own, since Keras has one backend and devices come first.
 
-Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER. Goes on with the runs FOLDER/jax_*, that of the
-Transformer on two replicas of two devices, and leaves FOLDER/uninterrupted and FOLDER/killed, on such replicas too, the
-latter as if killed when step 4 was made but not saved, and started again; what is refused, in FOLDER/refusals.json; and
-FOLDER/steps.json, of `split_steps.py`.
+Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER LAST. Goes on with the runs FOLDER/jax_* to step LAST, that
+of the Transformer on two replicas of two devices and to the step before. Leaves FOLDER/uninterrupted and FOLDER/killed,
+on such replicas too, the latter as if killed when step 4 was made but not saved, and started again; what is refused, in
+FOLDER/refusals.json; and FOLDER/steps.json, of `split_steps.py`.
 """
 
 import dataclasses
@@ -63,14 +63,13 @@ def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, s
     }
 
 
-def main(data_dir: str, folder: str) -> None:
+def main(data_dir: str, folder: str, last: str) -> None:
     assert keras.backend.backend() == "jax"
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
     devices = make_devices("cpu", REPLICAS)
-    split = make_devices("cpu", **SPLIT)
     for begun in sorted(path.glob("jax_*")):
-        of_run = split if begun.name == "jax_transformer" else devices
-        go_on(Run(begun), data, 2 * Run(begun).config.train.max_steps, of_run)
+        is_split = begun.name == "jax_transformer"
+        go_on(Run(begun), data, int(last) - is_split, make_devices("cpu", **SPLIT) if is_split else devices)
     (path / "refusals.json").write_text(json.dumps(refused(path, data, devices)))
     (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
     uninterrupted, killed = path / "uninterrupted", path / "killed"
