@@ -45,7 +45,7 @@ class JaxStep:
     """What `TrainingStep` is on TensorFlow: the model, its optimizer and the compiled step.
 
     Raises:
-        InputError: shapes are not static, or `frozen` fits no weight, or all.
+        InputError: shapes are not static, `frozen` fits no weight, or all, or the weights cannot be split.
     """
 
     def __init__(self, model: SequenceModel, config: TrainConfig, devices: JaxDevices) -> None:
@@ -68,7 +68,7 @@ class JaxStep:
         scalars = PartitionSpec(), PartitionSpec()
         results = self._layout, self._everywhere
         self._update = self._on_replicas(self._replica_update, *scalars, donate_argnums=0, out_shardings=results)
-        self._validate = self._on_replicas(self._replica_validation)
+        self._validate = self._on_replicas(self._replica_validation, out_shardings=self._everywhere)
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
