@@ -134,12 +134,11 @@ def test_an_interruption_changes_nothing(folder):
     assert [line["bleu"] >= 0 for line in records(folder / "killed", "valid")] == [True, True]
 
 
-def test_two_processes_of_two_devices_train_as_one(folder, data):
+def test_two_processes_train_as_one(folder, data):
     run = folder / "two_transformer"
     settings = {**TRAIN, **OF_FAMILY["transformer"], "max_steps": LAST}
     ports = free_ports(2)
     flags = [f"--data_dir={data.directory}", f"--model_dir={run}", f"--set=train.max_steps={settings['max_steps']}"]
-    flags += ["--strategy=cpu", "--replicas=1", "--model_parallel=2"]
     cluster = ", ".join(f'"localhost:{port}"' for port in ports)
     processes = [
         on_jax(
