@@ -45,7 +45,8 @@ def weight_layout(model: SequenceModel, devices: JaxDevices) -> list[NamedShardi
     count = devices.model_parallel
     if (heads := getattr(model.config, "num_heads", 0)) % count:
         raise InputError(f"--model_parallel={count} does not divide model.num_heads={heads}")
-    layout, split, total = [], 0, 0
+    layout: list[NamedSharding] = []
+    split = total = 0
     for name, variable in zip(weight_names(model), model.trainable_variables, strict=True):
         shape = tuple(variable.shape)
         axis = None if count == 1 else _axis(name, shape, count)
