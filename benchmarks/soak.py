@@ -2,14 +2,16 @@
 
     python -m benchmarks.soak --export_dir=saved_models/mine --text=test.en --minutes=60
 
-Clients ask for all signatures over REST and gRPC, some for answers that grow, some read slowly, some hang up; answers
-are kept (--cache_bytes) in less memory than all would take; and every other minute the model comes again as a new
-version, and the version before is taken away. Each answer must be what another server gave for the request alone.
+Clients ask for all signatures over REST and gRPC, some for documents with markup or for answers that grow, some read
+slowly, some hang up; answers are kept (--cache_bytes) in less memory than all would take; and every other minute the
+model comes again as a new version, and the version before is taken away. Each answer must be what another server gave
+for the request alone.
 """
 
 import argparse
 import collections
 import dataclasses
+import html
 import http.client
 import json
 import os
@@ -22,16 +24,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import grpc
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from benchmarks.serving_process import Outputs, RestError, Served, ask_grpc, ask_rest, get, same
+from benchmarks.serving_process import Outputs, RestError, Served, ask_grpc, ask_rest, get, post, same
 
 # Of these signatures a row's outputs depend on the row alone; outputs of the others are as wide as the widest row.
-_BY_ROW = ("serving_default", "nbest", "score", "sample")
+_BY_ROW = ("serving_default", "nbest", "score", "sample", "alternatives")
 _WHOLE = ("align", "attention", "tokens")
+_MOST_LETTERS = 60  # of a text that is translated with a prefix: it must be one part
 _ASKERS = 5
 _CACHE_BYTES = 200_000
 _VERSION_SECONDS = 120
@@ -44,17 +48,22 @@ Request = tuple[str, dict[str, list]]
 
 @dataclasses.dataclass
 class Known:
-    """Requests and their outputs: of single rows by signature, of whole requests, and of texts whose answers grow."""
+    """Requests and their outputs: of single rows by signature, of whole requests, and of documents with markup."""
 
     rows: dict[str, list[tuple[dict[str, list], Outputs]]]
     whole: list[tuple[Request, Outputs]]
+    marked: list[tuple[dict[str, Any], Outputs]]
 
     @classmethod
     def ask(cls, server: Served, sentences: Sequence[str], signatures: set[str]) -> "Known":
         """Asks for one after another."""
-        rows = {}
+        rows: dict[str, list[tuple[dict[str, list], Outputs]]] = {}
         for name in _BY_ROW:
+            if name not in signatures:
+                continue
             inputs = [_inputs(name, [sentence], at) for at, sentence in enumerate(sentences)]
+            if name == "alternatives":
+                inputs = _begun(inputs, [right["translation"][0] for _, right in rows["serving_default"]])
             rows[name] = [(some, ask_rest(server.rest, name, some)) for some in inputs]
         requests = []
         for at in range(0, len(sentences) - 16, 3):
@@ -62,7 +71,10 @@ class Known:
             if name in signatures:
                 count = (1, 2, 4, 16)[at // 9 % 4]
                 requests.append((name, _inputs(name, sentences[at : at + count], at)))
-        return cls(rows, [(request, ask_rest(server.rest, *request)) for request in requests])
+        whole = [(request, ask_rest(server.rest, *request)) for request in requests]
+        documents = [_marked(sentences[at : at + 3], at) for at in range(0, len(sentences) - 2, 5)]
+        marked = [(body, ask_marked(server.rest, body)) for body in documents if "align" in signatures]
+        return cls(rows, whole, marked)
 
 
 def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
@@ -78,6 +90,36 @@ def _inputs(signature: str, texts: Sequence[str], at: int) -> dict[str, list]:
     if signature == "attention":
         inputs |= {"kind": [("encoder", "decoder", "cross")[at % 3]] * len(texts), "layer": [0] * len(texts)}
     return inputs
+
+
+def _begun(inputs: Sequence[dict[str, list]], translations: Sequence[str]) -> list[dict[str, list]]:
+    """What `alternatives` takes: texts that are short enough for it, with the beginnings of their translations."""
+    begun = []
+    for at, (some, translation) in enumerate(zip(inputs, translations, strict=True)):
+        words = translation.split(" ")
+        if len(some["text"][0]) <= _MOST_LETTERS:
+            begun.append({**some, "prefix": [" ".join(words[: at % len(words)])]})
+    return begun
+
+
+def _marked(sentences: Sequence[str], at: int) -> dict[str, Any]:
+    """A request for documents of some sentences, whose second word stands in a tag."""
+    kind = ("html", "xml", "placeholders")[at % 3]
+    tag, end = ("{name}", "%s") if kind == "placeholders" else ("<b>", "</b>")
+    texts = []
+    for sentence in sentences:
+        first, *words = html.escape(sentence, quote=False).split(" ")
+        text = " ".join([first, *(f"{tag}{word}{end}" for word in words[:1]), *words[1:]])
+        texts.append(text if kind == "placeholders" else f"<p>{text}</p>")
+    return {"markup": kind, "inputs": {"text": texts}}
+
+
+def ask_marked(address: str, body: dict[str, Any]) -> Outputs:
+    """The documents that a request for some gets; a `RestError` if the server refuses."""
+    status, answer = post(address, json.dumps(body).encode())
+    if status != 200:
+        raise RestError(status, answer.get("error", ""))
+    return {"translation": answer["outputs"]}
 
 
 class Load:
@@ -99,6 +141,7 @@ class Load:
         self.counts: collections.Counter[str] = collections.Counter()
         self.wrong: list[str] = []
         kinds = [self._rest_or_grpc] * _ASKERS + [self._grown, self._read_slowly, self._hung_up]
+        kinds += [self._with_markup] if known.marked else []
         self._threads = [
             threading.Thread(target=self._client, args=(number, kind)) for number, kind in enumerate(kinds)
         ]
@@ -164,6 +207,10 @@ class Load:
                 return f"stream: {data['error'][:60]}"
             last = data
         return self._compared(inputs, last["outputs"], right, "stream")
+
+    def _with_markup(self, draw: random.Random, channel: grpc.Channel) -> str:
+        body, right = draw.choice(self._known.marked)
+        return self._compared(body, ask_marked(self._server.rest, body), right, "markup")
 
     def _read_slowly(self, draw: random.Random, channel: grpc.Channel) -> str:
         """The largest answers, a little at a time, by clients of which some give up."""

@@ -28,7 +28,7 @@ class ServedDocuments:
 
     def __init__(self, markup: str, documents: Sequence[str]) -> None:
         if markup not in get_args(Markup):
-            raise InputError(f"markup must be one of {', '.join(get_args(Markup))}; got {markup!r}")
+            raise InputError(f"markup must be one of {', '.join(get_args(Markup))}; got {markup[:40]!r}")
         self._documents = [
             MarkedDocument.parsed(text, cast(Markup, markup), f"document {number}")
             for number, text in enumerate(documents, start=1)

@@ -22,6 +22,13 @@ TEXTS = [
     "\x00\t\r\n",
     "a" * 300,
 ]
+# What documents are made of, well and badly.
+MARKUP = [
+    *("<p>", "</p>", "<b>", "</b>", "<br/>", "<br>", "<a href='x'>", "</a>", "<a href='", "<", ">", "</", "<b", "&"),
+    *("&amp;", "&#x110000;", "&#0;", "&nbsp;", "&quot", "<!--", "-->", "<script>", "</script>", "<textarea>", "<pre>"),
+    *("<![CDATA[", "]]>", "<?xml version='1.0'?>", "<!DOCTYPE a [<!ENTITY b 'c'>]>", "&b;", "<x:y>", "<svg/>", "<p/>"),
+    *("{name}", "{{x}}", "%s", "%(name)d", "${x}", "{", "}", "%", "<b>a</b>", "<i>dogs</i> play", "\ue000", "1", "."),
+]
 WHOLE = 2 << 20  # bytes, above the limit of a body
 SERVICE = "/tensorflow.serving.{}"
 METHODS = [
@@ -38,7 +45,9 @@ def call(draw):
     """A signature and inputs that it takes."""
     rows = draw.randint(1, 4)
     texts = [draw.choice(TEXTS) for _ in range(rows)]
-    signature = draw.choice(["serving_default", "nbest", "sample", "score", "tokens", "align", "attention"])
+    signature = draw.choice(
+        ["serving_default", "nbest", "sample", "score", "tokens", "align", "attention", "alternatives"]
+    )
     if signature == "tokens":
         length = draw.randint(1, 20)
         ids = [[draw.randrange(300) for _ in range(length)] for _ in range(rows)]
@@ -48,14 +57,32 @@ def call(draw):
         inputs["seed"] = [draw.randrange(-(2**63), 2**63) for _ in range(rows)]
     if signature in ("score", "attention"):
         inputs["target"] = texts[::-1]
+    if signature == "alternatives":
+        inputs["prefix"] = [text[: draw.choice([0, 3, 10, 300])] for text in texts[::-1]]
     if signature == "attention":
         inputs["kind"] = [draw.choice(["encoder", "decoder", "cross"]) for _ in range(rows)]
         inputs["layer"] = [0] * rows
     return signature, inputs
 
 
+def document(draw):
+    """A text with markup, of which hardly anything is in its place."""
+    whole = "<p>Two <b>dogs</b> play, {name}.</p>"
+    parts = [draw.choice([*MARKUP, *TEXTS[:3], whole]) for _ in range(draw.choice([0, 1, 3, 10, 60]))]
+    return draw.choice([whole, f"<x>{whole * draw.randint(1, 20)}</x>", draw.choice(MARKUP) * 900, "".join(parts)])
+
+
+def marked_call(draw):
+    """The content of a request with documents, whose kind they may be of."""
+    kind, documents = draw.choice(["html", "xml", "placeholders"]), [document(draw) for _ in range(draw.randint(1, 3))]
+    inputs = draw.choice([{"inputs": {"text": documents}}, {"inputs": documents}, {"instances": documents}])
+    return {"markup": kind, **inputs}
+
+
 def json_call(draw):
-    """The content of a right request."""
+    """The content of a request that is right, but that documents may not be of their kind."""
+    if draw.random() < 0.2:
+        return marked_call(draw)
     signature, inputs = call(draw)
     if draw.random() < 0.5:
         return {"signature_name": signature, "inputs": inputs}

@@ -66,5 +66,5 @@ def test_what_seeds_draw_gets_an_answer(server, measured, pytestconfig):
             assert sent is None
     measured(f"{bodies:,} fuzzed bodies: {', '.join(f'{n:,} {status}' for status, n in statuses.most_common())}")
     assert not wrong, f"{len(wrong)} answers, by seeds: {dict(sorted(wrong.items())[:20])}"
-    assert statuses[200] > bodies // 50 and statuses["OK"] > bodies // 25
+    assert statuses[200] > bodies // 50 and statuses["OK"] > bodies // 40
     assert not re.search(r"\b(ERROR|CRITICAL|Traceback)\b", server.log), server.log

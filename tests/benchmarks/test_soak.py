@@ -7,7 +7,6 @@ import grpc
 import pytest
 
 from benchmarks import soak
-from benchmarks.serving_process import ask_rest
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving import page_model
@@ -22,45 +21,69 @@ class InProcess:
         self.rest, self.grpc = server.rest_address, server.grpc_address
 
 
+class Whole:
+    """Documents of which all is translated."""
+
+    def __init__(self, markup, documents):
+        self.texts = documents
+
+    def filled(self, outputs):
+        return [some["translation"][0].decode() for some in outputs]
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     export_dir = page_model.save(tmp_path_factory.mktemp("export"), grows=True)
-    server = Server(ServingOptions(str(export_dir), name="model", rest_port=0, grpc_port=0, grace_seconds=5))
+    options = ServingOptions(str(export_dir), name="model", rest_port=0, grpc_port=0, grace_seconds=5)
+    server = Server(options, read=Whole)
     server.start()
     yield InProcess(server)
     server.stop()
 
 
 def known(served, sentences):
-    inputs = [{"text": [sentence]} for sentence in sentences]
-    rows = {
-        name: [(some, ask_rest(served.rest, name, some)) for some in inputs] for name in ("serving_default", "nbest")
+    return soak.Known.ask(served, sentences, {"serving_default", "nbest", "align", "alternatives"})
+
+
+def test_what_is_asked_for():
+    """Prefixes are beginnings of what the model writes itself, and each document has its markup."""
+    inputs = soak._begun([{"text": ["a b c"]}, {"text": ["a b c"]}, {"text": ["a" * 100]}], ["X Y Z"] * 3)
+    assert inputs == [{"text": ["a b c"], "prefix": [""]}, {"text": ["a b c"], "prefix": ["X"]}]
+    assert soak._marked(["a b & c", "d"], 0) == {
+        "markup": "html",
+        "inputs": {"text": ["<p>a <b>b</b> &amp; c</p>", "<p>d</p>"]},
     }
-    whole = [("align", {"text": sentences[:2]}), ("align", {"text": [" ".join(sentences * 20)]})]
-    return soak.Known(rows, [(request, ask_rest(served.rest, *request)) for request in whole])
+    assert soak._marked(["a b c"], 2) == {"markup": "placeholders", "inputs": {"text": ["a {name}b%s c"]}}
 
 
 def test_each_kind_of_client_compares_what_it_is_answered(served):
     # The score of what grows is that of five letters.
-    load = soak.Load(served, known(served, ["a b c", "d e f", "g h i", "j k l"] * 5))
+    asked = known(served, ["a b c", "d e f", "g h i", "j k l"] * 6)
+    assert set(asked.rows) == {"serving_default", "nbest", "alternatives"}
+    assert [request[0] for request, _ in asked.whole] == ["align"] and len(asked.marked) == 5
+    load = soak.Load(served, asked)
     outcomes, draw = collections.Counter(), random.Random(1)
     with grpc.insecure_channel(served.grpc) as channel:
         for client in (load._rest_or_grpc, load._rest_or_grpc, load._rest_or_grpc, load._grown, load._hung_up):
             for _ in range(4):
                 outcomes[client(draw, channel)] += 1
+        outcomes[load._with_markup(draw, channel)] += 1
         outcomes[load._read_slowly(draw, channel)] += 1
-    assert set(outcomes) == {"REST: right", "gRPC: right", "stream: right", "hung up", "slow reader: right"}
+    right = {f"{kind}: right" for kind in ("REST", "gRPC", "stream", "markup", "slow reader")}
+    assert set(outcomes) == {*right, "hung up"}
     assert load.wrong == []
 
 
 def test_another_answer_is_counted_as_wrong(served):
-    asked = known(served, ["a b c"])
+    asked = known(served, ["a b c"] * 3)
     asked.rows["serving_default"] = [
         (inputs, {**right, "translation": ["X"]}) for inputs, right in asked.rows["serving_default"]
     ]
     load = soak.Load(served, asked)
     assert load._grown(random.Random(1), None) == "stream: wrong"
-    assert len(load.wrong) == 1
+    asked.marked[:] = [(body, {"translation": ["X"]}) for body, _ in asked.marked]
+    assert load._with_markup(random.Random(1), None) == "markup: wrong"
+    assert len(load.wrong) == 2
 
 
 def test_the_level_of_memory_is_that_between_two_versions():

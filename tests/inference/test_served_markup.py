@@ -44,5 +44,7 @@ def test_a_text_without_a_translation_stays():
 def test_what_cannot_be_read_is_one_line():
     with pytest.raises(InputError, match="^markup must be one of html, xml, placeholders; got 'rtf'$"):
         ServedDocuments("rtf", ["a"])
+    with pytest.raises(InputError, match=f"got '{'x' * 40}'$"):
+        ServedDocuments("x" * 5000, ["a"])
     with pytest.raises(InputError, match="document 2.*line 1"):
         ServedDocuments("xml", ["<a/>", "<a>"])

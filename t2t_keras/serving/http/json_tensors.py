@@ -178,34 +178,35 @@ def _bytes(leaf: Any) -> bytes:
             return base64.b64decode(leaf["b64"], validate=True)
         except (binascii.Error, ValueError) as error:
             raise invalid(f"not valid base64: {error}") from error
-    raise invalid(f"must be a string, got {_shown(leaf)}")
+    raise invalid(f"must be a string, got {shown(leaf)}")
 
 
 def _bool(leaf: Any) -> bool:
     if not isinstance(leaf, bool):
-        raise invalid(f"must be true or false, got {_shown(leaf)}")
+        raise invalid(f"must be true or false, got {shown(leaf)}")
     return leaf
 
 
 def _integer(leaf: Any, type_name: str, least: int, most: int) -> int:
     if not isinstance(leaf, int) or isinstance(leaf, bool):
-        raise invalid(f"must be an integer, got {_shown(leaf)}")
+        raise invalid(f"must be an integer, got {shown(leaf)}")
     if not least <= leaf <= most:
-        raise invalid(f"must fit into {type_name}, got {_shown(leaf)}")
+        raise invalid(f"must fit into {type_name}, got {shown(leaf)}")
     return leaf
 
 
 def _float(leaf: Any, type_name: str, largest: float) -> float:
     if not isinstance(leaf, int | float) or isinstance(leaf, bool):
-        raise invalid(f"must be a number, got {_shown(leaf)}")
+        raise invalid(f"must be a number, got {shown(leaf)}")
     # `math.isfinite` fails for a JSON integer that no float can hold.
     infinite = isinstance(leaf, float) and not math.isfinite(leaf)
     if not infinite and abs(leaf) > largest:
-        raise invalid(f"must fit into {type_name}, got {_shown(leaf)}")
+        raise invalid(f"must fit into {type_name}, got {shown(leaf)}")
     return leaf
 
 
-def _shown(leaf: Any) -> str:
+def shown(leaf: Any) -> str:
+    """A JSON value in a message, cut to 40 letters."""
     try:
         text = json.dumps(leaf)
     except (RecursionError, ValueError):  # it could just be read, and its writing needs a little more

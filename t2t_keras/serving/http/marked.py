@@ -19,6 +19,7 @@ from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 _ALIGN = "align"
 # Sentences in a call of it: as many as a batch needs to be fast.
 _TOGETHER = 8
+_MOST_LETTERS = 500  # of an error of a document
 
 
 class Documents(Protocol):
@@ -57,6 +58,8 @@ class MarkedCall:
         self._core = core
         if content.get("signature_name", DEFAULT_SIGNATURE) not in ("", DEFAULT_SIGNATURE):
             raise invalid(f"only {DEFAULT_SIGNATURE!r} reads markup, leave out 'signature_name'")
+        if not isinstance(markup := content["markup"], str):
+            raise invalid(f"'markup' must be a string, got {json_tensors.shown(markup)}")
         default = lent.model.signature(DEFAULT_SIGNATURE)
         if read is None or _ALIGN not in lent.model.signatures or list(default.inputs) != ["text"]:
             raise ServingError(Code.UNIMPLEMENTED, f"version {lent.model.version} does not translate markup")
@@ -68,9 +71,9 @@ class MarkedCall:
         if (num_bytes := sum(map(len, raw))) > most_bytes:
             raise invalid(f"documents of {num_bytes} bytes in a request: the limit is max_batch_bytes={most_bytes}")
         try:
-            self._documents = read(str(content["markup"]), [text.decode("utf-8", "replace") for text in raw])
+            self._documents = read(markup, [text.decode("utf-8", "replace") for text in raw])
         except InputError as error:
-            raise invalid(str(error)) from error
+            raise invalid(str(error)[:_MOST_LETTERS]) from error
         texts = [text.encode() for text in self._documents.texts]
         limit = core.options.limits.max_sentences
         if len(texts) > limit:

@@ -66,7 +66,8 @@ def test_documents_are_translated_sentence_by_sentence(client):
     ("content", "status", "words"),
     [
         ({"markup": "html", "inputs": ["[a]"]}, 400, "markup must be brackets; got 'html'"),
-        ({"markup": ["brackets"], "inputs": ["[a]"]}, 400, "markup must be brackets"),
+        ({"markup": ["brackets"], "inputs": ["[a]"]}, 400, """'markup' must be a string, got ["brackets"]"""),
+        ({"markup": [["x" * 5000]], "inputs": ["[a]"]}, 400, """got [["xxxx"""),
         (
             {"markup": "brackets", "inputs": ["[" + "a][" * 20 + "a]"]},
             400,
