@@ -33,8 +33,10 @@ from . import remote_paths
 from .flag_groups import setting_flags
 
 if TYPE_CHECKING:
+    import pathlib
     from collections.abc import Sequence
 
+    from t2t_keras.serving.http.glossed import ReadTexts
     from t2t_keras.serving.http.marked import Documents
     from t2t_keras.serving.served_models import Substitutes
     from t2t_keras.serving.server import Server
@@ -191,12 +193,13 @@ def _log_to_stderr() -> None:
 def _server(options: ServingOptions) -> "Server":
     """The server, whose packages are an optional extra."""
     try:
+        from t2t_keras.serving.http.glossed import Glossaries
         from t2t_keras.serving.served_models import no_substitutes
         from t2t_keras.serving.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing: pip install '.[serve]'") from error
     substitutes = no_substitutes if _ENGINE.value == "tensorflow" else _ctranslate2()
-    return Server(options, quiet_tensorflow.without_notices, substitutes, _documents)
+    return Server(options, quiet_tensorflow.without_notices, substitutes, _documents, Glossaries(_glossary_reader))
 
 
 def _documents(markup: str, documents: "Sequence[str]") -> "Documents":
@@ -204,6 +207,13 @@ def _documents(markup: str, documents: "Sequence[str]") -> "Documents":
     from t2t_keras.inference.served_markup import ServedDocuments  # with Keras, which takes seconds
 
     return ServedDocuments(markup, documents)
+
+
+def _glossary_reader(version: "pathlib.Path") -> "ReadTexts":
+    """Reads texts with glossaries for a version."""
+    from t2t_keras.inference.served_terms import ServedTerms  # with Keras, which takes seconds
+
+    return ServedTerms(version)
 
 
 def _ctranslate2() -> "Substitutes":

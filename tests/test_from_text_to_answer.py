@@ -16,6 +16,8 @@ SHORT = ["--beam_size=2", "--max_length_offset=4", "--min_length=2"]
 SETTINGS = [*(f"--set=model.{each}" for each in MODEL), *(f"--set=train.{each}" for each in TRAIN)]
 SIDES = (("source", "low"), ("target", "up"))
 LINES = ["one two three", "", "seven six five four"]
+# Of a term that no other line has, so that one process translates with it and without.
+TERM, FORMS = "two one", "SIX|FIVE"
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +47,21 @@ def test_two_text_files_become_an_answer_of_the_server(folder):
     )
     scores = launch("evaluate", f"--model_dir={run}", "--split=test", *SHORT)
     assert re.search(r"^BLEU +[\d.]+ .*\|tok:13a\|", scores, re.MULTILINE)
-    translated = launch("translate", f"--model_dir={run}", *SHORT, stdin="\n".join(LINES) + "\n").split("\n")
-    assert len(translated) == len(LINES) + 1 and translated[0] and not translated[1]
+    (folder / "terms.tsv").write_text(f"{TERM}\t{FORMS}\n", encoding="utf-8")
+    flags = [f"--model_dir={run}", *SHORT, f"--glossary={folder / 'terms.tsv'}"]
+    *translated, forced, end = launch("translate", *flags, stdin="\n".join([*LINES, TERM, ""])).split("\n")
+    assert len(translated) == len(LINES) and translated[0] and not translated[1] and not end
+    assert {"SIX", "FIVE"} & set(forced.split())
     launch("export", f"--model_dir={run}", f"--export_dir={exported}", *SHORT)
     command = ["-m", "launch.serve", f"--export_dir={exported}", "--rest_port=0", "--grpc_port=0"]
     with programs.Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
-            answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": LINES}, timeout=300).json()
+            requests = [{"inputs": LINES}, {"inputs": [*LINES, TERM], "glossary": [[TERM, FORMS]]}]
+            answers = [httpx.post(f"{rest}/v1/models/mine:predict", json=each, timeout=300).json() for each in requests]
         finally:
             server.terminate()
-    assert answer["outputs"]["translation"] == translated[:-1]
+    plain, glossed = (answer["outputs"] for answer in answers)
+    assert plain["translation"] == translated and glossed["translation"] == [*translated, forced]
+    assert glossed["missing_terms"] == [[], [], [], []]
     assert server.returncode == 0

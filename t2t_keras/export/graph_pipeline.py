@@ -87,6 +87,8 @@ class Pipeline:
         has_attention: whether the model offers attention.
         grows: whether what a search has found so far is the beginning of an answer: text, and not drawn.
         may_be_told: whether an answer may be told how it begins: it grows, nothing is barred, and entries show words.
+        may_be_required: whether an answer may have to contain phrases: it is searched for by one beam, its form is
+            free, and entries show words.
     """
 
     def __init__(self, translator: Translator, weights: Weights, tokenizers: tuple[Any, Any]) -> None:
@@ -104,7 +106,8 @@ class Pipeline:
         settings = (translator.lowercase, translator.max_source_length, translator.excluded, translator.task)
         excluded = RequestEncoder(translator.tokenizer, self.config, *settings).excluded
         form = self._form = self._task.form(translator.tokenizer)
-        searches = self._searches = Searches(self._model, self.config, excluded, form=form)
+        self._within_words = translator.tokenizer.continuations
+        searches = self._searches = Searches(self._model, self.config, excluded, form, self._within_words)
         sampling = Searches(self._model, _sampling(self.config), excluded, form=form)
 
         def search_best(sentences: Sentences) -> Found:
@@ -134,7 +137,8 @@ class Pipeline:
         self._finished = _stage(self._finished_of, _TEXTS, *results) if finishes else None
         self.grows = not (finishes or form or self._task.context or self.config.sampling)
         self.may_be_told = self.grows and translator.tokenizer.marks_words and not excluded
-        self._within_words = translator.tokenizer.continuations
+        shows_words, in_groups = translator.tokenizer.marks_words, self.config.num_groups > 1
+        self.may_be_required = shows_words and not (form or self.config.sampling or in_groups)
 
     def _parts_of(self, lines: tf.Tensor) -> Parts:
         """The parts to translate of lines, string [lines]."""
@@ -230,6 +234,22 @@ class Pipeline:
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
             return [v[:, :1] for v in self._searches(ids, only_best=True, prefix=tf.gather(prefixes, rows))]
+
+        with self._weights.in_use():
+            return self._found(sentences, search, 1)
+
+    def search_with(self, sentences: Sentences, constraints: tf.Tensor) -> Found:
+        """The best hypothesis of each sentence that has a phrase of each of its constraints.
+
+        These are int32 [sentences, constraints, phrases, length]; see `Goal`.
+        """
+        sizes = *tf.unstack(tf.shape(constraints)), longest(self.output_limits(sentences))
+        with tf.control_dependencies([assert_size("progress with constraints", self.config.beam_size, *sizes)]):
+            constraints = tf.identity(constraints)
+
+        def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
+            asked = tf.gather(constraints, rows)
+            return [v[:, :1] for v in self._searches(ids, only_best=True, constraints=asked)]
 
         with self._weights.in_use():
             return self._found(sentences, search, 1)

@@ -21,8 +21,10 @@ Outputs = dict[str, tf.Tensor]
 def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
     """Returns all signatures by name, to be traced; k is the beam size.
 
-    A model without attention lacks `align` and `attention`. Only outputs that are text as it comes have the last three;
-    `alternatives` is also left out where words are excluded, or where entries do not show where one begins.
+    A model without attention lacks `align` and `attention`. What draws samples, searches in groups, writes outputs of a
+    form, or has entries that do not show where a word begins lacks `constrained`. Only outputs that are text as it
+    comes have the last three; `alternatives` is also left out where words are excluded, or where entries do not show
+    that.
 
     serving_default: text [batch] -> translation [batch], score [batch]
     nbest: text [batch] -> translations [batch, k], scores [batch, k]
@@ -30,6 +32,9 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
     score: text [batch], target [batch] -> log_probability [batch], token_count [batch]
     tokens: source_ids [batch, source_len], source_length [batch] ->
         translation_ids [batch, target_len], translation_length [batch], score [batch]
+    constrained: source_ids [batch, source_len], source_length [batch],
+        constraints [batch, constraints, phrases, phrase_len] -> the outputs of tokens, which have, as ids, one of the
+        phrases of each constraint
     align: text [batch] -> translation [batch], source_pieces [batch, source_len], target_pieces [batch, target_len],
         attention [batch, target_len, source_len]
     attention: text [batch], target [batch], kind [batch], layer [batch] -> query_pieces [batch, query_len],
@@ -39,11 +44,7 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
     stream_advance: steps, and a state -> the state after at most so many steps, translation [1] and score [1] so far,
         done; once it is, they are those of serving_default
     """
-    batch, ids, text = [None], [None, None], ([None], tf.string)
-
-    def traced(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
-        specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
-        return tf.function(function, input_signature=specs, autograph=False)
+    text = ([None], tf.string)
 
     def serving_default(text: tf.Tensor) -> Outputs:
         best = _translations(pipeline, text, only_best=True)
@@ -62,22 +63,40 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
 
     views = {}
     if pipeline.has_attention:
-        views["align"] = traced(functools.partial(_alignment, pipeline), text=text)
-        views["attention"] = traced(
-            functools.partial(_attention, pipeline), text=text, target=text, kind=text, layer=(batch, tf.int32)
+        views["align"] = _traced(functools.partial(_alignment, pipeline), text=text)
+        views["attention"] = _traced(
+            functools.partial(_attention, pipeline), text=text, target=text, kind=text, layer=([None], tf.int32)
         )
     return {
-        "serving_default": traced(serving_default, text=text),
-        "nbest": traced(nbest, text=text),
-        "sample": traced(sample, text=text, seed=(batch, tf.int64)),
-        "score": traced(functools.partial(_score, pipeline), text=text, target=text),
-        "tokens": traced(
-            functools.partial(_translated_tokens, pipeline), source_ids=(ids, tf.int32), source_length=(batch, tf.int32)
-        ),
+        "serving_default": _traced(serving_default, text=text),
+        "nbest": _traced(nbest, text=text),
+        "sample": _traced(sample, text=text, seed=([None], tf.int64)),
+        "score": _traced(functools.partial(_score, pipeline), text=text, target=text),
+        **_signatures_of_tokens(pipeline),
         **views,
         **alternatives_signature(pipeline),
         **stream_signatures(pipeline),
     }
+
+
+def _signatures_of_tokens(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFunction]:
+    """The functions `tokens` and, where outputs may have to contain phrases, `constrained`."""
+
+    def tokens(source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
+        return _translated_tokens(pipeline, source_ids, source_length, None)
+
+    inputs = {"source_ids": ([None, None], tf.int32), "source_length": ([None], tf.int32)}
+    functions = {"tokens": _traced(tokens, **inputs)}
+    if pipeline.may_be_required:
+        constrained = functools.partial(_translated_tokens, pipeline)
+        functions["constrained"] = _traced(constrained, **inputs, constraints=([None] * 4, tf.int32))
+    return functions
+
+
+def _traced(function: Callable[..., Outputs], **inputs: tuple) -> tf.types.experimental.GenericFunction:
+    """A function to be traced for inputs of these shapes and dtypes, by name."""
+    specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
+    return tf.function(function, input_signature=specs, autograph=False)
 
 
 def _translations(pipeline: Pipeline, text: tf.Tensor, only_best: bool) -> Hypotheses:
@@ -92,20 +111,27 @@ def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
 
-def _translated_tokens(pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor) -> Outputs:
-    """The best translations as token ids; empty for a sentence of length 0."""
+def _translated_tokens(
+    pipeline: Pipeline, source_ids: tf.Tensor, source_length: tf.Tensor, constraints: tf.Tensor | None
+) -> Outputs:
+    """The best translations as token ids, those that meet the constraints if any; empty for a sentence of length 0."""
+    given = {} if constraints is None else {"constraints": constraints}
     batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
     limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
     lengths = tf.clip_by_value(source_length, 0, width)
     checks = [
-        _assert_as_many_lines(source_ids=source_ids, source_length=source_length),
+        _assert_as_many_lines(source_ids=source_ids, source_length=source_length, **given),
         assert_line_lengths("source_ids", lengths, "translated", limit),
     ]
     with tf.control_dependencies(checks):
         source_ids, lengths = tf.identity(source_ids), tf.identity(lengths)
     ids = tf.where(tf.range(width) < lengths[:, tf.newaxis], source_ids, PAD_ID)
     rows = tf.cast(tf.where(lengths > 0)[:, 0], tf.int32)
-    result = pipeline.search(Sentences(tf.gather(ids, rows), tf.gather(lengths, rows)), only_best=True)
+    sentences = Sentences(tf.gather(ids, rows), tf.gather(lengths, rows))
+    if constraints is None:
+        result = pipeline.search(sentences, only_best=True)
+    else:
+        result = pipeline.search_with(sentences, tf.gather(constraints, rows))
     length = longest(result.lengths[:, 0])
     scores = tf.where(result.lengths > 0, result.scores, _LOWEST)
     places = rows[:, tf.newaxis]

@@ -31,11 +31,15 @@ def warmup_records(model_name: str, has_attention: bool) -> list[bytes]:
 
 
 def records_of_text(model_name: str, functions: Mapping[str, Callable[..., dict[str, tf.Tensor]]]) -> list[bytes]:
-    """As `warmup_records` those of signatures that only outputs which are text have, if they are in `functions`."""
+    """As `warmup_records` those of signatures that not all models have, of which `functions` are there."""
     text = tf.make_tensor_proto(_LINES[-1:], tf.string)  # so short that no model cuts it into parts
-    records = (
-        [_record(model_name, "alternatives", {"text": text, "prefix": text})] if "alternatives" in functions else []
-    )
+    ids, lengths, constraints = ([[3, EOS_ID]], [2], [[[[3]]]])
+    numbers = {"source_ids": ids, "source_length": lengths, "constraints": constraints}
+    requests = {
+        "alternatives": {"text": text, "prefix": text},
+        "constrained": {name: tf.make_tensor_proto(value, tf.int32) for name, value in numbers.items()},
+    }
+    records = [_record(model_name, name, inputs) for name, inputs in requests.items() if name in functions]
     return [*records, *_stream_records(model_name, functions)]
 
 

@@ -1,7 +1,7 @@
 """A glossary's terms in translations: what the model does not write of its own accord, a second search must."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
@@ -67,15 +67,32 @@ class RequiredTerms:
         All translations of a part have as many terms as its best one.
         """
         plain = first(parts)
-        terms = [self._glossary.found_in(self._source_text(part.parts[0])) for part in parts]
-        constrained = {
-            row: self._constrained(part, terms[row])
-            for row, part in enumerate(parts)
-            if self._missing(plain[row][0], terms[row])
-        }
-        rows = [row for row, part in constrained.items() if part != parts[row]]
-        forced = dict(zip(rows, again([constrained[row] for row in rows]), strict=True)) if rows else {}
-        return [self._chosen(plain[row], forced.get(row, []), terms[row]) for row in range(len(parts))]
+        asked = self.asked_again(parts, plain)
+        forced = again(list(asked.values())) if asked else []
+        return self.chosen(parts, plain, dict(zip(asked, forced, strict=True)))
+
+    def asked_again(
+        self, parts: Sequence[EncodedRequest], plain: Sequence[Sequence[Translation]]
+    ) -> dict[int, EncodedRequest]:
+        """What is searched for again, by the numbers of parts whose first translations `plain` lack terms."""
+        asked = {}
+        for row, (part, translations) in enumerate(zip(parts, plain, strict=True)):
+            terms = self._terms_of(part)
+            if self._missing(translations[0], terms) and (longer := self._constrained(part, terms)) != part:
+                asked[row] = longer
+        return asked
+
+    def chosen(
+        self,
+        parts: Sequence[EncodedRequest],
+        plain: Sequence[Sequence[Translation]],
+        forced: Mapping[int, Sequence[Translation]],
+    ) -> list[list[Translation]]:
+        """The translations of each part, given the first ones, and those of what was searched for again, by number."""
+        return [self._chosen(plain[row], forced.get(row, ()), self._terms_of(part)) for row, part in enumerate(parts)]
+
+    def _terms_of(self, part: EncodedRequest) -> list[Term]:
+        return self._glossary.found_in(self._source_text(part.parts[0]))
 
     def _constrained(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
         """The request with the terms that there is room for."""

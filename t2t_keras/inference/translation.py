@@ -8,6 +8,7 @@ import numpy as np
 
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.symbols import EOS_ID
+from t2t_keras.tasks.task import Task
 from t2t_keras.text.repair import repair
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -91,6 +92,25 @@ def found_translations(
         missing = Translation("", -np.inf, -np.inf, 0, 1, (tuple(source),), ((),))
         translations.append(row or [missing])
     return translations
+
+
+def translations_of_line(
+    task: Task, source: str, parts: Sequence[Sequence[Translation]], num_best: int, by_score: bool
+) -> list[Translation]:
+    """Up to `num_best` translations of a line, `source`, from those of its parts, finished by its task.
+
+    For `by_score` see `joined_lists`.
+    """
+    if task.context and len(parts) > 1:
+        found = chosen_list(parts, num_best, task.no_answer)
+    else:
+        found = joined_lists(parts, num_best, by_score)
+    return [_finished(task, source, translation) for translation in found]
+
+
+def _finished(task: Task, source: str, translation: Translation) -> Translation:
+    text = task.finish(source, translation.text) if translation.exists else translation.text
+    return translation if text == translation.text else dataclasses.replace(translation, text=text)
 
 
 def joined(parts: Sequence[Translation]) -> Translation:

@@ -33,7 +33,7 @@ from t2t_keras.inference.request import (
     request_batches,
 )
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
-from t2t_keras.inference.translation import Translation, chosen_list, found_translations, joined_lists
+from t2t_keras.inference.translation import Translation, found_translations, translations_of_line
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.runs.load import RunCheckpoint
@@ -376,20 +376,11 @@ class Translator:
             )
         part_translations = iter(found)
         lines = [list(itertools.islice(part_translations, len(request.parts))) for request in encoded]
+        by_score = not self.config.sampling
         return [
-            [self._finished(request.text, translation) for translation in self._of_line(line, num_best)]
+            translations_of_line(self.task, request.text, line, num_best, by_score)
             for request, line in zip(encoded, lines, strict=True)
         ]
-
-    def _of_line(self, parts: Sequence[Sequence[Translation]], num_best: int) -> list[Translation]:
-        """The translations of a line from those of its parts."""
-        if self.task.context and len(parts) > 1:
-            return chosen_list(parts, num_best, self.task.no_answer)
-        return joined_lists(parts, num_best, by_score=not self.config.sampling)
-
-    def _finished(self, source: str, translation: Translation) -> Translation:
-        text = self.task.finish(source, translation.text) if translation.exists else translation.text
-        return translation if text == translation.text else dataclasses.replace(translation, text=text)
 
     def _translate_parts(
         self, parts: Sequence[EncodedRequest], num_best: int, on_progress: Progress | None, scored: bool

@@ -45,6 +45,7 @@ class Model:
     `substitutes` may answer some of its signatures in place of its graph.
 
     Attributes:
+        path: the directory.
         version: the version's number.
         signatures: signatures by name.
         signature_defs: the signatures as the SavedModel describes them.
@@ -57,7 +58,7 @@ class Model:
     """
 
     def __init__(self, path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> None:
-        self.version = version
+        self.path, self.version = path, version
         graph = _meta_graph(path)
         self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)

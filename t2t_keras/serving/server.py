@@ -17,6 +17,7 @@ from t2t_keras.serving.connections import BoundedProtocol, LoopErrors
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.grpc_health import health_service
 from t2t_keras.serving.grpc_service import add_services
+from t2t_keras.serving.http.glossed import Glossaries
 from t2t_keras.serving.http.marked import ReadDocuments
 from t2t_keras.serving.http.rest import rest_app
 from t2t_keras.serving.options import ServingOptions
@@ -38,7 +39,7 @@ _CUT_OFF_SECONDS = 1
 
 
 class Server:
-    """A server that runs in its own threads; for the arguments see `Core`, and `ReadDocuments` for `read`.
+    """A server that runs in its own threads; for the arguments see `Core`, `ReadDocuments` and `Glossaries`.
 
     Raises:
         InputError: the configuration of models, the certificate or the keys are faulty.
@@ -55,8 +56,9 @@ class Server:
         around_load: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         substitutes: Substitutes = no_substitutes,
         read: ReadDocuments | None = None,
+        glossaries: Glossaries | None = None,
     ) -> None:
-        self._options, self._read = options, read
+        self._options, self._read, self._glossaries = options, read, glossaries
         if options.tls_certificate:
             check_certificate(options.tls_certificate, options.tls_key)
         self._keys = ApiKeys(options.api_key_file) if options.api_key_file else None
@@ -173,7 +175,7 @@ class Server:
 
     def _rest_config(self) -> uvicorn.Config:
         return uvicorn.Config(
-            rest_app(self.core, self._keys, self._read),
+            rest_app(self.core, self._keys, self._read, self._glossaries),
             http=BoundedProtocol,
             ssl_certfile=self._options.tls_certificate or None,
             ssl_keyfile=self._options.tls_key or None,

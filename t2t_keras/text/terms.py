@@ -60,20 +60,34 @@ class Glossary:
             InputError: a line is not like that, or its term has been in an earlier one; begins with `name` and the
                 line.
         """
-        terms: dict[str, Term] = {}
+        rows = []
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            place = f"{name}, line {number}"
             columns = line.split("\t")
             if len(columns) != 2:
-                raise InputError(f"{place}: expected a term, a tab and its forms, got {line.strip()[:60]!r}")
-            source, forms = repair(columns[0]), [repair(form) for form in columns[1].split(_BETWEEN_FORMS)]
+                where = f"{name}, line {number}"
+                raise InputError(f"{where}: expected a term, a tab and its forms, got {line.strip()[:60]!r}")
+            rows.append((f"line {number}", columns[0], columns[1]))
+        return cls.of(rows, name)
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[str, str, str]], name: str) -> "Glossary":
+        """The glossary of rows: what a row is called, a term, and "form|form|...".
+
+        Raises:
+            InputError: a term or a form is blank, or a term has been in an earlier row; begins with `name` and the row.
+        """
+        terms: dict[str, Term] = {}
+        for row, term, written in rows:
+            place = f"{name}, {row}"
+            source, forms = repair(term), [repair(form) for form in written.split(_BETWEEN_FORMS)]
             if not source or not all(forms):
-                blank = "the term" if not source else "one of the forms"
-                raise InputError(f"{place}: {blank} is blank in {line.strip()[:60]!r}")
+                blank, line = "one of the forms" if source else "the term", f"{term}\t{written}".strip()
+                raise InputError(f"{place}: {blank} is blank in {line[:60]!r}")
             if source in terms:
-                raise InputError(f"{place}: the term {source!r} is in {terms[source].place.removeprefix(name)[2:]} too")
+                earlier = terms[source].place.removeprefix(name)[2:]
+                raise InputError(f"{place}: the term {source[:60]!r} is in {earlier} too")
             terms[source] = Term(source, tuple(dict.fromkeys(forms)), place)
         return cls(list(terms.values()))
 

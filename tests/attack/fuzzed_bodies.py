@@ -4,6 +4,7 @@ import base64
 import functools
 import gzip
 import json
+import math
 import random
 
 import numpy as np
@@ -46,12 +47,17 @@ def call(draw):
     rows = draw.randint(1, 4)
     texts = [draw.choice(TEXTS) for _ in range(rows)]
     signature = draw.choice(
-        ["serving_default", "nbest", "sample", "score", "tokens", "align", "attention", "alternatives"]
+        ["serving_default", "nbest", "sample", "score", "tokens", "constrained", "align", "attention", "alternatives"]
     )
-    if signature == "tokens":
+    if signature in ("tokens", "constrained"):
         length = draw.randint(1, 20)
         ids = [[draw.randrange(300) for _ in range(length)] for _ in range(rows)]
-        return signature, {"source_ids": ids, "source_length": [draw.randint(0, length) for _ in range(rows)]}
+        inputs = {"source_ids": ids, "source_length": [draw.randint(0, length) for _ in range(rows)]}
+        if signature == "constrained":
+            size = draw.choice([1, 2, 10]), draw.choice([1, 3]), draw.choice([1, 4])
+            phrases = [draw.choice([0, 5, 70, 299, -1, 2**31 - 1]) for _ in range(rows * math.prod(size))]
+            inputs["constraints"] = np.reshape(phrases, [rows, *size]).tolist()
+        return signature, inputs
     inputs = {"text": texts}
     if signature == "sample":
         inputs["seed"] = [draw.randrange(-(2**63), 2**63) for _ in range(rows)]
@@ -79,10 +85,28 @@ def marked_call(draw):
     return {"markup": kind, **inputs}
 
 
+def glossed_call(draw):
+    """The content of a request with a glossary, of which some have entries that cannot be used."""
+    words = ["Two", "dog", "A man", "Zwei Hunde", "spielen", "日本", "a", ".", "<b>", "x" * 300]
+    odd = ["", "|", " ", "\t", "\x00", "\u2581", "</s>", "\U0001f600", "a|" * 400]
+    entries = [
+        [
+            draw.choice([*words, f"dog {number}"]),
+            "|".join(draw.choice(words) for _ in range(draw.choice([1, 1, 3, 40]))),
+        ]
+        for number in range(draw.choice([0, 1, 3, 60, 300]))
+    ]
+    entries = list({term: [term, forms] for term, forms in entries}.values())
+    if entries and draw.random() < 0.3:
+        entries[draw.randrange(len(entries))][draw.randrange(2)] = draw.choice(odd)
+    texts = [draw.choice(TEXTS) for _ in range(draw.randint(1, 4))]
+    return {"glossary": entries, **draw.choice([{"inputs": {"text": texts}}, {"instances": texts}])}
+
+
 def json_call(draw):
-    """The content of a request that is right, but that documents may not be of their kind."""
-    if draw.random() < 0.2:
-        return marked_call(draw)
+    """The content of a request that is right, but for documents of another kind and odd glossaries."""
+    if draw.random() < 0.3:
+        return draw.choice([marked_call, glossed_call])(draw)
     signature, inputs = call(draw)
     if draw.random() < 0.5:
         return {"signature_name": signature, "inputs": inputs}

@@ -36,7 +36,8 @@ def meta_graph(version):
 
 def test_a_server_may_keep_all_answers_but_samples(meta_graph):
     kept = repeatable(meta_graph) & {name for name in meta_graph.signature_def if not name.startswith("__")}
-    assert kept == {"serving_default", "nbest", "score", "tokens", "align", "attention", "alternatives", *STREAM}
+    texts = {"serving_default", "nbest", "score", "align", "attention", "alternatives"}
+    assert kept == {*texts, "tokens", "constrained", *STREAM}
 
 
 def test_operations_are_those_of_tensorflow_and_three_of_sentencepiece(meta_graph):
@@ -67,14 +68,16 @@ def test_signatures_read_well(meta_graph):
 
     text, ids = ("string", [-1]), ("int32", [-1, -1])
     number, count = ("float32", [-1]), ("int32", [-1])
+    tokens = {"translation_ids": ids, "translation_length": count, "score": number}
     expected = {
         "serving_default": ({"text": text}, {"translation": text, "score": number}),
         "nbest": ({"text": text}, {"translations": ("string", [-1, 3]), "scores": ("float32", [-1, 3])}),
         "sample": ({"text": text, "seed": ("int64", [-1])}, {"translation": text, "log_probability": number}),
         "score": ({"text": text, "target": text}, {"log_probability": number, "token_count": count}),
-        "tokens": (
-            {"source_ids": ids, "source_length": count},
-            {"translation_ids": ids, "translation_length": count, "score": number},
+        "tokens": ({"source_ids": ids, "source_length": count}, tokens),
+        "constrained": (
+            {"source_ids": ids, "source_length": count, "constraints": ("int32", [-1, -1, -1, -1])},
+            tokens,
         ),
         "align": (
             {"text": text},

@@ -91,6 +91,17 @@ _REQUEST: Description = {
             "enum": ["html", "xml", "placeholders"],
             "description": "of predict alone: the texts are documents, and so are the answers",
         },
+        "glossary": {
+            "type": "array",
+            "items": {
+                "type": "array",
+                "prefixItems": [{"type": "string"}, {"type": "string"}],
+                "items": False,
+                "minItems": 2,
+            },
+            "description": "of predict alone: terms, and forms, separated by |, of which a translation must have one",
+            "examples": [[["dog", "Hund|Hunde"]]],
+        },
     },
     "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],
 }

@@ -31,6 +31,7 @@ from t2t_keras.serving.answers import LARGE_BYTES, memory_of
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.growing import Growing
 from t2t_keras.serving.http import json_tensors, openapi
+from t2t_keras.serving.http.glossed import Glossaries, GlossedCall
 from t2t_keras.serving.http.hosts import HostCheck
 from t2t_keras.serving.http.marked import MarkedCall, ReadDocuments
 from t2t_keras.serving.metrics import Call
@@ -83,12 +84,17 @@ _DISCARDED_BYTES = 64 << 20
 _READ_SECONDS = 60.0
 
 
-def rest_app(core: Core, keys: ApiKeys | None = None, read: ReadDocuments | None = None) -> Starlette:
+def rest_app(
+    core: Core,
+    keys: ApiKeys | None = None,
+    read: ReadDocuments | None = None,
+    glossaries: Glossaries | None = None,
+) -> Starlette:
     """Returns the REST interface as an ASGI application that answers requests with `core`, of who has one of `keys`.
 
-    `read` takes documents with markup apart.
+    `read` takes documents with markup apart, and `glossaries` read those of requests.
     """
-    service = _Rest(core, read)
+    service = _Rest(core, read, glossaries)
     routes: list[BaseRoute] = [
         Route("/v1/{path:path}", service.model, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
         Route("/monitoring/prometheus/metrics", service.metrics, methods=["GET"]),
@@ -112,8 +118,8 @@ def rest_app(core: Core, keys: ApiKeys | None = None, read: ReadDocuments | None
 class _Rest:
     """The handlers of the routes."""
 
-    def __init__(self, core: Core, read: ReadDocuments | None) -> None:
-        self._core, self._read = core, read
+    def __init__(self, core: Core, read: ReadDocuments | None, glossaries: Glossaries | None) -> None:
+        self._core, self._read, self._glossaries = core, read, glossaries
 
     async def model(self, request: Request) -> Response:
         """Answers everything under /v1, errors included."""
@@ -183,7 +189,8 @@ class _Rest:
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not served, only predict")
             body = await _body(request, self._core.options.limits.max_body_bytes)
             call.is_read()
-            if b'"markup"' in body or b"\\u" in body:  # or a name that may be spelled like this
+            # Or a name that may be spelled like this.
+            if any(name in body for name in (b'"markup"', b'"glossary"', b"\\u")):
                 answer, by_row = await asyncio.to_thread(self._begin, call, target, body)
             else:
                 answer, by_row = await off_loop.run(len(body), self._begin, call, target, body)
@@ -217,6 +224,8 @@ class _Rest:
             call.signature = "stream"
             if "markup" in content:
                 raise invalid("documents with markup do not grow: ask with predict")
+            if "glossary" in content:
+                raise invalid("translations with a glossary do not grow: ask with predict")
             inputs = json_tensors.read_inputs(content, lent.model.signature(DEFAULT_SIGNATURE))
             return self._core.grow(lent, inputs), "instances" in content
 
@@ -226,6 +235,9 @@ class _Rest:
         """Parses a body and queues its call; returns what waits for the outputs, and whether the inputs came by row."""
         content = json_tensors.parse_body(body)
         with self._core.lend(target.name, target.version) as lent:
+            if "glossary" in content:
+                call.signature = "glossary"
+                return GlossedCall(self._core, lent, content, self._glossaries).outputs, "instances" in content
             if "markup" in content:
                 call.signature = "markup"
                 return MarkedCall(self._core, lent, content, self._read).outputs, "instances" in content

@@ -1,0 +1,121 @@
+"""Texts with a glossary, as the signatures of an export translate them: as the translator itself does."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.config import Config, DataConfig, DecodeConfig
+from t2t_keras.errors import InputError
+from t2t_keras.export.exported_weights import Weights
+from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.export.signatures import signatures
+from t2t_keras.inference.served_terms import ServedTerms
+from t2t_keras.inference.translator import Translator
+from t2t_keras.text.terms import Glossary
+from tests.export import exporting
+from tests.inference import tiny
+
+LINES = ["Two dogs play in the snow.", "A man", "", "The lazy dog", "A man is standing. " * 4, "dogs in the snow " * 5]
+TERMS = [("dogs", "Hunde|Leiter"), ("snow", "Schnee"), ("man", "man|Mann"), ("dog", "Zwei Hunde spielen " * 9)]
+DATA = DataConfig(vocab_size=350, max_length=24)
+
+
+def read(folder, config: Config) -> ServedTerms:
+    """As for an export, of which only the settings and the vocabulary are read."""
+    for name in ("assets", "assets.extra"):
+        (folder / name).mkdir()
+    (folder / "saved_model.pb").touch()
+    (folder / "assets.extra" / "config.json").write_text(json.dumps(config.to_dict()))
+    tiny.tokenizer().save(folder / "assets" / "vocab.model")
+    return ServedTerms(folder)
+
+
+def answered(texts, tokens, constrained):
+    """What a server makes of calls of two functions; the inputs of all calls of the second."""
+    again = texts.again([tokens(**inputs) for inputs in texts.first])
+    return texts.answer([constrained(**inputs) for inputs in again]), again
+
+
+def compared(answer, translations):
+    """Holds an answer to what a translator with the same glossary gave."""
+    assert [text.decode() for text in answer["translation"]] == [one.text for one in translations]
+    scores = [max(one.score, np.finfo(np.float32).min) for one in translations]
+    np.testing.assert_allclose(answer["score"], scores, rtol=1e-4, atol=1e-5)
+    missing = [[name.decode() for name in row if name] for row in answer["missing_terms"]]
+    assert missing == [[use.source for use in one.terms if not use.form] for one in translations]
+
+
+def with_glossary(model, config, data=DATA) -> Translator:
+    glossary = Glossary.parsed(["\t".join(pair) for pair in TERMS], "terms.tsv")
+    return Translator(tiny.tokenizer(), model, config, data, glossary=glossary)
+
+
+def test_texts_become_what_the_translator_makes_of_them(tmp_path):
+    model, config = tiny.CopyModel(tiny.tokenizer().vocab_size), DecodeConfig(beam_size=3, max_length_offset=6)
+    translator = with_glossary(model, config)
+
+    def tokens(source_ids, source_length, **options):
+        assert source_length.tolist() == np.count_nonzero(source_ids, axis=1).tolist()
+        found = translator._searches(source_ids, True, True, **options)
+        ids, scores, _, lengths = (values.numpy()[:, 0] for values in found)
+        return {"translation_ids": ids, "translation_length": lengths, "score": scores}
+
+    # The model's settings are not read.
+    served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA, decode=config))
+    expected = translator.translate(LINES)
+    for most_rows in (1, 5):
+        texts = served(LINES, TERMS, most_rows)
+        assert max(len(inputs["source_ids"]) for inputs in texts.first) == most_rows
+        answer, again = answered(texts, tokens, tokens)
+        compared(answer, expected)
+        assert again and all("constraints" in inputs for inputs in again)
+    assert any(use.is_forced for one in expected for use in one.terms)
+    assert answer["missing_terms"].tolist()[3] == [b"dog"]
+    answer, again = answered(served(LINES, [], 8), tokens, tokens)
+    assert again == [] and answer["missing_terms"].shape == (len(LINES), 0)
+
+
+@pytest.mark.integration
+def test_the_signatures_of_an_export_are_such(tmp_path):
+    translator = exporting.translator()
+    pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
+    functions = signatures(pipeline)
+
+    def called(name):
+        return lambda **inputs: {
+            output: tensor.numpy()
+            for output, tensor in functions[name](**{key: tf.constant(value) for key, value in inputs.items()}).items()
+        }
+
+    served = read(tmp_path, exporting.config_of(translator))
+    answer, again = answered(served(LINES, TERMS, 8), called("tokens"), called("constrained"))
+    expected = with_glossary(translator.model, translator.config, DataConfig(max_length=24)).translate(LINES)
+    compared(answer, expected)
+    assert again and any(use.is_forced for one in expected for use in one.terms)
+    inputs = {name: np.repeat(value[:1], 64, axis=0) for name, value in again[0].items()}
+    many = np.resize(inputs["constraints"], (64, 90, 20, 9))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="progress with constraints would be of shape"):
+        called("constrained")(**{**inputs, "constraints": many})
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([("dog", "Hund"), (" ", "Hund")], "glossary, entry 2: the term is blank"),
+        ([("dog", "Hund||Hunde")], "glossary, entry 1: one of the forms is blank"),
+        ([("dog", "Hund"), ("cat", "Katze"), ("dog", "Hunde")], "glossary, entry 3: the term 'dog' is in entry 1 too"),
+        ([("dog", "\u200b")], "glossary, entry 1: one of the forms is blank"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_named(tmp_path, entries, words):
+    served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA))
+    with pytest.raises(InputError, match=f"^{words}"):
+        served(LINES, entries, 8)
+
+
+def test_what_does_not_go_with_glossaries_is_refused(tmp_path):
+    decode = DecodeConfig(beam_size=4, num_groups=2)
+    with pytest.raises(InputError, match=r"^a glossary does not go together with decode.num_groups=2"):
+        read(tmp_path, Config(model=tiny.transformer().config, data=DATA, decode=decode))

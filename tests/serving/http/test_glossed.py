@@ -1,0 +1,165 @@
+"""Glossaries over REST: texts are asked for as token ids, and again where a term is missing, whatever reads them."""
+
+import concurrent.futures
+import json
+import pathlib
+
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.errors import InputError
+from t2t_keras.serving.http.glossed import Glossaries
+from t2t_keras.serving.options import Limits, ServingOptions
+from t2t_keras.serving.server import Server
+from tests.serving import page_model
+from tests.serving.rest_calls import metric
+
+WHERE = "/v1/models/adding:predict"
+IDS = [tf.TensorSpec([None, None], tf.int32, "source_ids"), tf.TensorSpec([None], tf.int32, "source_length")]
+
+
+class Adding(tf.Module):
+    """A number of one digit becomes the next one, or with constraints the number that the first one names."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def translate(self, text):
+        return {"translation": text, "score": tf.zeros(tf.shape(text))}
+
+    @tf.function(input_signature=IDS)
+    def tokens(self, source_ids, source_length):
+        return self._answer(source_ids + 1, source_length)
+
+    @tf.function(input_signature=[*IDS, tf.TensorSpec([None, None, None, None], tf.int32, "constraints")])
+    def constrained(self, source_ids, source_length, constraints):
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(constraints < 9), ["no such number"])]):
+            return self._answer(source_ids * 0 + constraints[:, 0, :, 0], source_length)
+
+    def _answer(self, ids, length):
+        score = tf.cast(tf.reduce_sum(ids, axis=1), tf.float32)
+        return {"translation_ids": ids, "translation_length": length, "score": score}
+
+
+class Numbers:
+    """Texts of one digit each; an entry says what a digit is to become."""
+
+    def __init__(self, texts, pairs, most_rows):
+        if "x" in texts:
+            raise InputError("x" * 5000)
+        self._wanted = dict(pairs)
+        self._texts = texts
+        self.first = [self._inputs(text) for text in texts]
+
+    def _inputs(self, text, **more):
+        return {"source_ids": np.array([[int(text)]], np.int32), "source_length": np.array([1], np.int32), **more}
+
+    def again(self, outputs):
+        self._plain = outputs
+        self._asked = [row for row, text in enumerate(self._texts) if text in self._wanted]
+        wanted = [self._wanted[self._texts[row]] for row in self._asked]
+        return [
+            self._inputs(self._texts[row], constraints=np.array([[[[int(digit)]]]], np.int32))
+            for row, digit in zip(self._asked, wanted, strict=True)
+        ]
+
+    def answer(self, outputs):
+        found = {**dict(enumerate(self._plain)), **dict(zip(self._asked, outputs, strict=True))}
+        rows = [str(found[row]["translation_ids"][0, 0]).encode() for row in range(len(self._texts))]
+        return {"translation": np.array(rows, object), "score": np.array([found[row]["score"][0] for row in found])}
+
+
+def saved(folder, *without):
+    model = Adding()
+    functions = {"serving_default": model.translate, "tokens": model.tokens, "constrained": model.constrained}
+    kept = {name: function for name, function in functions.items() if name not in without}
+    tf.saved_model.save(model, str(folder / "1"), signatures=kept)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def versions():
+    """The directories for which a reader was made."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory, versions):
+    options = ServingOptions(
+        str(saved(tmp_path_factory.mktemp("adding"))),
+        name="adding",
+        rest_port=0,
+        grpc_port=0,
+        limits=Limits(max_sentences=20),
+        max_batch_bytes=200,
+    )
+
+    def reader(version: pathlib.Path):
+        versions.append(version.name)
+        return Numbers
+
+    server = Server(options, glossaries=Glossaries(reader))
+    server.start()
+    with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
+        yield client
+    assert server.stop()
+
+
+def test_texts_are_asked_for_again_where_they_need_it(client, versions):
+    content = {"glossary": [["3", "7"], ["5", "5"]], "inputs": {"text": ["1", "3", "5"]}}
+    expected = {"translation": ["2", "7", "5"], "score": [2.0, 7.0, 5.0]}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.post(WHERE, json=content), range(16)))
+    assert all(answer.json() == {"outputs": expected} for answer in answers)
+    answer = client.post(WHERE, json={"glossary": [], "instances": ["1", "3"]})
+    assert answer.json()["predictions"] == [{"translation": "2", "score": 2.0}, {"translation": "4", "score": 4.0}]
+    escaped = json.dumps(content).replace("glossary", "gloss\\u0061ry")
+    assert client.post(WHERE, content=escaped.encode()).json() == {"outputs": expected}
+    assert versions == ["1"]
+    assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="glossary"}')
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"glossary": {"a": "b"}}, """'glossary' must be a list of [term, forms], got {"a": "b"}"""),
+        ({"glossary": [["1", "2"], ["3"]]}, "glossary, entry 2: expected a term and its forms, two strings, got"),
+        ({"glossary": [["1", 2]]}, "glossary, entry 1: expected a term and its forms"),
+        ({"glossary": ["12"]}, """glossary, entry 1: expected a term and its forms, two strings, got "12\""""),
+        ({"glossary": [["1", "2"]] * 21}, "21 terms in a glossary: the limit is max_sentences=20"),
+        ({"glossary": [["1", "2" * 200]]}, "texts and a glossary of 202 bytes: the limit is max_batch_bytes=200"),
+        ({"glossary": [["\ud800", "\ud800" * 66]], "inputs": ["1" * 134]}, "of 201 bytes"),
+        ({"glossary": [], "inputs": []}, "the request is empty"),
+        ({"glossary": [], "inputs": ["1"] * 21}, "21 sentences in a request"),
+        ({"glossary": [], "inputs": [["1"]]}, "deeper than its 1 dimensions"),
+        ({"glossary": [["1", "9"]]}, "no such number"),
+        ({"glossary": [], "inputs": ["x"]}, "x" * 500),
+        ({"glossary": [], "markup": "html"}, "a glossary does not go together with markup"),
+        ({"glossary": [], "signature_name": "tokens"}, "only 'serving_default' has glossaries"),
+    ],
+)
+def test_what_is_wrong_is_said(client, content, words):
+    answer = client.post(WHERE, content=json.dumps({"inputs": ["1"], **content}).encode())
+    assert (answer.status_code, list(answer.json())) == (400, ["error"])
+    assert words in answer.json()["error"] and len(answer.json()["error"]) <= 500
+
+
+def test_they_do_not_grow(client):
+    answer = client.post("/v1/models/adding:stream", json={"glossary": [], "inputs": ["1"]})
+    assert answer.status_code == 400 and "glossary do not grow" in answer.json()["error"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("has_reader", [True, False])
+def test_a_server_or_a_model_that_does_not_have_them(tmp_path, has_reader):
+    export_dir = page_model.save(tmp_path) if has_reader else saved(tmp_path)
+    glossaries = Glossaries(lambda version: Numbers) if has_reader else None
+    options = ServingOptions(str(export_dir), name="adding", rest_port=0, grpc_port=0)
+    server = Server(options, glossaries=glossaries)
+    server.start()
+    try:
+        answer = httpx.post(f"http://{server.rest_address}{WHERE}", json={"glossary": [], "inputs": ["1"]})
+        error = "version 1 has no translation with a glossary"
+        assert (answer.status_code, answer.json()) == (501, {"error": error})
+    finally:
+        assert server.stop()
