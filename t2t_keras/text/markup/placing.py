@@ -1,5 +1,7 @@
 """Puts a sentence's tags and placeholders into its translation, each once, where the words beside them went."""
 
+import bisect
+import collections
 import dataclasses
 import html
 import itertools
@@ -66,20 +68,32 @@ def placed(segment: Segment, translation: AlignedText) -> str:
 
 def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
     """The units of a translation, without placeholders: the model was given none."""
-    sources, text = units(segment.text), translation.text
+    text = translation.text
+    sources, targets = units(segment.text), units(text)
+    weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
+    for target_start, target_end, source_start, source_end in translation.links:
+        for number, shared in _shared(targets, target_start, target_end):
+            for source, also_shared in _shared(sources, source_start, source_end):
+                weights[number][source] += shared * also_shared
     invented = [match.span() for match in PLACEHOLDER.finditer(text)]
     found = []
-    for start, end in units(text):
-        if any(first <= start < last for first, last in invented):
-            continue
-        weights = [0] * len(sources)
-        for target_start, target_end, source_start, source_end in translation.links:
-            shared = min(end, target_end) - max(start, target_start)
-            for number, source in enumerate(sources if shared > 0 else []):
-                weights[number] += shared * max(0, min(source[1], source_end) - max(source[0], source_start))
-        best = max(weights, default=0)
-        found.append(_Unit(text[start:end], weights.index(best) if best else -1, text[start - 1 : start].isspace()))
+    for (start, end), own in zip(targets, weights, strict=True):
+        if not any(True for _ in _shared(invented, start, start + 1)):
+            source, _ = max(own.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))
+            found.append(_Unit(text[start:end], source, text[start - 1 : start].isspace()))
     return found
+
+
+def _shared(places: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The numbers of those places, which are disjoint and in order, that share characters with a range, and how many.
+
+    A text may have thousands of places and of ranges, so that these are found and not searched for.
+    """
+    for number in range(bisect.bisect_right(places, start, key=lambda place: place[1]), len(places)):
+        first, last = places[number]
+        if first >= end or start >= end:
+            return
+        yield number, min(end, last) - max(start, first)
 
 
 def _written(

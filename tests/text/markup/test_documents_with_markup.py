@@ -180,3 +180,44 @@ def test_an_elements_range_is_the_best_of_all(units_, first, data):
     spans = [(a, b) for a in range(len(own)) for b in range(a + 1, len(own) + 1) if all(is_free[a:b])]
     best = max(spans, key=total, default=(0, 0))  # the first of the best
     assert placing._span(mark, own, (0, len(own)), is_free) == (best if total(best) > 0 else (0, 0))
+
+
+def slowly_linked(source, translation):
+    """The source's unit of each of the translation's: that of most characters, by the whole sum of all links."""
+    sources = units(source)
+    for start, end in units(translation.text):
+        weights = [0] * len(sources)
+        for target_start, target_end, source_start, source_end in translation.links:
+            shared = max(0, min(end, target_end) - max(start, target_start))
+            for number, unit in enumerate(sources):
+                weights[number] += shared * max(0, min(unit[1], source_end) - max(unit[0], source_start))
+        best = max(weights, default=0)
+        yield weights.index(best) if best else -1
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("ab. ", max_size=12), st.text("ab. {}", max_size=12), st.data())
+def test_units_are_linked_as_by_the_whole_sum(source, text, data):
+    ranges = [st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted) for _ in range(2)]
+    links = data.draw(st.lists(st.tuples(*ranges).map(lambda pair: (*pair[0], *pair[1])), max_size=6))
+    segment, translation = placing.Segment(source, []), AlignedText(text, tuple(links))
+    found = placing._units(segment, translation)
+    invented = [match.span() for match in placing.PLACEHOLDER.finditer(text)]
+    kept = [
+        (text[start:end], linked)
+        for (start, end), linked in zip(units(text), slowly_linked(source, translation), strict=True)
+        if not any(first <= start < last for first, last in invented)
+    ]
+    assert [(unit.text, unit.source) for unit in found] == kept
+
+
+def test_thousands_of_units_are_not_compared_with_each_other(monkeypatch):
+    """A sentence may be 4,096 signs, and a request waits for its tags."""
+    calls = []
+    shared = placing._shared
+    monkeypatch.setattr(
+        placing, "_shared", lambda places, *span: calls.extend(found := [*shared(places, *span)]) or found
+    )
+    text = "<br/>" * 800
+    assert len(placing._units(placing.Segment(text, []), identity(text))) > 3000
+    assert len(calls) < 3 * len(text)
