@@ -110,12 +110,9 @@ class Pipeline:
         searches = self._searches = Searches(self._model, self.config, excluded, form, self._within_words)
         sampling = Searches(self._model, _sampling(self.config), excluded, form=form)
 
-        def search_best(sentences: Sentences) -> Found:
-            # With sampling, `only_best` has no effect: all samples are returned.
-            return self._found(sentences, lambda ids, _: [v[:, :1] for v in searches(ids, only_best=True)], 1)
-
-        def search_all(sentences: Sentences) -> Found:
-            return self._found(sentences, lambda ids, _: searches(ids), self.config.beam_size)
+        def search(sentences: Sentences, num_best: tf.Tensor) -> Found:
+            """So many of the best hypotheses, or samples, of each sentence."""
+            return self._found(sentences, lambda ids, _: searches.best(ids, num_best), num_best)
 
         def draw(sentences: Sentences, seeds: tf.Tensor) -> Found:
             """One sample of each sentence, drawn with its seed, int64 [sentences]."""
@@ -123,8 +120,7 @@ class Pipeline:
 
         sentences, k = Sentences(_IDS, _LENGTHS), self.config.beam_size
         self.parts = _stage(self._parts_of, _TEXTS)
-        self._search_best = _stage(self._with_weights(search_best), sentences)
-        self._search_all = _stage(self._with_weights(search_all), sentences)
+        self._search = _stage(self._with_weights(search), sentences, tf.TensorSpec([], tf.int32))
         self.sample = _stage(self._with_weights(draw), sentences, _SEEDS)
         self._hidden = _stage(self._with_weights(self._hidden_of), _IDS, _IDS)
         self.log_probs = _stage(self._with_weights(self._log_probs_of), sentences, sentences)
@@ -188,7 +184,11 @@ class Pipeline:
 
     def search(self, sentences: Sentences, only_best: bool) -> Found:
         """The best hypotheses or, if the settings say so, samples: one per sentence, or `config.beam_size`."""
-        return (self._search_best if only_best else self._search_all)(sentences)
+        shape = [tf.size(sentences.lengths), 1 if only_best else self.config.beam_size]
+        token_ids, *numbers = self._search(sentences, tf.constant(shape[1]))
+        # Where there are no sentences, there are no hypotheses to count either.
+        token_ids = tf.reshape(token_ids, [*shape, tf.shape(token_ids)[2]])
+        return Found(token_ids, *(tf.reshape(values, shape) for values in numbers))
 
     def start(self, sentences: Sentences) -> Any:
         """The state of a search for the best translations, before its first step."""
@@ -362,7 +362,7 @@ class Pipeline:
         return self._source_tokenizer.tokenize(texts).row_lengths() < self.max_source_length
 
     def _found(
-        self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int
+        self, sentences: Sentences, search: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]], k: int | tf.Tensor
     ) -> Found:
         """Runs a search in batches; `search` maps a batch's ids and the indices of its rows to the results."""
         width = longest(self.output_limits(sentences))
@@ -373,8 +373,9 @@ class Pipeline:
             token_ids, *numbers = search(sentences.chosen(rows).ids, rows)
             return widened(token_ids, [width]), *numbers
 
-        numbers = [tf.TensorSpec([None, k], dtype) for dtype in (tf.float32, tf.float32, tf.int32)]
-        results = [tf.TensorSpec([None, k, None], tf.int32), *numbers]
+        size = k if isinstance(k, int) else None
+        numbers = [tf.TensorSpec([None, size], dtype) for dtype in (tf.float32, tf.float32, tf.int32)]
+        results = [tf.TensorSpec([None, size, None], tf.int32), *numbers]
         return Found(*in_batches(lengths, self.config.tokens_per_batch, compute, results))
 
     def _with_weights(self, compute: Callable) -> Callable:

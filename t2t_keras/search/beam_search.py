@@ -161,7 +161,9 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     limits = _per_group(goal.max_lengths, num_groups)
     count = finished.scores.shape[1]
     # A group that is done no longer keeps others away from its tokens, so all of them go on as if all were returned.
-    last = finished.scores[:, (count if num_groups > 1 else min(goal.num_returned, count)) - 1]
+    wanted = count if num_groups > 1 else goal.num_returned
+    wanted = min(wanted, count) if isinstance(wanted, int) else tf.minimum(wanted, count)
+    last = finished.scores[:, wanted - 1]
     done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # no living one can exceed that
     if goal.settings.patience:
         num_finished += tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)

@@ -27,7 +27,8 @@ class Goal:
             must contain one, zeros after each; all zeros mean no constraint.
         excluded: int32 [batch, phrases, phrase_len], phrases that each output must not contain, zeros before each.
         continuations: tokens that go on a word; a phrase that is followed by one is not contained.
-        num_best: number of hypotheses to return; a sentence is done once they are settled. None means all.
+        num_best: number of hypotheses to return, an int or an int32 scalar; a sentence is done once they are settled.
+            None means all.
         scored: whether scores and log-probabilities are needed. Without them a greedy search that has no restriction
             but lengths is faster and returns NaN; all other searches compute them anyway.
         ends_at_minimum: whether an output ends as soon as it has the required tokens.
@@ -44,12 +45,12 @@ class Goal:
     constraints: Any = None
     excluded: Any = None
     continuations: Sequence[int] = ()
-    num_best: int | None = None
+    num_best: Any = None
     scored: bool = True
     ends_at_minimum: bool = False
 
     def __post_init__(self) -> None:
-        if self.num_best is not None and not 1 <= self.num_best <= self.settings.beam_size:
+        if isinstance(self.num_best, int) and not 1 <= self.num_best <= self.settings.beam_size:
             raise ValueError(f"num_best must be between 1 and beam_size={self.settings.beam_size}, got {self.num_best}")
         if self.constraints is not None and self.settings.num_groups > 1:
             raise ValueError(f"constraints do not go together with num_groups={self.settings.num_groups}")
@@ -64,9 +65,9 @@ class Goal:
         return dataclasses.replace(self, max_lengths=max_lengths, min_lengths=min_lengths)
 
     @property
-    def num_returned(self) -> int:
+    def num_returned(self) -> Any:
         """Number of hypotheses to return."""
-        return self.num_best or self.settings.beam_size
+        return self.settings.beam_size if self.num_best is None else self.num_best
 
     @property
     def needs_texts(self) -> bool:

@@ -109,12 +109,17 @@ class Searches:
         """
         if not self._config.sampling:
             raise ValueError(f"config.sampling must be true for samples, got {self._config.sampling}")
-        return self._search(source_ids, True, False, {}, seeds)
+        return self._search(source_ids, True, None, {}, seeds)
+
+    def best(self, source_ids: tf.Tensor, num_best: tf.Tensor) -> SearchResult:
+        """So many of the best hypotheses, an int32 scalar, or of the first samples; not compiled, as `sample`."""
+        found = self._search(source_ids, True, num_best, {})
+        return SearchResult(*(values[:, :num_best] for values in found))
 
     def start(self, source_ids: tf.Tensor) -> SearchState | GreedyState:
         """The state of a search for one hypothesis per sentence before its first step; not compiled, as `sample`."""
         search = self._begun(source_ids, self._model.encode(source_ids))
-        return searching.start(search.cache, self._goal(source_ids, only_best=True))
+        return searching.start(search.cache, self._goal(source_ids, num_best=1))
 
     def advance(
         self, source_ids: tf.Tensor, state: SearchState | GreedyState, steps: tf.Tensor
@@ -124,7 +129,7 @@ class Searches:
         Returns the state after them, the best hypotheses so far, and the sentences whose hypotheses are final, bool
         [batch]: those that a call of this object with `only_best` gives.
         """
-        goal = self._goal(source_ids, only_best=True)
+        goal = self._goal(source_ids, num_best=1)
         search = self._begun(source_ids, self._unread_memory())
         state = searching.make_steps(search.step, state, goal, steps)
         return state, searching.result(state, goal, so_far=True), searching.done_sentences(state, goal)
@@ -141,9 +146,8 @@ class Searches:
 
     def _compile(self, kind: Sequence[str], scored: bool, only_best: bool) -> Any:
         def search(source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
-            return self._search(
-                source_ids, scored, only_best, dict(zip([OPTIONS[name] for name in kind], options, strict=True))
-            )
+            given = dict(zip([OPTIONS[name] for name in kind], options, strict=True))
+            return self._search(source_ids, scored, 1 if only_best else None, given)
 
         shapes = [[None] * rank for rank in (2, *(_RANKS[name] for name in kind))]
         signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
@@ -153,11 +157,11 @@ class Searches:
         self,
         source_ids: tf.Tensor,
         scored: bool,
-        only_best: bool,
+        num_best: int | tf.Tensor | None,
         options: dict[str, tf.Tensor],
         seeds: tf.Tensor | None = None,
     ) -> SearchResult:
-        config, goal = self._config, self._goal(source_ids, only_best, scored, **options)
+        config, goal = self._config, self._goal(source_ids, num_best, scored, **options)
         search = self._begun(source_ids, self._model.encode(source_ids))
         if config.sampling:
             keys = sentence_keys(config.seed if seeds is None else seeds, source_ids)
@@ -167,7 +171,9 @@ class Searches:
     def _begun(self, source_ids: tf.Tensor, memory: Any) -> Search:
         return self._model.begin(source_ids, memory, self._config.beam_size, wanted=self._wanted)
 
-    def _goal(self, source_ids: tf.Tensor, only_best: bool, scored: bool = True, **options: tf.Tensor) -> Goal:
+    def _goal(
+        self, source_ids: tf.Tensor, num_best: int | tf.Tensor | None, scored: bool = True, **options: tf.Tensor
+    ) -> Goal:
         min_lengths, max_lengths, prefixes = self._held_to(source_ids, options.pop("prefixes", None))
         return Goal(
             self._config,
@@ -176,7 +182,7 @@ class Searches:
             ends_at_minimum=self._form is not None,
             rules=tuple(self._rules),
             continuations=self._continuations,
-            num_best=1 if only_best else None,
+            num_best=num_best,
             scored=scored,
             prefixes=prefixes,
             **options,

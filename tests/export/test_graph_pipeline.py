@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.config import DataConfig, TransformerConfig
+from t2t_keras.config import DataConfig, DecodeConfig, TransformerConfig
+from t2t_keras.export import limits
 from t2t_keras.export.exported_weights import Weights
-from t2t_keras.export.graph_pipeline import Pipeline
+from t2t_keras.export.graph_pipeline import Pipeline, Sentences
 from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
+from t2t_keras.symbols import EOS_ID
 from t2t_keras.text.extension import with_symbols
 from t2t_keras.text.tokenizer import Tokenizer
 from tests.export import exporting
@@ -52,3 +54,24 @@ def test_each_part_of_a_text_has_the_symbol_in_front_of_it():
     assert tagged.num_parts > 3 and all(ids[0] == tag for ids in tagged.source_ids)
     assert alone.source_ids[0][0] == other
     assert plain.num_parts > 3 and all(ids[0] != tag for ids in plain.source_ids)
+
+
+def test_one_graph_finds_the_best_and_all_and_its_limit_counts_what_is_asked_for(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_ELEMENTS", 150)
+    translator = exporting.translator(DecodeConfig(beam_size=3, max_length_factor=1, max_length_offset=8))
+    pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
+
+    def searched(rows, only_best):
+        ids = tf.constant([[10 + row, 20, EOS_ID] for row in range(rows)], tf.int32, [rows, 3])
+        return [values.numpy() for values in pipeline.search(Sentences(ids, tf.fill([rows], 3)), only_best)]
+
+    best, found = searched(4, only_best=True), searched(4, only_best=False)
+    assert [values.shape for values in found] == [(4, 3, 11), (4, 3), (4, 3), (4, 3)]
+    for one, several in zip(best, found, strict=True):
+        np.testing.assert_allclose(one, several[:, :1], rtol=1e-5)
+    assert pipeline._search.experimental_get_tracing_count() == 1
+    assert [values.shape[:2] for values in searched(0, only_best=False)] == [(0, 3)] * 4
+    assert searched(13, only_best=True)[0].shape == (13, 1, 11)
+    for rows, only_best in ((5, False), (14, True)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=rf"shape \[{rows} {1 if only_best else 3} 11\]"):
+            searched(rows, only_best)
