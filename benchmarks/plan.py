@@ -1,6 +1,6 @@
 """What preparing and planning cost, against the number of pairs: time and memory, as a table and a picture.
 
-python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic --plot=plan_cost.png
+python -m benchmarks.plan --pairs=100000,1000000,10000000 --folder=synthetic --plot=plan_cost.svg
 python -m benchmarks.plan --repeated=100000000 --folder=synthetic --open_files=1024:1048576,1024:1024
 python -m benchmarks.plan --lengths=1000000000
 

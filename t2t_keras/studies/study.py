@@ -86,7 +86,7 @@ class Study:
         return performed
 
     def write(self) -> list[pathlib.Path]:
-        """Writes the table with what is finished, as Markdown, CSV and PNG, and returns the paths."""
+        """Writes the table with what is finished, as Markdown, CSV and SVG, and returns the paths."""
         return self.table.write(self.states(), self.study_dir)
 
     def _check(self, names: Sequence[str]) -> None:

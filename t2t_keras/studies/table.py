@@ -66,7 +66,7 @@ class Table:
         lines: its lines.
         columns: from the left: columns of results, and headings of facts.
         plotted: the column that is drawn, if `draw` is None.
-        draw: draws the table's picture into a PNG file, from the results of each line by its name.
+        draw: draws the table's picture into an SVG file, from the results of each line by its name.
         needs_data: whether its rows need prepared data.
     """
 
@@ -104,8 +104,8 @@ class Table:
         return text.getvalue()
 
     def write(self, states: Mapping[str, State], folder: pathlib.Path) -> list[pathlib.Path]:
-        """Writes the table as Markdown, CSV and PNG, and returns the paths; an OSError if a file cannot be written."""
-        paths = [folder / f"{self.name}.{ending}" for ending in ("md", "csv", "png")]
+        """Writes the table as Markdown, CSV and SVG, and returns the paths; an OSError if a file cannot be written."""
+        paths = [folder / f"{self.name}.{ending}" for ending in ("md", "csv", "svg")]
         for path, text in zip(paths, (self.markdown(states), self.csv(states)), strict=False):
             with replacing(path) as file:
                 file.write(text)

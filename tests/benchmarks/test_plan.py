@@ -29,7 +29,7 @@ def test_the_pairs_are_always_the_same(tmp_path):
 @pytest.mark.slow
 def test_a_table_and_a_picture_of_all_sizes(tmp_path):
     command = [sys.executable, "-m", "benchmarks.plan", "--pairs=2000,4000", f"--folder={tmp_path / 'made'}"]
-    command += ["--vocab_size=2000", f"--plot={tmp_path / 'cost.png'}"]
+    command += ["--vocab_size=2000", f"--plot={tmp_path / 'cost.svg'}"]
     outputs = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     for output in outputs:  # the second time from what the first one measured
         assert "| pairs | 2,000 | 4,000 |" in output
@@ -37,7 +37,7 @@ def test_a_table_and_a_picture_of_all_sizes(tmp_path):
             assert re.search(rf"^\| {row} \| [\d.,]+ m?s \| [\d.,]+ m?s \|$", output, re.MULTILINE), output
     tables = [output[output.index("| pairs") :] for output in outputs]
     assert tables[0] == tables[1]
-    assert (tmp_path / "cost.png").stat().st_size > 10_000
+    assert (tmp_path / "cost.svg").stat().st_size > 10_000
     assert [path.name for path in (tmp_path / "made").iterdir()] == ["results.json"]
 
 

@@ -84,7 +84,7 @@ def test_csv_has_all_of_every_result():
 
 def test_files_appear_whole(tmp_path, monkeypatch):
     paths = TABLE.write(STATES, tmp_path)
-    assert [path.name for path in paths] == ["made_up.md", "made_up.csv", "made_up.png"]
+    assert [path.name for path in paths] == ["made_up.md", "made_up.csv", "made_up.svg"]
     assert paths[0].read_text(encoding="utf-8") == TABLE.markdown(STATES)
     assert paths[1].read_text(encoding="utf-8") == TABLE.csv(STATES)
     before = paths[0].read_bytes()
