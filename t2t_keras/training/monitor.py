@@ -99,7 +99,8 @@ class Monitor:
         """
         self._run = run
         self._total_steps = total_steps
-        self._ends_at = time.monotonic() + 60 * max_minutes if max_minutes else math.inf
+        self._begun = start_step, time.monotonic()
+        self._ends_at = self._begun[1] + 60 * max_minutes if max_minutes else math.inf
         self._metrics = RecordFile(run.metrics_path, start_step, start_step - is_validation_due)
         self._records = list(self._metrics.kept)
         # The next line's numbers are of all steps since the last line, before a stop or after.
@@ -123,7 +124,18 @@ class Monitor:
     def progress(self, step: int) -> None:
         """Moves the progress bar; cheap enough to call on every return to Python."""
         if self._bar is not None:
+            self._bar.total = self._expected_steps(step)
             self._bar.update(step - self._bar.n)
+
+    def _expected_steps(self, step: int) -> int:
+        """How many steps there will be if they go on as fast as they went: where minutes end the training, its bar
+        would stay empty if it led to the largest number of steps.
+        """
+        start, begun = self._begun
+        elapsed, minutes = time.monotonic() - begun, self._ends_at - begun
+        if step == start or elapsed <= 0 or math.isinf(minutes):
+            return self._total_steps
+        return min(self._total_steps, int(start + (step - start) * max(minutes / elapsed, 1)))
 
     def log_training(
         self,

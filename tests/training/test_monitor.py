@@ -176,6 +176,25 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
     assert "step 30" not in shown
 
 
+def test_a_bar_is_full_when_the_minutes_are_over(tmp_path, monkeypatch):
+    """However many steps there may be; where these end first, they count."""
+    clock = [1000.0]
+    monkeypatch.setattr("t2t_keras.training.monitor.time.monotonic", lambda: clock[0])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    for total_steps, step, minute, end in (
+        (10**6, 20, 0, 10**6),
+        (10**6, 30, 1, 40),
+        (10**6, 39, 2.5, 39),
+        (45, 35, 1, 45),
+    ):
+        monitor = Monitor(Run(tmp_path), total_steps=total_steps, start_step=20, max_minutes=2.0)
+        clock[0] += 60 * minute
+        log(monitor, step)
+        monitor.close()
+        assert f"{round(100 * step / end)}%|" in sys.stderr.getvalue() and f"{step}/{end}, " in sys.stderr.getvalue()
+
+
 def test_the_time_left_ends_with_the_minutes(tmp_path, capsys):
     monitor = Monitor(Run(tmp_path), total_steps=10**6, max_minutes=2.0)
     log(monitor, 10)
