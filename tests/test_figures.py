@@ -21,9 +21,9 @@ from chart import Axis, Chart  # noqa: E402
 from drawing import Drawing  # noqa: E402
 
 
-@pytest.mark.parametrize("name", draw.FIGURES)
+@pytest.mark.parametrize("name", [*draw.FIGURES, *draw.RECORDINGS])
 def test_what_is_committed_is_what_is_drawn(name: str) -> None:
-    assert (draw.FOLDER / name).read_text(encoding="utf-8") == draw.FIGURES[name]()
+    assert (draw.FOLDER / name).read_text(encoding="utf-8") == {**draw.FIGURES, **draw.RECORDINGS}[name]()
 
 
 @pytest.mark.parametrize("name", draw.FIGURES)

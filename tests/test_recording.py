@@ -88,9 +88,9 @@ def test_waits_are_cut_and_no_frame_is_too_short_to_be_seen():
 
 
 def test_the_file_has_no_script_and_every_rule_that_it_names(tmp_path):
-    text = terminal.recording(write_cast(tmp_path / "made.cast"), "what it shows")
+    text = terminal.recording(write_cast(tmp_path / "made.cast"))
     root = ElementTree.fromstring(text)
-    assert root.find(f"{SVG}title").text == "what it shows"
+    assert root.find(f"{SVG}title").text == "What python -m made.up prints in a terminal"
     assert not list(root.iter(f"{SVG}script")) and "prefers-reduced-motion" in text
     named = set(re.findall(r'style="animation-name:(\w+)"', text))
     assert named == set(re.findall(r"@keyframes (\w+)", text)) and len(named) > 5
@@ -125,12 +125,23 @@ def test_a_film_has_of_each_picture_what_changed():
     assert "@media (prefers-reduced-motion:no-preference){image{animation-duration:8s;" in style
 
 
+def test_pictures_of_the_documents_are_whole_and_small_and_those_that_move_can_be_still():
+    paths = list((ROOT / "docs/images").glob("*.svg"))
+    assert len(paths) > 10
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        root = ElementTree.fromstring(text)
+        assert not list(root.iter(f"{SVG}script")), path.name
+        assert len(text) < (300_000 if list(root.iter(f"{SVG}image")) else 100_000), path.name
+        assert "@keyframes" not in text or "prefers-reduced-motion" in text, path.name
+
+
 @pytest.mark.integration
 @pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
 def test_a_browser_shows_what_the_terminal_showed(tmp_path):
     """At any time; and the end alone where motion is not wanted."""
     events = [*EVENTS, (201.0, "".join(f"line {number}\r\n" for number in range(30)))]
-    (tmp_path / "made.svg").write_text(terminal.recording(write_cast(tmp_path / "a.cast", events), ""), "utf-8")
+    (tmp_path / "made.svg").write_text(terminal.recording(write_cast(tmp_path / "a.cast", events)), "utf-8")
     frames = terminal.Frames([when for when, _ in events])
     visible = """
         for (const each of document.getAnimations()) { each.pause(); each.currentTime = 1000 * arguments[0]; }

@@ -1,6 +1,7 @@
 """Draws the figures of the documents that need no training: `python docs/figures/draw.py`."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import architecture
@@ -11,6 +12,7 @@ import layer_types
 import parse_tree
 import plan_costs
 import search_steps
+import terminal
 
 FOLDER = Path(__file__).parents[1] / "images"
 FIGURES: dict[str, Callable[[], str]] = {
@@ -24,8 +26,10 @@ FIGURES: dict[str, Callable[[], str]] = {
     "plan_cost.svg": plan_costs.plan_costs,
     "parse_tree.svg": parse_tree.parse_tree,
 }
+# Of what `record.py` wrote down.
+RECORDINGS = {f"{path.stem}.svg": partial(terminal.recording, path) for path in Path(__file__).parent.glob("*.cast")}
 
 if __name__ == "__main__":
-    for name, figure in FIGURES.items():
+    for name, figure in {**FIGURES, **RECORDINGS}.items():
         (FOLDER / name).write_text(figure(), encoding="utf-8")
         print(FOLDER / name)

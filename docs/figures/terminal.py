@@ -103,8 +103,8 @@ def read_cast(path: Path) -> tuple[dict, list[tuple[float, str]]]:
     return head, [(when, text) for when, kind, text in events if kind == "o"]
 
 
-def recording(path: Path, title: str, rows_shown: int = 26) -> str:
-    """The text of an SVG file with what a command printed; `title` is for those who do not see it."""
+def recording(path: Path, rows_shown: int = 26) -> str:
+    """The text of an SVG file with what a command printed, from an asciicast 2 file."""
     head, events = read_cast(path)
     screen = Screen(head["width"])
     for when, text in events:
@@ -125,6 +125,7 @@ def recording(path: Path, title: str, rows_shown: int = 26) -> str:
     shifts = [-_LINE * max(0, bisect_right(begun, number) - rows_shown) for number in range(len(frames.shown))]
     clock = _clock(frames, rules, 2 * _EDGE + head["width"] * _LETTER)
     style = _STYLE.format(end=shifts[-1], seconds=frames.seconds) + rules.moves(shifts) + rules.texts()
+    title = f"What {head['command']} prints in a terminal"
     return _file((head["width"], rows_shown), title, style, clock, parts)
 
 
