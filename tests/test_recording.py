@@ -146,7 +146,7 @@ def test_a_browser_shows_what_the_terminal_showed(tmp_path):
     visible = """
         for (const each of document.getAnimations()) { each.pause(); each.currentTime = 1000 * arguments[0]; }
         const view = document.querySelector('svg svg');
-        const top = document.documentElement.getBoundingClientRect().top + view.y.baseVal.value;
+        const top = document.querySelector('svg > rect').getBoundingClientRect().top + view.y.baseVal.value;
         return [...document.querySelectorAll('svg svg text')].filter((text) => {
           const box = text.getBoundingClientRect(), middle = (box.top + box.bottom) / 2 - top;
           return getComputedStyle(text).visibility == 'visible' && middle > 0 && middle < view.height.baseVal.value;
