@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -93,18 +92,8 @@ def vocabulary(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def trained(url: str) -> Iterator[str]:
-    """A run that no other process may train meanwhile; the `Trainer` publishes its checkpoints."""
-    mirror = Mirror(url)
-    if remote_exports.is_export(mirror.store):
-        raise InputError(f"{url} holds an exported model, which cannot be trained; use another --model_dir")
-    with mirror.held(lambda line: print(line, file=sys.stderr, flush=True)):
-        mirror.fetch(lambda names: _chosen(names, lambda folders: _steps(folders)[-1:], with_optimizer=True))
-        try:
-            yield str(mirror.path)
-        except (InputError, SystemExit):  # a signal, or weights that were withdrawn
-            mirror.publish()
-            raise
-        mirror.publish()
+    """A run, which `remote_training` fetches once all workers are there."""
+    yield str(Mirror(url).path)
 
 
 @contextlib.contextmanager
@@ -181,6 +170,11 @@ def _fetch(mirror: Mirror, wanted: Callable[[list[str]], Collection[str]]) -> No
         remote_exports.fetch_newest(mirror.store, mirror.path)
     else:
         mirror.fetch(lambda names: _chosen(names, wanted))
+
+
+def to_go_on(names: list[str]) -> list[str]:
+    """The files of a run that is trained: of checkpoints' arrays those of the newest step alone."""
+    return _chosen(names, lambda folders: _steps(folders)[-1:], with_optimizer=True)
 
 
 def _chosen(

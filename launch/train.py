@@ -29,7 +29,7 @@ from t2t_keras.training.devices.micro_batch import MicroBatch, find_micro_batch,
 from t2t_keras.training.devices.strategy import NAMES, find_devices
 from t2t_keras.training.trainer import Outcome, Trainer
 
-from . import remote_paths
+from . import remote_paths, remote_training
 from .flag_groups import extensions
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Prepared data (launch.prepare_data); default: what the run used.")
@@ -63,17 +63,7 @@ flags.adopt_module_key_flags(extensions)
 program.REMOTE |= {"model_dir": remote_paths.trained, "data_dir": remote_paths.read, "init_from": remote_paths.member}
 
 _USUAL = DecodeConfig()
-_ALONE = cluster.Cluster(("localhost:0",), 0)
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
-
-
-def _check_alone() -> None:
-    """Refuses a run in object storage that several machines train: each would have a folder of its own."""
-    if remote_paths.is_remote(_MODEL_DIR.value) and len((cluster.find_cluster(_CLUSTER.value) or _ALONE).addresses) > 1:
-        raise InputError(f"--model_dir={_MODEL_DIR.value}: a training of several machines needs a folder they share")
-
-
-program.BEFORE_MAIN.append(_check_alone)
 
 
 def main(argv: list[str]) -> None:
@@ -93,15 +83,18 @@ def _train(run: Run) -> Outcome:
     run.check_trainable()
     found = _find_micro_batch(run) if _FIT_TO_MEMORY.value else None  # before this process takes a device
     strategy = make_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value, _MODEL_PARALLEL.value)
-    data = PreparedData.open(_data_dir(run))
-    config = _config(run, data)
-    if found:
-        config = fit_to_memory(run, config, found, make_workers(strategy))
-    trainer = Trainer(run, config, data, strategy, _init_from(run))
-    if trainer.workers.is_chief:
-        account = map(remote.with_urls, trainer.account)
-        print(*account, sep="\n", end="\n" * bool(trainer.account), file=sys.stderr, flush=True)
-    return trainer.train()
+    workers = make_workers(strategy)
+    with remote_training.held(run.path, workers):
+        with workers.watched(), workers.alike():
+            data = PreparedData.open(_data_dir(run))
+            config, init_from = _config(run, data), _init_from(run)
+        if found:
+            config = fit_to_memory(run, config, found, workers)
+        trainer = Trainer(run, config, data, strategy, init_from)
+        if workers.is_chief:
+            account = map(remote.with_urls, trainer.account)
+            print(*account, sep="\n", end="\n" * bool(trainer.account), file=sys.stderr, flush=True)
+        return trainer.train()
 
 
 def _find_micro_batch(run: Run) -> MicroBatch:
@@ -112,6 +105,7 @@ def _find_micro_batch(run: Run) -> MicroBatch:
         raise InputError("--fit_to_memory and --model_parallel exclude each other")
     if any(setting.strip().startswith("train.accumulation_steps") for setting in _SET.value):
         raise InputError("--fit_to_memory and --set train.accumulation_steps exclude each other")
+    remote_training.fetch_settings(run.path)
     data = PreparedData.open(_data_dir(run))
     devices = find_devices(_STRATEGY.value, _REPLICAS.value, _CLUSTER.value)
     config = _config(run, data)

@@ -32,6 +32,7 @@ from t2t_keras.machine.object_store import Store, is_url
 
 LEASE_SECONDS = 180.0  # after which a trainer that was not heard of has no claim
 _RENEWALS = 6  # within that time
+_LOOKS = 10  # between two renewals, of a process that waits for the lease
 _KEPT_STATES = 20  # by how many a listing may lag behind
 _TRIES = 20  # of a writer, when others are faster
 _PROBE = "state/probe"  # made at the first time; a store that lets it be made again has no exclusive creation
@@ -89,24 +90,32 @@ class Mirror:
         """Whether nothing was published there yet; raises as `Store`."""
         return not self._newest()[1]["files"]
 
-    def fetch(self, choose: Callable[[list[str]], Collection[str]] = list) -> None:
-        """Makes the local folder that of the newest state.
+    @property
+    def number(self) -> int:
+        """The number of the newest state, which another machine's `fetch` takes; 0 if there is none; as `is_empty`."""
+        return self._newest()[0]
+
+    def fetch(self, choose: Callable[[list[str]], Collection[str]] = list, number: int | None = None) -> None:
+        """Makes the local folder that of the newest state, or of the one with a number.
 
         Args:
             choose: given the names of all files, such as "checkpoints/step_00000010/weights.npz", returns those to
                 download; of the others, the folders are made.
+            number: of a state that was the newest some minutes ago. It never changes, so that all who fetch it have
+                the same.
 
         Raises:
-            InputError: a file is missing or damaged in the store, there is no room for it, or as `Store`.
+            InputError: a file is missing or damaged in the store, there is no room for it, there is no such state, or
+                as `Store`.
         """
         while True:
-            number, document = self._newest()
+            found, document = self._newest() if number is None else (number, self._state(number))
             files = {name: _File(*values) for name, values in document["files"].items()}
             odd = self._fetch(files, set(choose(list(files))))
             if not odd:
                 self._base = files
                 return
-            if self._newest()[0] == number:  # else it was just replaced by another process
+            if number is not None or self._newest()[0] == found:  # else it was just replaced by another process
                 raise InputError(f"{self.url}/{odd} is missing or damaged, which the newest state names")
 
     def _fetch(self, files: dict[str, _File], wanted: set[str]) -> str:
@@ -184,11 +193,13 @@ class Mirror:
     def held(self, report: Callable[[str], None]) -> Iterator[None]:
         """Keeps other trainers out while the context lasts, by a lease in the state that is renewed by a thread.
 
+        A lease of another process is waited for: until it is given back, renewed, or has ended.
+
         Args:
-            report: called with a line if the lease of a process that is gone is taken over.
+            report: called with a line where that takes time, and if the lease of a process that is gone is taken over.
 
         Raises:
-            BusyError: another process has the lease; the line names it.
+            BusyError: another process has the lease and was heard of meanwhile; the line names it.
             InputError: as `Store`, or the store cannot create an object exclusively.
         """
         token, ended = uuid.uuid4().hex, threading.Event()
@@ -196,16 +207,14 @@ class Mirror:
         def taken(document: dict[str, Any]) -> dict[str, Any]:
             lease = document["lease"]
             if lease and lease["token"] != token:
-                silent = time.time() - lease["time"]
-                holder = f"by {lease['holder']}, last heard of {max(0, silent):.0f} s ago"
-                if silent < LEASE_SECONDS:
-                    left = f"if that is gone, its lease can be taken over in {LEASE_SECONDS - silent:.0f} s"
-                    raise BusyError(f"{self.url} is being trained already, {holder}; {left}")
-                report(f"{self.url} was being trained {holder}; its lease is taken over")
+                if _silence(lease) < LEASE_SECONDS:
+                    raise self._busy(lease)
+                report(f"{self.url} was being trained {_holder(lease)}; its lease is taken over")
             return {**document, "lease": _lease(token)}
 
         if self.store.create(_PROBE, b"") and self.store.create(_PROBE, b""):
             raise InputError(f"{self.url}: this store replaces objects that are to be created: no run is safe in it")
+        self._wait_for_lease(report)
         self._update(taken)
         self._token = token
         thread = threading.Thread(target=self._renew, args=(ended,), name="lease", daemon=True)
@@ -218,6 +227,23 @@ class Mirror:
             with contextlib.suppress(InputError):  # what it cannot give back ends by itself
                 self._update(lambda document: {**self._leased(document), "lease": None})
             self._token = ""
+
+    def _wait_for_lease(self, report: Callable[[str], None]) -> None:
+        """Returns once no other process has a lease; raises a BusyError if one has it that is still there."""
+        first = None
+        while (lease := self._newest()[1]["lease"]) and _silence(lease) < LEASE_SECONDS:
+            if first is None:
+                first = lease
+                left = f"{LEASE_SECONDS - _silence(lease):.0f} s at most"
+                report(
+                    f"{self.url} is or was being trained {_holder(lease)}: waiting whether it is heard of again, {left}"
+                )
+            elif lease != first:
+                raise self._busy(lease)
+            time.sleep(LEASE_SECONDS / _RENEWALS / _LOOKS)
+
+    def _busy(self, lease: dict[str, Any]) -> BusyError:
+        return BusyError(f"{self.url} is being trained already, {_holder(lease)}")
 
     def _renew(self, ended: threading.Event) -> None:
         while not ended.wait(LEASE_SECONDS / _RENEWALS):
@@ -251,9 +277,18 @@ class Mirror:
         if contents is None:
             return 0, {"files": {}, "lease": None}
         self._number = number
+        return number, self._parsed(number, contents)
+
+    def _state(self, number: int) -> dict[str, Any]:
+        contents = self.store.read(self._state_name(number))
+        if contents is None:
+            raise InputError(f"{self.url}/{self._state_name(number)} is gone; try again")
+        return self._parsed(number, contents)
+
+    def _parsed(self, number: int, contents: bytes) -> dict[str, Any]:
         try:
             document = json.loads(contents)
-            return number, {"files": document["files"], "lease": document["lease"]}
+            return {"files": document["files"], "lease": document["lease"]}
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.url}/{self._state_name(number)} is damaged: {error}") from None
 
@@ -297,10 +332,11 @@ def local(path: str) -> str:
     """The path here of what `origin` returned; a URL that has no mirror yet is fetched, which raises as `Mirror`."""
     if not is_url(path):
         return path
-    mirror = next((each for each in _MIRRORS.values() if each.url == path), None)
-    if mirror is None:
-        mirror = Mirror(path)
-        mirror.fetch()
+    for mirror in sorted(_MIRRORS.values(), key=lambda each: len(each.url), reverse=True):
+        if f"{path}/".startswith(f"{mirror.url}/"):
+            return f"{mirror.path}{path[len(mirror.url) :]}"
+    mirror = Mirror(path)
+    mirror.fetch()
     return str(mirror.path)
 
 
@@ -352,6 +388,15 @@ def files_of(folder: Path, hidden: bool = False) -> list[tuple[str, Path]]:
 
 def _lease(token: str) -> dict[str, Any]:
     return {"token": token, "holder": f"process {os.getpid()} on {socket.gethostname()}", "time": time.time()}
+
+
+def _silence(lease: dict[str, Any]) -> float:
+    """Seconds since the holder of a lease was last heard of."""
+    return max(0.0, time.time() - lease["time"])
+
+
+def _holder(lease: dict[str, Any]) -> str:
+    return f"by {lease['holder']}, last heard of {_silence(lease):.0f} s ago"
 
 
 def _free_slot(url: str) -> Path:

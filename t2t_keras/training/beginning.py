@@ -1,7 +1,6 @@
 """How a run begins: its directory, and weights that it takes from another run."""
 
 import json
-import os
 import pathlib
 import zlib
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ class Beginning(NamedTuple):
     Attributes:
         model_dir: directory of the run or the export that they come from.
         checkpoint: the name by which its checkpoint was chosen; None for the default.
-        path: what that was: the directory of a checkpoint, or of an export's version.
+        path: what that was: the directory of a checkpoint, or of an export's version; in object storage its URL.
         spelled: of targets and of sources: for each entry that the vocabulary has behind those of the other run, the
             ids that it is spelled with there.
     """
@@ -65,7 +64,7 @@ def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -
     An InputError says that shapes differ, that no name is the same, or that workers read different weights.
     """
     with workers.alike():
-        weights = load_weights(pathlib.Path(beginning.path))
+        weights = load_weights(pathlib.Path(remote.local(beginning.path)))
         account = assign_known_weights(model, weights, beginning.spelled)
     checksum = 0
     for name in sorted(weights):
@@ -86,7 +85,6 @@ def _begin(run: Run, config: Config, data: PreparedData, init_from: RunCheckpoin
         beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
         noted = {} if beginning is None else beginning._asdict()
         noted.pop("spelled", None)
-        noted |= {"path": remote.origin(noted["path"])} if noted else {}
         run.start(config, data.directory, data.vocab_path, noted)
     return beginning
 
@@ -106,7 +104,7 @@ def _found(init_from: RunCheckpoint, vocab_path: pathlib.Path) -> Beginning:
             f"{vocab_path} (SHA-256 {sums[0]}...) does not begin with the entries of {run.vocab_path} "
             f"({sums[1]}...): weights can only be taken if it does; see --vocab_from of launch.prepare_data"
         ) from None
-    return Beginning(remote.origin(init_from.model_dir), init_from.checkpoint, os.path.abspath(path), spelled)
+    return Beginning(remote.origin(init_from.model_dir), init_from.checkpoint, remote.origin(path), spelled)
 
 
 def _check_same_beginning(run: Run, init_from: RunCheckpoint | None) -> None:

@@ -20,7 +20,7 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine, refusal
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.remote import publishing
+from t2t_keras.machine.remote import publishing, with_urls
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.families import make_model
 from t2t_keras.runs import checkpoints
@@ -367,11 +367,15 @@ class Trainer:
         )
 
     def _divergence(self, step: int, position: Position, numbers: str) -> InputError:
-        self.writer.join()
-        saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
+        saved = None
+        with self.workers.alike():
+            if self.workers.is_chief:  # what the others see may be older
+                self.writer.join()
+                saved = checkpoints.latest(self.run.checkpoints_path, weights_only=True)
+        newest, *_ = self.workers.gather(with_urls(str(saved.path) if saved else "none").encode())
         return InputError(
             f"training diverged at step {step}: {numbers}, epoch {position.epoch}, batch {position.batch}; "
-            f"the last good checkpoint is {saved.path if saved else 'none'}. "
+            f"the last good checkpoint is {newest.decode()}. "
             "Lower train.learning_rate_scale, raise train.warmup_steps or set train.clip_norm"
         )
 

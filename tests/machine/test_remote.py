@@ -265,21 +265,62 @@ def test_a_full_disk_is_one_line_and_leaves_no_part(monkeypatch, tmp_path):
     assert contents(reader) == {}
 
 
-def test_the_second_trainer_gets_the_name_of_the_first(monkeypatch):
+HOLDER = f"by process {os.getpid()} on .+, last heard of [0-9]+ s ago"
+WAITING = f"{URL} is or was being trained {HOLDER}: waiting whether it is heard of again, [0-9]+ s at most"
+
+
+def test_the_second_trainer_gets_the_name_of_the_first_once_that_is_heard_of_again(monkeypatch):
+    monkeypatch.setattr(remote, "_RENEWALS", 1e5)
     first, second = Mirror(URL), Mirror(URL)
     lines: list[str] = []
     with first.held(lines.append):
-        holder = f"by process {os.getpid()} on .+, last heard of 0 s ago"
-        expected = (
-            f"^{URL} is being trained already, {holder}; if that is gone, its lease can be taken over in 1[78]. s$"
-        )
+        expected = f"^{URL} is being trained already, {HOLDER}$"
         with pytest.raises(BusyError, match=expected), second.held(lines.append):
             pass
         write(first, a="1")
         first.publish()
+    assert len(lines) == 1 and re.fullmatch(WAITING, lines[0])
     with second.held(lines.append):
         second.fetch()
-    assert contents(second) == {"a": "1"} and not lines
+    assert contents(second) == {"a": "1"} and len(lines) == 1
+
+
+@pytest.mark.parametrize("ends", ["given back", "not renewed"])
+def test_a_second_trainer_waits_for_a_lease_that_ends(monkeypatch, ends):
+    first, second = Mirror(URL), Mirror(URL)
+    lines: list[str] = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(first.held(lambda line: None))
+
+        def end(seconds: float) -> None:
+            assert seconds == remote.LEASE_SECONDS / 60
+            monkeypatch.setattr(remote.time, "sleep", lambda _: pytest.fail("waits for nothing"))
+            stack.close() if ends == "given back" else monkeypatch.setattr(remote, "LEASE_SECONDS", 0.0)
+
+        monkeypatch.setattr(remote.time, "sleep", end)
+        with second.held(lines.append):
+            write(second, a="1")
+            second.publish()
+    assert fetched() == {"a": "1"} and re.fullmatch(WAITING, lines[0])
+    assert [line.rpartition("; ")[2] for line in lines[1:]] == ["its lease is taken over"] * (ends == "not renewed")
+
+
+def test_a_state_is_fetched_by_its_number(memory):
+    """As another machine got it, though there is a newer one by now; and not at all once a file of it is gone."""
+    writer, reader = Mirror(URL), Mirror(URL)
+    assert writer.number == 0
+    write(writer, a="1", b="1")
+    writer.publish()
+    number = writer.number
+    write(writer, a="2", c="2")
+    writer.publish()
+    assert (number, Mirror(URL).number) == (1, 2)
+    reader.fetch(lambda names: ["b"], number)
+    assert contents(reader) == {"b": "1"}
+    with pytest.raises(InputError, match=f"^{URL}/a is missing or damaged, which the newest state names$"):
+        reader.fetch(number=number)
+    with pytest.raises(InputError, match=f"^{URL}/state/000000000007.json is gone; try again$"):
+        reader.fetch(number=7)
 
 
 def test_a_lease_that_has_ended_is_taken_over_and_its_former_holder_publishes_nothing(monkeypatch):
@@ -343,6 +384,9 @@ def test_paths_of_a_mirror_have_urls(tmp_path):
     assert remote.origin(URL) == URL and remote.origin(tmp_path / "a") == str(tmp_path / "a")
     assert remote.with_urls(f"in {mirror.path}/a and {tmp_path}") == f"in {URL}/a and {tmp_path}"
     assert remote.local(URL) == str(mirror.path) and remote.local("data/mine") == "data/mine"
+    beside, inside = Mirror(f"{URL}2"), Mirror(f"{URL}/inside")
+    assert remote.local(f"{URL}2/a") == str(beside.path / "a") and remote.local(f"{URL}/a") == str(mirror.path / "a")
+    assert remote.local(f"{URL}/inside/a/b") == str(inside.path / "a" / "b")
     assert remote.mirror_of(mirror.path / "a") is mirror and remote.mirror_of(tmp_path) is None
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine.remote import with_urls
 from t2t_keras.training.devices.cluster import WorkerLostError
 
 # Errors of operations when another worker is gone: these kinds, or any kind with these words. All others, such as a
@@ -55,7 +56,9 @@ class Workers:
         lengths = np.zeros(self.count, np.int64)
         lengths[self.index] = len(data)
         lengths = self.sum(lengths)
-        table = np.zeros((self.count, max(int(lengths.max()), 1)), np.int64)  # --> [workers, longest]
+        if not lengths.any():
+            return [b""] * self.count
+        table = np.zeros((self.count, int(lengths.max())), np.int64)  # --> [workers, longest]
         table[self.index, : len(data)] = np.frombuffer(data, np.uint8)
         table = self.sum(table).astype(np.uint8)
         return [row[:length].tobytes() for row, length in zip(table, lengths, strict=True)]
@@ -69,7 +72,10 @@ class Workers:
 
     @contextlib.contextmanager
     def alike(self) -> Iterator[None]:
-        """Makes all workers fail if one fails inside, with an InputError; that must not involve the others."""
+        """Makes all workers fail if one fails inside, with an InputError that says what the first of them said.
+
+        What is inside must not involve the others.
+        """
         if self.count == 1:
             yield
             return
@@ -78,13 +84,13 @@ class Workers:
             yield
         except (InputError, OSError) as caught:
             error = caught
-        failed = np.zeros(self.count, np.int64)
-        failed[self.index] = error is not None
-        failed = self.sum(failed)
+        # Paths in a mirror mean nothing to the others.
+        reasons = self.gather(b"" if error is None else with_urls(str(error) or type(error).__name__).encode())
         if error is not None:
             raise error
-        if failed.any():
-            raise InputError(f"worker {int(failed.argmax())} failed; its output says why")
+        for index, reason in enumerate(reasons):
+            if reason:
+                raise InputError(f"worker {index} failed: {reason.decode()}")
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:

@@ -12,6 +12,8 @@ from t2t_keras.training.devices.cluster import find_cluster
 from t2t_keras.training.devices.workers import Workers
 from t2t_keras.training.on_jax.jax_devices import JaxDevices, is_out_of_memory
 
+_PATIENCE = 3600  # seconds, as the workers of TensorFlow have it; data may have to be fetched first
+
 
 class JaxWorkers(Workers):
     """The processes that JAX knows."""
@@ -71,7 +73,8 @@ def make_jax_devices(
         with contextlib.suppress(RuntimeError):  # too late if JAX has started
             jax.config.update("jax_num_cpu_devices", wanted)
     if workers and len(workers.addresses) > 1:
-        jax.distributed.initialize(workers.addresses[0], len(workers.addresses), workers.index)
+        count = len(workers.addresses)
+        jax.distributed.initialize(workers.addresses[0], count, workers.index, initialization_timeout=_PATIENCE)
     elif os.environ.get("TPU_WORKER_HOSTNAMES", "").count(","):  # several hosts of a TPU, which JAX finds itself
         jax.distributed.initialize()
     devices = sorted(jax.devices(), key=lambda each: (each.process_index, each.id))

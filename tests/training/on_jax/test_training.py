@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from t2t_keras.config import Config
+from t2t_keras.machine.remote import Mirror
 from t2t_keras.runs.run import Run
 from t2t_keras.training.trainer import Trainer
 from tests.training.on_jax.trainings import go_on
@@ -134,22 +135,29 @@ def test_an_interruption_changes_nothing(folder):
     assert [line["bleu"] >= 0 for line in records(folder / "killed", "valid")] == [True, True]
 
 
-def test_two_processes_train_as_one(folder, data):
-    run = folder / "two_transformer"
+def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
+    """Each on a disk of its own, the run in object storage."""
+    url = f"file://{tmp_path}/store/two"
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "own"))
+    mirror = Mirror(url)
+    shutil.copytree(folder / "two_transformer", mirror.path, dirs_exist_ok=True)
+    mirror.publish()
     settings = {**TRAIN, **OF_FAMILY["transformer"], "max_steps": LAST}
     ports = free_ports(2)
-    flags = [f"--data_dir={data.directory}", f"--model_dir={run}", f"--set=train.max_steps={settings['max_steps']}"]
+    flags = [f"--data_dir={data.directory}", f"--model_dir={url}", f"--set=train.max_steps={settings['max_steps']}"]
     cluster = ", ".join(f'"localhost:{port}"' for port in ports)
     processes = [
         on_jax(
             ["-m", "launch.train", *flags],
             TF_CONFIG=f'{{"cluster": {{"worker": [{cluster}]}}, "task": {{"type": "worker", "index": {index}}}}}',
+            T2T_KERAS_CACHE=str(tmp_path / f"disk_{index}"),
         )
         for index in range(2)
     ]
     for process in processes:
         finished(process)
-    assert_same_numbers(run, folder / "tensorflow_transformer", tolerance=1e-5)
+    mirror.fetch()
+    assert_same_numbers(mirror.path, folder / "tensorflow_transformer", tolerance=1e-5)
 
 
 def test_what_is_not_offered_is_named(folder):

@@ -1,0 +1,85 @@
+"""A run in object storage while it is trained: one worker writes it, and all of them begin from the same state."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from t2t_keras.errors import InputError
+from t2t_keras.machine import remote, remote_exports
+from t2t_keras.machine.remote import LeaseLostError, Mirror
+from t2t_keras.training.devices.cluster import WorkerLostError
+from t2t_keras.training.devices.workers import Workers
+
+from . import remote_paths
+
+_SETTINGS = ("config.json", "vocab.model", "vocab.source.model", "micro_batch.json")
+
+
+@contextlib.contextmanager
+def held(path: str | os.PathLike[str], workers: Workers) -> Iterator[None]:
+    """Within the context, nobody else may train the run whose mirror is at a path; other paths are left alone.
+
+    First the chief takes the lease and names the newest state, of which each worker fetches what it needs into a mirror
+    of its own. The `Trainer` of the chief publishes checkpoints, and what is there at the end is published here. Where
+    any of this fails for one worker, all of them end.
+
+    Raises:
+        InputError: there is no access, another process trains the run, or it cannot be fetched or published.
+        WorkerLostError: another worker is gone.
+    """
+    mirror = remote.mirror_of(path)
+    if mirror is None:
+        yield
+        return
+    with contextlib.ExitStack() as lease:
+        with workers.watched():
+            _fetch(mirror, workers, lease)
+        try:
+            yield
+        except WorkerLostError:
+            with contextlib.suppress(LeaseLostError):
+                if workers.is_chief:
+                    remote.publishing(path)()
+            raise
+        except InputError:  # such as weights that were withdrawn
+            if workers.is_chief:
+                mirror.publish()
+            raise
+        with workers.watched(), workers.alike():
+            if workers.is_chief:
+                mirror.publish()
+
+
+def fetch_settings(path: str | os.PathLike[str]) -> None:
+    """Fetches the settings of the run whose mirror is at a path, for what is done before the workers meet."""
+    if (mirror := remote.mirror_of(path)) is not None:
+        mirror.fetch(lambda names: [name for name in names if name in _SETTINGS])
+
+
+def _fetch(mirror: Mirror, workers: Workers, lease: contextlib.ExitStack) -> None:
+    """Takes the lease, and makes the mirrors of all workers those of one state."""
+    number = 0
+    with workers.alike():
+        if workers.is_chief:
+            if remote_exports.is_export(mirror.store):
+                raise InputError(
+                    f"{mirror.url} holds an exported model, which cannot be trained; use another --model_dir"
+                )
+            lease.enter_context(mirror.held(lambda line: print(line, file=sys.stderr, flush=True)))
+            number = mirror.number
+    first, *_ = workers.gather(str(number).encode())
+    with workers.alike():
+        if workers.is_chief:
+            mirror.fetch(remote_paths.to_go_on)  # what is newer by now is of those who evaluate or average
+        else:
+            mirror.fetch(_needed, int(first))
+
+
+def _needed(names: list[str]) -> list[str]:
+    """What every worker reads of a run: its settings, and the checkpoint that training goes on from."""
+    arrays = [
+        name for name in remote_paths.to_go_on(names) if name.startswith("checkpoints/") and name.endswith(".npz")
+    ]
+    folders = {name.rpartition("/")[0] for name in arrays}
+    return [name for name in names if name in _SETTINGS or name.rpartition("/")[0] in folders]
