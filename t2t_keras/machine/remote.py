@@ -332,9 +332,10 @@ def local(path: str) -> str:
     """The path here of what `origin` returned; a URL that has no mirror yet is fetched, which raises as `Mirror`."""
     if not is_url(path):
         return path
-    for mirror in sorted(_MIRRORS.values(), key=lambda each: len(each.url), reverse=True):
-        if f"{path}/".startswith(f"{mirror.url}/"):
-            return f"{mirror.path}{path[len(mirror.url) :]}"
+    for mirror in _MIRRORS.values():
+        within = f"{mirror.path}{path.removeprefix(mirror.url)}"
+        if path == mirror.url or (path.startswith(f"{mirror.url}/") and os.path.exists(within)):
+            return within
     mirror = Mirror(path)
     mirror.fetch()
     return str(mirror.path)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pytest
 
@@ -21,7 +20,6 @@ from t2t_keras.training.devices.workers import Workers
 from tests.s3_server import BUCKET, access_denied, s3_server
 from tests.training import tiny_training, worker_processes
 
-URL = "memory://bucket/run"
 SETTINGS = {"config.json": "c", "vocab.model": "v"}
 OLDER = {name: name for name in ("checkpoints/step_00000004/state.json", "checkpoints/step_00000004/weights.npz")}
 NEWEST = {
@@ -59,17 +57,14 @@ class ThreadWorkers(Workers):
 
 
 @pytest.fixture
-def memory(tmp_path, monkeypatch):
-    """A store with a run, whose chief is gone."""
-    files = fsspec.filesystem("memory")
-    files.store.clear()
-    files.pseudo_dirs[:] = [""]
+def url(tmp_path, monkeypatch):
+    """The URL of a run in a store; a folder, since fsspec's memory is none for threads."""
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path))
     monkeypatch.setattr(remote, "_MIRRORS", {})
-    mirror = Mirror(URL)
+    mirror = Mirror(f"file://{tmp_path}/store/run")
     write(mirror, {**SETTINGS, **OLDER, **NEWEST, **OTHERS})
     mirror.publish()
-    return files
+    return mirror.url
 
 
 def write(mirror: Mirror, contents: dict[str, str]) -> None:
@@ -83,16 +78,16 @@ def contents(mirror: Mirror) -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in remote.files_of(mirror.path)}
 
 
-def published() -> dict[str, str]:
-    mirror = Mirror(URL)
+def published(url: str) -> dict[str, str]:
+    mirror = Mirror(url)
     mirror.fetch()
     return contents(mirror)
 
 
-def together(train: Callable[[Mirror, Workers], None], mirrors: Sequence[Mirror] = ()) -> list[Any]:
+def together(url: str, train: Callable[[Mirror, Workers], None], mirrors: Sequence[Mirror] = ()) -> list[Any]:
     """The errors that two workers ended with, or what they had fetched before they trained."""
     ends: list[Any] = [None, None]
-    meeting, mirrors = Meeting(2), mirrors or [Mirror(URL), Mirror(URL)]
+    meeting, mirrors = Meeting(2), mirrors or [Mirror(url), Mirror(url)]
 
     def work(index: int) -> None:
         workers = ThreadWorkers(index, meeting)
@@ -117,8 +112,8 @@ def lines(ends: list[Any]) -> list[str]:
     return [f"{type(end).__name__}: {end}" for end in ends]
 
 
-def lease() -> dict[str, Any] | None:
-    return Mirror(URL)._newest()[1]["lease"]
+def lease(url: str) -> dict[str, Any] | None:
+    return Mirror(url)._newest()[1]["lease"]
 
 
 def add_step(mirror: Mirror, workers: Workers) -> None:
@@ -126,19 +121,17 @@ def add_step(mirror: Mirror, workers: Workers) -> None:
     write(mirror, {"checkpoints/step_00000012/state.json": f"of worker {workers.index}"})
 
 
-@pytest.mark.usefixtures("memory")
-def test_each_worker_fetches_what_it_needs_and_the_chief_publishes():
+def test_each_worker_fetches_what_it_needs_and_the_chief_publishes(url):
     old = {name: text for name, text in OLDER.items() if not name.endswith(".npz")}
     all_but_arrays = {**SETTINGS, **old, **NEWEST, "checkpoints/best.json": "b", "metrics.jsonl": "m"}
-    assert together(add_step) == [all_but_arrays, {**SETTINGS, **NEWEST}]
+    assert together(url, add_step) == [all_but_arrays, {**SETTINGS, **NEWEST}]
     new = {"checkpoints/step_00000012/state.json": "of worker 0"}
-    assert published() == {**SETTINGS, **OLDER, **NEWEST, **OTHERS, **new} and lease() is None
+    assert published(url) == {**SETTINGS, **OLDER, **NEWEST, **OTHERS, **new} and lease(url) is None
 
 
-@pytest.mark.usefixtures("memory")
-def test_all_begin_from_the_state_that_the_chief_names(monkeypatch):
+def test_all_begin_from_the_state_that_the_chief_names(url, monkeypatch):
     """Whatever the second one had on its disk, and though others publish before it fetches."""
-    stale = [Mirror(URL), Mirror(URL)]
+    stale = [Mirror(url), Mirror(url)]
     for mirror in stale:  # a checkpoint that was never published, and one that is not what was published
         write(mirror, {"checkpoints/step_00000016/weights.npz": "lost", "checkpoints/step_00000008/weights.npz": "old"})
     fetch, is_done = Mirror.fetch, threading.Event()
@@ -146,85 +139,81 @@ def test_all_begin_from_the_state_that_the_chief_names(monkeypatch):
     def fetch_late(mirror: Mirror, choose: Any = list, number: int | None = None) -> None:
         if number is not None and not is_done.is_set():
             is_done.set()
-            evaluation = Mirror(URL)
+            evaluation = Mirror(url)
             fetch(evaluation)
             write(evaluation, {"evaluation/test/scores.json": "s", "checkpoints/averaged_last2/weights.npz": "new"})
             evaluation.publish()
         fetch(mirror, choose, number)
 
     monkeypatch.setattr(Mirror, "fetch", fetch_late)
-    first, second = together(lambda mirror, workers: None, stale)
+    first, second = together(url, lambda mirror, workers: None, stale)
     assert is_done.is_set() and second == {**SETTINGS, **NEWEST}
     assert {name: text for name, text in first.items() if name in second} == second
     assert "checkpoints/step_00000016/weights.npz" not in first
 
 
-@pytest.mark.usefixtures("memory")
-def test_where_the_chief_may_not_publish_all_end_with_its_line(monkeypatch):
-    before = published()
+def test_where_the_chief_may_not_publish_all_end_with_its_line(url, monkeypatch):
+    before = published(url)
 
     def refuse(*_: Any) -> None:
-        raise InputError(f"{URL}: access denied: PutObject")
+        raise InputError(f"{url}: access denied: PutObject")
 
-    said = ["InputError: " + text + f"{URL}: access denied: PutObject" for text in ("", "worker 0 failed: ")]
+    said = ["InputError: " + text + f"{url}: access denied: PutObject" for text in ("", "worker 0 failed: ")]
     with monkeypatch.context() as patch:
         patch.setattr(Store, "create", refuse)  # from the beginning
-        assert lines(together(add_step)) == said
+        assert lines(together(url, add_step)) == said
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put", refuse)  # at the end
-        assert lines(together(add_step)) == said
-    assert published() == before and lease() is None
+        assert lines(together(url, add_step)) == said
+    assert published(url) == before and lease(url) is None
 
 
-@pytest.mark.usefixtures("memory")
-def test_what_one_worker_cannot_fetch_ends_all(monkeypatch):
-    get = Store.get
+def test_what_one_worker_cannot_fetch_ends_all(url, monkeypatch):
+    get, mirrors = Store.get, [Mirror(url), Mirror(url)]
 
     def no_room(store: Store, name: str, path: Path) -> bool:
-        if "/1/" in str(path):  # the folder of the second
-            raise InputError(f"{URL}: no room for it in {path.parent}")
+        if store is mirrors[1].store:
+            raise InputError(f"{url}: no room for it in {path.parent}")
         return get(store, name, path)
 
     monkeypatch.setattr(Store, "get", no_room)
-    first, second = together(add_step)
-    assert str(second).startswith(f"{URL}: no room for it in ")
+    first, second = together(url, add_step, mirrors)
+    assert str(second).startswith(f"{url}: no room for it in ")
     assert str(first) == f"worker 1 failed: {remote.with_urls(str(second))}"
-    assert lease() is None
+    assert lease(url) is None
 
 
-@pytest.mark.usefixtures("memory")
-def test_a_lost_worker_leaves_what_was_saved_and_no_lease():
+def test_a_lost_worker_leaves_what_was_saved_and_no_lease(url):
     """So that the next start need not wait until the lease ends."""
 
     def lose(mirror: Mirror, workers: Workers) -> None:
         add_step(mirror, workers)
         raise WorkerLostError(f"worker {workers.index} stops")
 
-    assert lines(together(lose)) == ["WorkerLostError: worker 0 stops", "WorkerLostError: worker 1 stops"]
-    assert published()["checkpoints/step_00000012/state.json"] == "of worker 0" and lease() is None
+    assert lines(together(url, lose)) == ["WorkerLostError: worker 0 stops", "WorkerLostError: worker 1 stops"]
+    assert published(url)["checkpoints/step_00000012/state.json"] == "of worker 0" and lease(url) is None
 
 
-@pytest.mark.usefixtures("memory")
-def test_weights_that_were_withdrawn_are_published_as_gone():
+def test_weights_that_were_withdrawn_are_published_as_gone(url):
     def withdraw(mirror: Mirror, workers: Workers) -> None:
         for name in NEWEST:
             (mirror.path / name).unlink()
         (mirror.path / "checkpoints" / "step_00000008").rmdir()
         raise InputError("diverged")
 
-    assert lines(together(withdraw)) == ["InputError: diverged"] * 2
-    assert published() == {**SETTINGS, **OLDER, **OTHERS}
+    assert lines(together(url, withdraw)) == ["InputError: diverged"] * 2
+    assert published(url) == {**SETTINGS, **OLDER, **OTHERS}
 
 
-def test_an_export_cannot_be_trained(memory):
-    memory.pipe_file("/bucket/run/1/saved_model.pb", b"graph")
-    said = f"{URL} holds an exported model, which cannot be trained; use another --model_dir"
-    assert lines(together(add_step)) == [f"InputError: {said}", f"InputError: worker 0 failed: {said}"]
+def test_an_export_cannot_be_trained(url, tmp_path):
+    (tmp_path / "store" / "run" / "1").mkdir()
+    (tmp_path / "store" / "run" / "1" / "saved_model.pb").write_bytes(b"graph")
+    said = f"{url} holds an exported model, which cannot be trained; use another --model_dir"
+    assert lines(together(url, add_step)) == [f"InputError: {said}", f"InputError: worker 0 failed: {said}"]
 
 
-@pytest.mark.usefixtures("memory")
-def test_settings_are_there_before_the_workers_meet():
-    mirror = Mirror(URL)
+def test_settings_are_there_before_the_workers_meet(url):
+    mirror = Mirror(url)
     remote_training.fetch_settings(mirror.path)
     assert contents(mirror) == SETTINGS
 

@@ -384,9 +384,10 @@ def test_paths_of_a_mirror_have_urls(tmp_path):
     assert remote.origin(URL) == URL and remote.origin(tmp_path / "a") == str(tmp_path / "a")
     assert remote.with_urls(f"in {mirror.path}/a and {tmp_path}") == f"in {URL}/a and {tmp_path}"
     assert remote.local(URL) == str(mirror.path) and remote.local("data/mine") == "data/mine"
-    beside, inside = Mirror(f"{URL}2"), Mirror(f"{URL}/inside")
-    assert remote.local(f"{URL}2/a") == str(beside.path / "a") and remote.local(f"{URL}/a") == str(mirror.path / "a")
-    assert remote.local(f"{URL}/inside/a/b") == str(inside.path / "a" / "b")
+    write(mirror, steps__1__weights="1")
+    assert remote.local(f"{URL}/steps/1") == str(mirror.path / "steps" / "1")
+    for other in (f"{URL}2", f"{URL}/inside"):  # of their own
+        assert remote.local(other) not in (f"{mirror.path}2", f"{mirror.path}/inside")
     assert remote.mirror_of(mirror.path / "a") is mirror and remote.mirror_of(tmp_path) is None
 
 
