@@ -227,7 +227,6 @@ def test_a_folder_of_this_machine_is_left_alone(tmp_path):
 STEPS = 12
 SIZES = {"max_steps": STEPS, "checkpoint_steps": 4, "validation_steps": 8, "keep_checkpoints": 2}
 MODEL = {"dropout_rate": 0.0}  # replicas draw differently
-RUN = f"{BUCKET}/run"
 
 
 @pytest.fixture(scope="module")
@@ -236,15 +235,21 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
     data = tiny_training.make_data(folder)
     with s3_server():
-        with reading(folder / "writer", f"{BUCKET}/data") as mirror:
+        with mirror_on(folder / "writer", f"{BUCKET}/data") as mirror:
             shutil.copytree(data.directory, mirror.path, dirs_exist_ok=True)
             mirror.publish()
         yield data
 
 
+def fetched(folder: Path, url: str) -> Path:
+    """What is published, on a disk of its own."""
+    with mirror_on(folder / "reader", url) as mirror:
+        mirror.fetch()
+    return mirror.path
+
+
 @contextlib.contextmanager
-def reading(disk: Path, url: str) -> Iterator[Mirror]:
-    """A mirror on a disk."""
+def mirror_on(disk: Path, url: str) -> Iterator[Mirror]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("T2T_KERAS_CACHE", str(disk))
         yield Mirror(url)
@@ -265,39 +270,38 @@ def train_together(
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory, prepared):
-    """The run of two workers of which first one and then the other was killed, each time to go on on empty disks."""
-    folder = tmp_path_factory.mktemp("killed")
-    statuses, outputs = train_together(folder / "first", RUN, prepared, worker_1={"CALLS": "9"})
-    assert statuses == [75, 9], outputs
-    with reading(folder / "reader", RUN) as mirror:
-        mirror.fetch()
-        assert tiny_training.saved_steps(mirror.path) == [4] and mirror._newest()[1]["lease"] is None
-    statuses, outputs = train_together(folder / "second", RUN, prepared, worker_0={"UPLOADS": "7"})
-    assert statuses == [9, 75], outputs
-    statuses, outputs = train_together(folder / "third", RUN, prepared)
+def undisturbed(tmp_path_factory, prepared):
+    """A run of two workers that share no disk."""
+    folder, url = tmp_path_factory.mktemp("undisturbed"), f"{BUCKET}/undisturbed"
+    statuses, outputs = train_together(folder, url, prepared)
     assert statuses == [0, 0], outputs
-    assert "its lease is taken over" in outputs[0] and "lease" not in outputs[1]
-    with reading(folder / "reader", RUN) as mirror:
-        mirror.fetch()
-        yield mirror.path
+    return fetched(folder, url)
 
 
 @pytest.mark.integration
-def test_two_workers_that_share_no_disk_equal_one_process(tmp_path, prepared, killed):
-    """Killed, the chief in an upload, and begun again on empty disks."""
+def test_two_workers_that_share_no_disk_equal_one_process(tmp_path, prepared, undisturbed):
     assert tiny_training.train(tmp_path / "alone", prepared, model=MODEL, **SIZES).step == STEPS
-    tiny_training.assert_same_numbers(killed, tmp_path / "alone")
-    assert tiny_training.saved_steps(killed) == tiny_training.saved_steps(tmp_path / "alone")
+    tiny_training.assert_same_numbers(undisturbed, tmp_path / "alone")
+    assert tiny_training.saved_steps(undisturbed) == tiny_training.saved_steps(tmp_path / "alone")
 
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_they_end_with_the_bits_of_two_that_share_one(tmp_path, prepared, killed):
-    statuses, outputs = train_together(tmp_path, tmp_path / "shared", prepared, str(prepared.directory))
+def test_killed_workers_go_on_on_empty_disks_as_if_nothing_had_been(tmp_path, prepared, undisturbed):
+    """First the second worker, then the chief in an upload."""
+    url = f"{BUCKET}/killed"
+    statuses, outputs = train_together(tmp_path / "first", url, prepared, worker_1={"CALLS": "9"})
+    assert statuses == [75, 9], outputs
+    assert tiny_training.saved_steps(fetched(tmp_path / "first", url)) == [4]
+    statuses, outputs = train_together(tmp_path / "second", url, prepared, worker_0={"UPLOADS": "7"})
+    assert statuses == [9, 75] and "lease" not in outputs[0] + outputs[1], outputs  # it was given back
+    statuses, outputs = train_together(tmp_path / "third", url, prepared)
     assert statuses == [0, 0], outputs
-    tiny_training.assert_same_end(killed, tmp_path / "shared", STEPS)
-    assert tiny_training.records(killed, "valid") == tiny_training.records(tmp_path / "shared", "valid")
+    assert "its lease is taken over" in outputs[0] and "lease" not in outputs[1]
+    killed = fetched(tmp_path / "third", url)
+    tiny_training.assert_same_end(killed, undisturbed, STEPS)
+    assert tiny_training.records(killed, "valid") == tiny_training.records(undisturbed, "valid")
+    assert tiny_training.saved_steps(killed) == tiny_training.saved_steps(undisturbed)
 
 
 @pytest.mark.integration
