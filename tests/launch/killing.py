@@ -25,5 +25,5 @@ def ending(function: Callable[..., Any], variable: str) -> Callable[..., Any]:
     return call
 
 
-Store.put = ending(Store.put, "UPLOADS")  # type: ignore[method-assign]
-TrainingStep.run = ending(TrainingStep.run, "CALLS")  # type: ignore[method-assign]
+Store.put = ending(Store.put, "UPLOADS")
+TrainingStep.run = ending(TrainingStep.run, "CALLS")

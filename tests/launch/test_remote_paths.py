@@ -191,7 +191,7 @@ def test_what_cannot_be_is_one_line(folder, prepared, monkeypatch):
     assert done.returncode == 1 and re.fullmatch("error: s3://none/run: no such bucket or folder: .+\n", done.stderr)
     with access_denied():
         done = train(folder, "none", f"{BUCKET}/denied")
-    assert done.returncode == 1 and re.fullmatch(f"error: {BUCKET}/denied: access denied: .+\n", done.stderr)
+    assert done.returncode == 1 and re.fullmatch(f"error: {DATA}: access denied: .+\n", done.stderr)
     done = call(folder, "none", "translate", f"--model_dir={RUN}", f"--output={BUCKET}/out.txt")
     assert done.returncode == 1 and done.stderr.startswith(
         f"error: --output={BUCKET}/out.txt is no path of this machine"
