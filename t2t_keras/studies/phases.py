@@ -33,6 +33,7 @@ from t2t_keras.studies.matrix_rate import matrix_rate, note_rate, processor
 from t2t_keras.studies.performing import StoppedError
 from t2t_keras.studies.states import RECORD, read_record
 from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
+from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.monitor import Interval
@@ -249,9 +250,10 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
     """Translates and scores the validation and the test set, and writes both to `folder`/evaluation as text.
 
     Returns:
-        For both splits, or the one there is: "SPLIT_bleu" (sacreBLEU) and "SPLIT_bleu_tokenised_lowercased"; the
-        "pooled_bleu" of both as one corpus; the "valid_perplexity"; the "output_tokens_per_second" of the last split;
-        "bleu_signature"; "date" and "versions".
+        For both splits, or the one there is, the task's scores, such as "SPLIT_bleu" (sacreBLEU),
+        "SPLIT_bleu_tokenised_lowercased", and "SPLIT_f1"; the first of them for both as one corpus, "pooled_bleu"; the
+        "valid_perplexity"; the "output_tokens_per_second" of the last split; for translations "bleu_signature"; "date"
+        and "versions".
     """
     results: dict[str, Any] = {}
     language = data.config.target_language
@@ -261,19 +263,23 @@ def _evaluated(translator: Translator, data: PreparedData, folder: pathlib.Path)
         found = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
         pooled[0].extend(found.hypotheses)
         pooled[1].extend(references)
-        scores = {score.name: score for score in found.scores}
         settings = {"split": split, "target_language": language}
         evaluation.write_evaluation(folder / "evaluation" / split, found, settings)
-        results[f"{split}_bleu"] = scores["BLEU"].value
-        if tokenised := scores.get("BLEU tokenised lowercased"):
-            results[f"{split}_bleu_tokenised_lowercased"] = tokenised.value
+        results |= {_key(split, score): score.value for score in found.scores}
         if split == "valid":
             results["valid_perplexity"] = evaluation.target_perplexity(translator, sources, references)
-        results |= {"output_tokens_per_second": found.tokens_per_second, "bleu_signature": scores["BLEU"].signature}
-    together = translator.task.scores(*pooled, ScoringSettings(language))
-    results["pooled_bleu"] = next(score.value for score in together if score.name == "BLEU")
+        results["output_tokens_per_second"] = found.tokens_per_second
+    first, *_ = translator.task.scores(*pooled, ScoringSettings(language))
+    results[_key("pooled", first)] = first.value
+    if first.name == "BLEU":
+        results["bleu_signature"] = first.signature
     now = datetime.datetime.now(datetime.UTC)
     return {**results, "date": now.date().isoformat(), "versions": _versions()}
+
+
+def _key(split: str, score: Score) -> str:
+    """The name of a result: "SPLIT_exact_match" for "exact match"."""
+    return f"{split}_{score.name.lower().replace(' ', '_')}"
 
 
 def _versions() -> str:

@@ -25,7 +25,7 @@ def plan(table: Table, states: Mapping[str, State], length: int, seconds: Callab
     rows, hours = [], 0.0
     for line in table.lines:
         configs = [(jobs[name], config) for name in line.jobs if (config := jobs[name].config)]
-        state = missing_of(line, states) or "finished"
+        state = missing_of(line, states) or ("finished" if line.jobs else "published")
         if not configs:
             rows.append([line.name, "", "", "", "", state])
             continue

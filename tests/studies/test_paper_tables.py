@@ -8,7 +8,7 @@ import pytest
 from t2t_keras.config import DataConfig, differences, override
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
-from t2t_keras.studies import attention_table, equal_cost, table2, table3
+from t2t_keras.studies import attention_table, equal_cost, table2, table3, table4
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.rows import Recipe, Row
@@ -16,6 +16,7 @@ from t2t_keras.studies.study_settings import SCALES, StudySettings
 from t2t_keras.studies.training_job import TrainingJob
 
 DATA = DataFacts(directory="/data", vocab_size=8000, vocabulary="a", pairs=10, source_tokens=90, target_tokens=110)
+TREES = dataclasses.replace(DATA, config=DataConfig(task="parsing"))
 # The settings that each row of the paper's table changes, in its order.
 WIDTH, LAYERS = {"model.d_model"}, {"model.num_encoder_layers", "model.num_decoder_layers"}
 BIG = {"model.d_ff", "model.num_heads", "model.dropout_rate", "train.max_steps", "train.keep_checkpoints"} | WIDTH
@@ -27,6 +28,11 @@ CHANGES = {
     "e": [{"model.position_encoding"}],
     "big": [BIG],
 }
+
+
+def table_of(name: str, settings: StudySettings):
+    """A table for data of its task."""
+    return TABLES[name](settings, TREES if name == "4" else DATA)
 
 
 def configs(scale: str, **settings) -> dict:
@@ -108,7 +114,7 @@ def test_cells_that_are_as_in_base_are_empty():
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_of_every_table_has_a_preset_and_valid_settings(name, scale):
-    table = TABLES[name](StudySettings(name, scale, seeds=2), DATA)
+    table = table_of(name, StudySettings(name, scale, seeds=2))
     names = [job.name for job in table.jobs]
     assert len(set(names)) == len(names) and len({line.name for line in table.lines}) == len(table.lines)
     assert [job for line in table.lines for job in line.jobs] == names
@@ -120,7 +126,7 @@ def test_every_row_of_every_table_has_a_preset_and_valid_settings(name, scale):
         assert set(line.facts) <= set(headings)
 
 
-ALL_ROWS = [row for table in (attention_table, table2, table3) for scale in SCALES for row in table.ROWS[scale]]
+ALL_ROWS = [row for table in (attention_table, table2, table3, table4) for scale in SCALES for row in table.ROWS[scale]]
 
 
 @pytest.mark.parametrize("row", ALL_ROWS)
@@ -204,10 +210,27 @@ def test_a_constant_rate_stays_and_characters_have_longer_outputs():
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_have_the_limit_of_the_paper_whatever_their_text(name):
     """Records of tables depend on it."""
-    jobs = [job for job in TABLES[name](StudySettings(name), DATA).jobs if isinstance(job, TrainingJob)]
+    jobs = [job for job in table_of(name, StudySettings(name)).jobs if isinstance(job, TrainingJob)]
     assert jobs or name == "1"
+    offset = 300 if name == "4" else 50
     for job in jobs:
-        assert job.config.decode.length_limit == {"max_length_offset": 50, "max_length_factor": 1.0}
+        assert job.config.decode.length_limit == {"max_length_offset": offset, "max_length_factor": 1.0}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_parser_is_searched_with_as_the_paper_has_it(scale):
+    """Section 6.3; what the study's own settings say comes after."""
+    table = TABLES["4"](StudySettings("4", scale, settings=("decode.beam_size=3",)), TREES)
+    decode = table.jobs[0].config.decode
+    assert (decode.beam_size, decode.length_penalty, decode.max_length_offset) == (3, 0.3, 300)
+    assert TABLES["4"](StudySettings("4", scale), TREES).jobs[0].config.decode.beam_size == 21
+    assert [line.facts["F1 (WSJ 23), published"] for line in table.lines if not line.jobs][-1] == "91.3"
+    assert [job.name for job in table.jobs] == ["parser/seed_1", "parser/seed_2"]
+
+
+def test_translations_are_not_parsed():
+    with pytest.raises(InputError, match="/data: --table=4 needs data of --task=parsing, not of translation"):
+        TABLES["4"](StudySettings("4"), DATA)
 
 
 def test_a_row_that_begins_from_another_has_its_seeds():

@@ -4,6 +4,7 @@ import json
 import pathlib
 import random
 import re
+import shutil
 import subprocess
 
 import httpx
@@ -18,6 +19,8 @@ from t2t_keras.export.writing import export_translator
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.runs.run import Run
+from t2t_keras.studies import phases
+from t2t_keras.studies.training_job import TrainingJob
 from t2t_keras.tasks.registry import TASKS, task
 from tests import programs
 from tests.export import c_program
@@ -397,3 +400,16 @@ def test_a_server_answers(name, translator, version):
         finally:
             server.terminate()
     assert answer["outputs"]["translation"] == [translation.text for translation in translator.translate(ROUGH[name])]
+
+
+@pytest.mark.parametrize("name", ["parsing", pytest.param("tagging", marks=pytest.mark.slow)], indirect=True)
+def test_a_study_scores_as_the_task_does(name, folder, tmp_path):
+    run = Run(shutil.copytree(folder / "run", tmp_path / "row"))
+    job = TrainingJob(name="row", config=run.config, data_dir=str(folder / "data"), vocabulary="")
+    results = phases.evaluate(job, tmp_path)
+    for split in ("valid", "test"):
+        written = json.loads((run.path / "evaluation" / split / "scores.json").read_text())["scores"]
+        scores = {score["name"]: score["value"] for score in written}
+        assert results[f"{split}_f1"] == scores["F1"] and results[f"{split}_precision"] == scores["precision"]
+    assert 0 <= results["pooled_f1"] <= 100 and "bleu_signature" not in results
+    assert results["valid_perplexity"] > 1

@@ -1,0 +1,69 @@
+"""Table 4 of the paper: English constituency parsing."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from t2t_keras.errors import InputError
+from t2t_keras.models import presets
+from t2t_keras.studies.data_facts import DataFacts
+from t2t_keras.studies.rows import Recipe, Row
+from t2t_keras.studies.study_settings import StudySettings
+from t2t_keras.studies.table import Column, Line, Table
+
+ROWS: Mapping[str, tuple[Row, ...]] = {
+    "tiny": (Row("parser", "parsing_small", is_repeated=True),),
+    "paper": (Row("parser", "parsing", is_repeated=True),),
+}
+# What the paper's table has, trained on the Wall Street Journal's part of the Penn Treebank alone.
+_PUBLISHED = (
+    ("vinyals", "Vinyals et al. (2014)", "88.3"),
+    ("petrov", "Petrov et al. (2006)", "90.4"),
+    ("zhu", "Zhu et al. (2013)", "90.4"),
+    ("dyer", "Dyer et al. (2016)", "91.7"),
+    ("transformer", "Transformer (4 layers)", "91.3"),
+)
+_PARSER, _WSJ = "parser", "F1 (WSJ 23), published"
+
+_F1 = Column("F1 (test)", "test_f1", "{:.1f}".format)
+_COLUMNS = (
+    _PARSER,
+    _WSJ,
+    Column("F1 (dev)", "valid_f1", "{:.1f}".format),
+    _F1,
+    Column("precision", "test_precision", "{:.1f}".format),
+    Column("recall", "test_recall", "{:.1f}".format),
+    Column("exact", "test_exact_match", "{:.1f}".format),
+    Column("train steps", "updates", "{:,.0f}".format),
+    Column("hours", "hours", "{:.2f}".format),
+    "params ×10^6",
+)
+
+
+def make_table(settings: StudySettings, data: DataFacts) -> Table:
+    """Table 4 for a study; the search is that of the row's preset, as section 6.3 has it.
+
+    Raises:
+        InputError: the data are not for parsing.
+    """
+    if data.directory and data.config.task != "parsing":
+        raise InputError(f"{data.directory}: --table=4 needs data of --task=parsing, not of {data.config.task}")
+    row = ROWS[settings.scale][0]
+    decode = presets.preset(row.preset).decode
+    names = ("beam_size", "length_penalty", "max_length_offset")
+    search = tuple(f"decode.{name}={getattr(decode, name)}" for name in names)
+    recipe = Recipe(dataclasses.replace(settings, settings=(*search, *settings.settings)), data, row)
+    trainings = recipe.trainings(row)
+    parameters = sum(trainings[0].config.model.parameter_counts().values())
+    facts = {_PARSER: f"preset {row.preset}", "params ×10^6": f"{parameters / 1e6:.2f}"}
+    lines = [Line(name, (), {_PARSER: parser, _WSJ: score}) for name, parser, score in _PUBLISHED]
+    lines.append(Line(row.name, tuple(training.name for training in trainings), facts))
+    return Table(
+        "table4",
+        "Constituency parsing, after Table 4 of the paper: F1 of labelled brackets, as EVALB counts them. The "
+        "published scores are of another treebank, the Wall Street Journal's part of the Penn Treebank, which is not "
+        f"free; they are no measure of a parser of other text. {recipe.caption()}",
+        trainings,
+        tuple(lines),
+        _COLUMNS,
+        _F1,
+    )
