@@ -15,7 +15,7 @@ PRINTED = {
     "fine_tune": {"BLEU of ": 2, "taken: 44 weights": 1, " --> ": 2},
     "own_files": {"model card: ": 1, " --> ": 2, "stopped: 0": 1},
     "paper": {"copied without a mistake": 2},
-    "serving": {" --> ": 10, "400 ": 2, "as by REST: True": 1, "stopped, all answered: True": 1},
+    "serving": {" --> ": 11, "400 ": 2, "as by REST: True": 1, "stopped, all answered: True": 1},
 }
 
 
