@@ -30,7 +30,7 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.models import presets
 
 BUCKETS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64)  # the longest pair of each
-ENGINES = ("ours", "keras_layers")  # of any family
+ENGINES = ("ours", "ours_bfloat16", "keras_layers")  # of any family
 ENGINES_OF_THE_TRANSFORMER = (*ENGINES, "keras_hub", "marian", "products")
 
 

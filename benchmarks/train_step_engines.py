@@ -65,6 +65,14 @@ def ours(batches: list, sizes: dict) -> tuple:
     return work, model.count_params()
 
 
+def ours_bfloat16(batches: list, sizes: dict) -> tuple:
+    """The same with `train.mixed_bfloat16`."""
+    import keras
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    return ours(batches, sizes)
+
+
 def _keras_fit(model, batches: list) -> tuple:
     """`compile` and `fit` of a Keras model that takes (source, shifted target) and gives logits."""
     import keras
@@ -287,7 +295,7 @@ def products(batches: list, sizes: dict) -> tuple:
     return work, 0
 
 
-ENGINES = {engine.__name__: engine for engine in (ours, keras_layers, keras_hub, marian, products)}
+ENGINES = {engine.__name__: engine for engine in (ours, ours_bfloat16, keras_layers, keras_hub, marian, products)}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 # From the connection, or from the last answer, to the end of a request's head. The body has a separate limit.
 _HEAD_SECONDS = 10.0
+_SENT_AT_ONCE = 1 << 14  # bytes
 
 
 class BoundedProtocol(H11Protocol):
@@ -26,7 +27,7 @@ class BoundedProtocol(H11Protocol):
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._bytes = _CountedTransport(cast(asyncio.Transport, transport))
+        self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
         super().connection_made(cast(asyncio.Transport, self._bytes))
         self._waits_since = self._reads_since = self.loop.time()
         self._taken_before = 0
@@ -92,15 +93,39 @@ class BoundedProtocol(H11Protocol):
 
 
 class _CountedTransport:
-    """A transport that counts the bytes written to it."""
+    """A transport that counts the bytes written to it, and sends those of one turn of the event loop at once.
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    uvicorn writes an answer's head and body apart; each write to a socket costs more than all else that is done for it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
+        self._loop = loop
+        self._unsent = bytearray()
         self.written = 0
 
     def write(self, data: bytes) -> None:
         self.written += len(data)
-        self._transport.write(data)
+        if len(self._unsent) + len(data) > _SENT_AT_ONCE:
+            # Not copied once more; and only the transport underneath can stop a writer who is too fast for the client.
+            self._send()
+            self._transport.write(data)
+            return
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent += data
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent) + self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._unsent:
+            unsent, self._unsent = self._unsent, bytearray()
+            self._transport.write(unsent)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

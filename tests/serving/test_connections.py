@@ -20,11 +20,19 @@ pytestmark = pytest.mark.integration
 LARGE = 64 << 20
 LIMIT = 8
 PATIENCE = 300  # seconds that a busy machine may take for what takes a second
+GO_ON = threading.Event()
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def app(scope, receive, send):
-    """/large answers with more than any buffer holds, /slow after a while."""
+    """/large answers with more than any buffer holds, /slow after a while, /parts in two when it is told to go on."""
+    if scope["path"] == "/parts":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        while not GO_ON.is_set():
+            await asyncio.sleep(0.01)
+        await send({"type": "http.response.body", "body": b"x"})
+        return
     if scope["path"] == "/slow":
         await asyncio.sleep(1.0)
     size = LARGE if scope["path"] == "/large" else 1
@@ -33,12 +41,15 @@ async def app(scope, receive, send):
 
 
 class Watched(connections.BoundedProtocol):
-    """Notes of each client's address that its connection is accepted, and that it is gone."""
+    """Notes of each client's address that its connection is accepted, what is written to it, and that it is gone."""
 
     accepted: set[tuple[str, int]] = set()
     gone: set[tuple[str, int]] = set()
+    written: dict[tuple[str, int], list[bytes]] = {}
 
     def connection_made(self, transport):
+        send, parts = transport.write, self.written.setdefault(transport.get_extra_info("peername"), [])
+        transport.write = lambda data: (parts.append(bytes(data[:100])), send(data))
         super().connection_made(transport)
         if not transport.is_closing():
             self.accepted.add(self.client)
@@ -297,3 +308,22 @@ def test_a_grpc_connection_that_never_begins_is_closed(empty_server, monkeypatch
     monkeypatch.setitem(server._GRPC_CONNECTIONS, "grpc.server_handshake_timeout_ms", 500)
     with connected(port_of(empty_server().grpc_address)) as connection:
         assert read_to_end(connection) < 1000
+
+
+def test_an_answer_is_written_to_its_socket_at_once(address):
+    with connected(address) as connection:
+        assert asked(connection).startswith(b"HTTP/1.1 200")
+        assert asked(connection).startswith(b"HTTP/1.1 200")
+        written = Watched.written[connection.getsockname()]
+        assert [(part[:15], part[-5:]) for part in written] == [(b"HTTP/1.1 200 OK", b"\r\n\r\nx")] * 2
+
+
+def test_a_part_of_an_answer_does_not_wait_for_the_next(address):
+    with connected(address) as connection:
+        connection.sendall(GET % b"parts")
+        found = b""
+        while not found.endswith(b"\r\n\r\na"):
+            assert (more := connection.recv(1000)), found
+            found += more
+        GO_ON.set()
+        assert connection.recv(1000) == b"x"
