@@ -17,7 +17,7 @@ import tensorflow as tf
 from t2t_keras.baselines.convolution import Convolution
 from t2t_keras.baselines.recurrent.recurrent import LSTM
 from t2t_keras.layers import MultiHeadAttention
-from t2t_keras.studies.matrix_rate import processor
+from t2t_keras.machine.processor import processor
 from t2t_keras.studies.table1 import LayerCostJob
 
 Layer = Callable[[tf.Tensor], tf.Tensor]

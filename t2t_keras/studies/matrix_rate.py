@@ -1,7 +1,6 @@
 """The machine that a study runs on, and how many operations a second its products of matrices make."""
 
 import math
-import os
 import pathlib
 import re
 import time
@@ -14,16 +13,6 @@ _LARGEST = 16384
 # Best of so many, and of as many as some seconds allow: something else may run for a while.
 _TRIES = 5
 _SECONDS = 1.0
-
-
-def processor() -> str:
-    """The name of this machine's processor with the number of cores that this process may use."""
-    names: list[str] = []
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{cores} x {names[0] if names else 'CPU core'}"
 
 
 def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from t2t_keras.config import Config
 from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processes import call_apart
+from t2t_keras.machine.processor import processor
 from t2t_keras.planning.forecast import Devices, hidden_score_seconds, step, update_flops
-from t2t_keras.studies.matrix_rate import noted_rate, processor
+from t2t_keras.studies.matrix_rate import noted_rate
 from t2t_keras.studies.states import State
 from t2t_keras.studies.table import Table, markdown_table, missing_of
 

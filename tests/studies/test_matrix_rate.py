@@ -5,7 +5,7 @@ import json
 import pytest
 
 from t2t_keras.studies import matrix_rate as matrix_rates
-from t2t_keras.studies.matrix_rate import matrix_rate, note_rate, noted_rate, processor
+from t2t_keras.studies.matrix_rate import matrix_rate, note_rate, noted_rate
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,3 @@ def test_the_most_that_was_measured_of_a_machine_is_kept(tmp_path):
     path.write_text("{", encoding="utf-8")
     assert note_rate(tmp_path, "2 x Core(TM)", multiply) == rate
     assert noted_rate(tmp_path, "another") is None
-
-
-def test_the_processor_is_named():
-    cores, _, name = processor().partition(" x ")
-    assert int(cores) > 0 and name
