@@ -3,11 +3,13 @@
 #
 #   IMAGE=registry/t2t WORKERS=4 launch/cluster/kubeflow.sh --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 \
 #       --preset=big
+#   IMAGE=registry/t2t SECRET_NAME=keys launch/cluster/kubeflow.sh --data_dir=s3://mine/data \
+#       --model_dir=s3://mine/run --preset=big
 #   DRY_RUN=1 launch/cluster/kubeflow.sh ...      prints the manifests instead of applying them
 #
 # kubectl logs --follow NAME-node-0-0-... shows the first worker; kubectl delete trainjob/t2t --cascade=foreground stops
-# all of them, who save first. To go on afterwards run the same command again. The data must be on the volume first:
-# README.md says how to get them there.
+# all of them, who save first. To go on afterwards run the same command again. Folders in a bucket need no volume; data
+# that are not in one must be on the volume first: README.md says how to get them there.
 #
 # Kubernetes 1.29 or later, with Kubeflow Trainer 2.0 or later (trainer.kubeflow.org/v1alpha1) and its JobSet.
 set -euo pipefail
@@ -28,6 +30,9 @@ set -euo pipefail
 : "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
 : "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL: a checkpoint must be written in this time
 : "${FAILURES:=6}"                 # crashes before the TrainJob is given up; preemptions do not count
+: "${MIRRORS:=100Gi}"              # of each pod's own disk, for what is in a bucket: data and kept checkpoints
+: "${SECRET_NAME:=}"               # of a Secret for the bucket, whose keys become variables, such as AWS_ACCESS_KEY_ID
+: "${SERVICE_ACCOUNT:=}"           # that may use the bucket; empty, both of them: what is allowed to the nodes
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
@@ -39,6 +44,21 @@ case $BACKEND in
     exit 1
     ;;
 esac
+
+# What is in a bucket has a mirror on each pod's own disk; anything else is on the volume. A training may have both.
+mirrors='' volume='' flag=''
+for word in "$@"; do
+  word=$flag$word flag=''
+  case $word in
+    --data_dir | --model_dir | --init_from) flag=$word= ;;
+    # A path like any other.
+    --data_dir=file:* | --model_dir=file:* | --init_from=file:*) volume=1 ;;
+    --data_dir=*://* | --model_dir=*://* | --init_from=*://*) mirrors=/mirrors ;;
+    --data_dir=* | --model_dir=* | --init_from=* | *=/t2t/* | /t2t/*) volume=1 ;;
+  esac
+done
+[[ -n $mirrors ]] || volume=1
+secret=${mirrors:+$SECRET_NAME} account=${mirrors:+$SERVICE_ACCOUNT}
 
 # A string as YAML reads it, whatever is in it: single quotes, doubled inside.
 quoted() {
@@ -56,7 +76,7 @@ arguments() {
 }
 
 manifests() {
-  cat <<YAML
+  [[ -z $volume ]] || cat <<YAML
 # All workers see one folder for data and runs; the first of them writes the run.
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -69,6 +89,8 @@ ${STORAGE_CLASS:+  storageClassName: $STORAGE_CLASS
 }  resources:
     requests: {storage: $STORAGE}
 ---
+YAML
+  cat <<YAML
 # What every worker is. The names "node" and the label "trainer" are those that Trainer looks for.
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainingRuntime
@@ -115,7 +137,8 @@ spec:
                   restartPolicy: Never
                   terminationGracePeriodSeconds: $SAVING_SECONDS
                   automountServiceAccountToken: false
-                  securityContext:
+${account:+                  serviceAccountName: $account
+}                  securityContext:
                     {runAsNonRoot: true, runAsUser: $RUN_AS, runAsGroup: $RUN_AS, fsGroup: $RUN_AS,
                      fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
                   # Else Python would be process 1, which SIGTERM does not end while it starts.
@@ -133,18 +156,23 @@ ${PRIORITY_CLASS:+                  priorityClassName: $PRIORITY_CLASS
                   containers:
                     - name: node
                       image: $IMAGE
-                      ports:
+${secret:+                      envFrom:
+                        - secretRef: {name: $secret\}
+}                      ports:
                         - {name: workers, containerPort: $PORT}
                       securityContext:
                         allowPrivilegeEscalation: false
                         capabilities: {drop: [ALL]}
                       volumeMounts:
-                        - {name: storage, mountPath: /t2t}
-                        - {name: shared-memory, mountPath: /dev/shm}
+${volume:+                        - {name: storage, mountPath: /t2t\}
+}${mirrors:+                        - {name: mirrors, mountPath: $mirrors\}
+}                        - {name: shared-memory, mountPath: /dev/shm}
                   volumes:
-                    - name: storage
-                      persistentVolumeClaim: {claimName: $NAME}
-                    - name: shared-memory
+${volume:+                    - name: storage
+                      persistentVolumeClaim: {claimName: $NAME\}
+}${mirrors:+                    - name: mirrors
+                      emptyDir: {sizeLimit: $MIRRORS\}
+}                    - name: shared-memory
                       emptyDir: {medium: Memory, sizeLimit: $SHARED_MEMORY}
 ---
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -168,8 +196,9 @@ $(arguments "$@")
       - {name: T2T_SERVICE, value: "$NAME"}
       - {name: T2T_WORKERS, value: "$WORKERS"}
       - {name: T2T_PORT, value: "$PORT"}
-    resourcesPerNode:
-      requests: {cpu: "$CPUS", memory: $MEMORY}
+${mirrors:+      - {name: T2T_KERAS_CACHE, value: $mirrors\}
+}    resourcesPerNode:
+      requests: {cpu: "$CPUS", memory: $MEMORY${mirrors:+, ephemeral-storage: $MIRRORS}}
       limits: {memory: $MEMORY, nvidia.com/gpu: "$GPUS"}
 YAML
 }

@@ -3,11 +3,14 @@
 #
 #   IMAGE=registry/t2t WORKERS=4 launch/cluster/kubernetes.sh --data_dir=/t2t/data/wmt14 --model_dir=/t2t/runs/wmt14 \
 #       --preset=big
+#   IMAGE=registry/t2t SECRET_NAME=keys launch/cluster/kubernetes.sh --data_dir=s3://mine/data \
+#       --model_dir=s3://mine/run --preset=big
 #   DRY_RUN=1 launch/cluster/kubernetes.sh ...      prints the manifests instead of applying them
 #
 # kubectl logs --follow job/t2t shows the first worker; kubectl delete job/t2t --cascade=foreground stops all of them,
 # who save first. To go on afterwards run the same command again: it does nothing as long as a Job of this name is there,
-# be it finished. The data must be on the volume first: README.md says how to get them there.
+# be it finished. Folders in a bucket need no volume; data that are not in one must be on the volume first: README.md
+# says how to get them there.
 #
 # Kubernetes 1.29 or later.
 set -euo pipefail
@@ -27,8 +30,26 @@ set -euo pipefail
 : "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
 : "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL: a checkpoint must be written in this time
 : "${FAILURES:=6}"                 # crashes before the Job is given up; preemptions do not count
+: "${MIRRORS:=100Gi}"              # of each pod's own disk, for what is in a bucket: data and kept checkpoints
+: "${SECRET_NAME:=}"               # of a Secret for the bucket, whose keys become variables, such as AWS_ACCESS_KEY_ID
+: "${SERVICE_ACCOUNT:=}"           # that may use the bucket; empty, both of them: what is allowed to the nodes
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
+
+# What is in a bucket has a mirror on each pod's own disk; anything else is on the volume. A training may have both.
+mirrors='' volume='' flag=''
+for word in "$@"; do
+  word=$flag$word flag=''
+  case $word in
+    --data_dir | --model_dir | --init_from) flag=$word= ;;
+    # A path like any other.
+    --data_dir=file:* | --model_dir=file:* | --init_from=file:*) volume=1 ;;
+    --data_dir=*://* | --model_dir=*://* | --init_from=*://*) mirrors=/mirrors ;;
+    --data_dir=* | --model_dir=* | --init_from=* | *=/t2t/* | /t2t/*) volume=1 ;;
+  esac
+done
+[[ -n $mirrors ]] || volume=1
+secret=${mirrors:+$SECRET_NAME} account=${mirrors:+$SERVICE_ACCOUNT}
 
 # A string as YAML reads it, whatever is in it: single quotes, doubled inside.
 quoted() {
@@ -46,7 +67,7 @@ arguments() {
 }
 
 manifests() {
-  cat <<YAML
+  [[ -z $volume ]] || cat <<YAML
 # All workers see one folder for data and runs; the first of them writes the run.
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -59,6 +80,8 @@ ${STORAGE_CLASS:+  storageClassName: $STORAGE_CLASS
 }  resources:
     requests: {storage: $STORAGE}
 ---
+YAML
+  cat <<YAML
 # Headless: gives every pod a name of its own, $NAME-INDEX.$NAME, also before it is ready.
 apiVersion: v1
 kind: Service
@@ -104,7 +127,8 @@ spec:
       subdomain: $NAME
       terminationGracePeriodSeconds: $SAVING_SECONDS
       automountServiceAccountToken: false
-      # fsGroup lets the workers into a new volume; where its storage cannot do that, README.md says how.
+${account:+      serviceAccountName: $account
+}      # fsGroup lets the workers into a new volume; where its storage cannot do that, README.md says how.
       securityContext:
         {runAsNonRoot: true, runAsUser: $RUN_AS, runAsGroup: $RUN_AS, fsGroup: $RUN_AS,
          fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
@@ -131,21 +155,27 @@ $(arguments "$@")
             - {name: T2T_SERVICE, value: "$NAME"}
             - {name: T2T_WORKERS, value: "$WORKERS"}
             - {name: T2T_PORT, value: "$PORT"}
-          ports:
+${mirrors:+            - {name: T2T_KERAS_CACHE, value: $mirrors\}
+}${secret:+          envFrom:
+            - secretRef: {name: $secret\}
+}          ports:
             - {name: workers, containerPort: $PORT}
           resources:
-            requests: {cpu: "$CPUS", memory: $MEMORY}
+            requests: {cpu: "$CPUS", memory: $MEMORY${mirrors:+, ephemeral-storage: $MIRRORS}}
             limits: {memory: $MEMORY, nvidia.com/gpu: "$GPUS"}
           securityContext:
             allowPrivilegeEscalation: false
             capabilities: {drop: [ALL]}
           volumeMounts:
-            - {name: storage, mountPath: /t2t}
-            - {name: shared-memory, mountPath: /dev/shm}
+${volume:+            - {name: storage, mountPath: /t2t\}
+}${mirrors:+            - {name: mirrors, mountPath: $mirrors\}
+}            - {name: shared-memory, mountPath: /dev/shm}
       volumes:
-        - name: storage
-          persistentVolumeClaim: {claimName: $NAME}
-        - name: shared-memory
+${volume:+        - name: storage
+          persistentVolumeClaim: {claimName: $NAME\}
+}${mirrors:+        - name: mirrors
+          emptyDir: {sizeLimit: $MIRRORS\}
+}        - name: shared-memory
           emptyDir: {medium: Memory, sizeLimit: $SHARED_MEMORY}
 YAML
 }

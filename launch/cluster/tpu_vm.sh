@@ -121,7 +121,7 @@ install() {
     test -e .installed && exit
     python3 -m pip install --quiet --user uv
     python3 -m uv venv --quiet --clear --python=3.12 .venv
-    python3 -m uv pip install --quiet --python=.venv '.[fast]' '$JAX'
+    python3 -m uv pip install --quiet --python=.venv '.[fast,remote]' '$JAX'
     touch .installed"
 }
 
@@ -135,7 +135,8 @@ stop() {
 # One run of the training. What may be left of one whose connection broke is ended first.
 run() {
   local command="cd t2t_keras && rm -f ../worker.status
-    KERAS_BACKEND=jax JAX_COMPILATION_CACHE_DIR=/t2t/compiled .venv/bin/python -m launch.train"
+    KERAS_BACKEND=jax JAX_COMPILATION_CACHE_DIR=/t2t/compiled T2T_KERAS_CACHE=/t2t/mirrors \
+      .venv/bin/python -m launch.train"
   command+=" --set train.static_shapes=true --set train.mixed_bfloat16=true"
   (($# == 0)) || command+=$(printf ' %q' "$@")
   # shellcheck disable=SC2016  # the VM's shell is to expand these

@@ -59,7 +59,7 @@ def test_the_image_has_what_the_installation_reads():
     assert {"setup.py", "pyproject.toml", "README.md", "t2t_keras", "launch"} <= set(copied)
     assert all((ROOT / name).exists() for name in copied)
     (extras,) = re.findall(r"pip install --no-cache-dir '\.\[(.+)\]'", text)
-    assert {"gpu", "serve"} == set(extras.split(",")) <= set(project()["optional-dependencies"])
+    assert {"gpu", "serve", "remote"} == set(extras.split(",")) <= set(project()["optional-dependencies"])
 
 
 def test_the_image_does_not_run_as_root():
@@ -75,7 +75,9 @@ def test_the_image_does_not_run_as_root():
 
 def test_a_tpu_gets_jax_beside_the_project(tmp_path):
     done = run("tpu_vm.sh", "up", env=environment(tmp_path, DRY_RUN=1, PROJECT="mine", JAX="jax[tpu]==0.10.*"))
-    assert "--python=.venv '.[fast]' 'jax[tpu]==0.10.*'" in done.stdout.replace("'\\''", "'")
+    assert "--python=.venv '.[fast,remote]' 'jax[tpu]==0.10.*'" in done.stdout.replace("'\\''", "'")
+    done = run("tpu_vm.sh", "train", "--model_dir=gs://mine/run", env=environment(tmp_path, DRY_RUN=1, PROJECT="mine"))
+    assert re.search(r" T2T_KERAS_CACHE=/t2t/mirrors +\.venv/bin/python .* --model_dir=gs://mine/run &\n", done.stdout)
 
 
 # ---- SLURM ----

@@ -1,0 +1,141 @@
+"""The recipes for Kubernetes with data and run in a bucket: no shared volume, a disk of each pod's own, and access."""
+
+import os
+
+import pytest
+import yaml
+
+from tests.launch.cluster import test_kubeflow
+from tests.launch.cluster.stand_ins import run
+
+pytestmark = pytest.mark.integration
+
+RECIPES = ("kubernetes.sh", "kubeflow.sh")
+ON_THE_VOLUME = ("--data_dir=/t2t/data", "--model_dir=/t2t/run")
+IN_A_BUCKET = ("--data_dir=s3://mine/data", "--model_dir=s3://mine/run")
+
+
+def printed(recipe: str, *flags: str, **settings: object) -> str:
+    given = {name: str(value) for name, value in settings.items()}
+    done = run(recipe, *flags, env={**os.environ, "DRY_RUN": "1", **given})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def manifests(recipe: str, *flags: str, **settings: object) -> dict[str, dict]:
+    """By kind, with the Job that is made of them, whichever the recipe."""
+    found = {each["kind"]: each for each in yaml.safe_load_all(printed(recipe, *flags, **settings))}
+    return found if "Job" in found else {**found, "Job": test_kubeflow.job(found)}
+
+
+def pod(found: dict[str, dict]) -> dict:
+    return found["Job"]["spec"]["template"]["spec"]
+
+
+def volumes(found: dict[str, dict]) -> dict[str, tuple[str, dict]]:
+    """Where each volume of the pods is mounted, and what it is."""
+    (worker,) = pod(found)["containers"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
+    sources = {source.pop("name"): source for source in map(dict, pod(found)["volumes"])}
+    assert len(mounts) == len(worker["volumeMounts"]) and set(mounts) == set(sources)
+    return {name: (mounts[name], source) for name, source in sources.items() if name != "shared-memory"}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        IN_A_BUCKET,
+        ("--data_dir", "gs://mine/data", "--preset=big", "--model_dir", "abfs://mine@account/run"),
+        ("--model_dir=s3://mine/run",),
+        (*IN_A_BUCKET, "--init_from=s3://mine/other@best"),
+    ],
+)
+def test_folders_in_a_bucket_need_no_volume_but_a_disk_of_each_pod(recipe, flags):
+    found = manifests(recipe, *flags, MIRRORS="7Gi")
+    assert "PersistentVolumeClaim" not in found
+    assert volumes(found) == {"mirrors": ("/mirrors", {"emptyDir": {"sizeLimit": "7Gi"}})}
+    (worker,) = pod(found)["containers"]
+    assert {"name": "T2T_KERAS_CACHE", "value": "/mirrors"} in worker["env"]  # where Mirror has its folders
+    assert worker["resources"]["requests"]["ephemeral-storage"] == "7Gi"
+    assert worker["args"][-len(flags) :] == list(flags)
+    text = printed(recipe, *flags)
+    assert not [word for word in ("ReadWriteMany", "/t2t", "storage:", "laim") if f" {word}" in text]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_access_comes_with_a_secret_or_an_account_if_they_are_named(recipe):
+    without = pod(manifests(recipe, *IN_A_BUCKET))
+    assert "envFrom" not in without["containers"][0] and "serviceAccountName" not in without
+    found = pod(manifests(recipe, *IN_A_BUCKET, SECRET_NAME="keys", SERVICE_ACCOUNT="trainer"))
+    assert found["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert found["serviceAccountName"] == "trainer"
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--data_dir=/t2t/data", "--model_dir=s3://mine/run"),
+        ("--data_dir", "s3://mine/data", "--model_dir", "/t2t/run"),
+        (*IN_A_BUCKET, "--init_from=runs/other@best"),
+        (*IN_A_BUCKET, "--extension=/t2t/mine.py"),
+        (*IN_A_BUCKET, "--extension", "/t2t/mine.py"),
+        ("--data_dir=file:///t2t/data", "--model_dir=s3://mine/run"),
+    ],
+)
+def test_what_is_not_in_a_bucket_has_the_volume_beside_it(recipe, flags):
+    found = manifests(recipe, *flags, NAME="mine", STORAGE="9Gi", MIRRORS="7Gi")
+    assert volumes(found) == {
+        "storage": ("/t2t", {"persistentVolumeClaim": {"claimName": "mine"}}),
+        "mirrors": ("/mirrors", {"emptyDir": {"sizeLimit": "7Gi"}}),
+    }
+    assert found["PersistentVolumeClaim"] == manifests(recipe, NAME="mine", STORAGE="9Gi")["PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    "flags", [(), ON_THE_VOLUME, ("--model_dir", "runs/s3"), ("--model_dir=file:///t2t/run", "--set", "a=s3://b")]
+)
+def test_without_a_bucket_there_is_the_volume_alone(recipe, flags):
+    text = printed(recipe, *flags)
+    assert text == printed(recipe, *flags, MIRRORS="7Gi", SECRET_NAME="keys", SERVICE_ACCOUNT="trainer")
+    found = manifests(recipe, *flags)
+    assert volumes(found) == {"storage": ("/t2t", {"persistentVolumeClaim": {"claimName": "t2t"}})}
+    assert "T2T_KERAS_CACHE" not in text and "ephemeral" not in text
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_nothing_else_depends_on_where_the_folders_are(recipe):
+    words = {f"'{flag}'" for flag in (*ON_THE_VOLUME, *IN_A_BUCKET)}
+
+    def lines(*flags: str) -> list[str]:
+        text = printed(recipe, *flags, SECRET_NAME="keys", SERVICE_ACCOUNT="trainer")
+        text = text.replace(", ephemeral-storage: 100Gi", "")
+        return [line for line in text.splitlines() if line.strip(" -") not in words]
+
+    volume, bucket, both = lines(*ON_THE_VOLUME), lines(*IN_A_BUCKET), lines(ON_THE_VOLUME[0], IN_A_BUCKET[1])
+    claim = volume.index("---") + 1
+    of_bucket, of_volume = set(bucket) - set(volume), set(volume[claim:]) - set(bucket)
+    assert len(of_bucket) == 7 and len(of_volume) == 3
+    assert [line for line in both if line not in of_bucket] == volume
+    assert [line for line in both[claim:] if line not in of_volume] == bucket
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.31"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_manifests_fit_the_schema(recipe, version):
+    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
+    for flags in (IN_A_BUCKET, ("--data_dir=s3://mine/data", "--model_dir=/t2t/run")):
+        for settings in ({}, {"SECRET_NAME": "keys", "SERVICE_ACCOUNT": "trainer", "PRIORITY_CLASS": "low"}):
+            found = manifests(recipe, *flags, **settings)
+            for kind in ("PersistentVolumeClaim", "Service", "Job"):
+                if kind in found:
+                    validator.validate(found[kind], version, strict=True)
+
+
+def test_only_fields_that_kubeflow_has():
+    found = manifests("kubeflow.sh", *IN_A_BUCKET, SECRET_NAME="keys", SERVICE_ACCOUNT="trainer")
+    for kind, fields in test_kubeflow.FIELDS.items():
+        for path, names in fields.items():
+            assert set(test_kubeflow.at(found[kind], path)) <= set(names.split()), f"{kind}: {path}"
