@@ -24,6 +24,7 @@ from t2t_keras.data.prepare import SHARD_PAIRS, PreparedData, prepare
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
 from t2t_keras.machine.beam_workers import BeamWorkers
+from t2t_keras.machine.remote import mirror_of, origin
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.registry import TASKS, task
 from t2t_keras.text.tokenizer import Tokenizer
@@ -80,6 +81,10 @@ def main(argv: list[str]) -> None:
 def _workers() -> int | BeamWorkers:
     """What prepares the shards: so many processes, or Apache Beam."""
     if FLAGS.beam_runner:
+        if mirror_of(FLAGS.data_dir) and FLAGS.beam_runner.lower() not in ("direct", "directrunner"):
+            where = f"--data_dir={origin(FLAGS.data_dir)}: the workers of {FLAGS.beam_runner} may be on other machines"
+            advice = "prepare in a folder that all of them see, and copy it there"
+            raise InputError(f"{where}, which do not see this machine's copy of the bucket; {advice}")
         return BeamWorkers(FLAGS.data_dir, FLAGS.beam_runner, FLAGS.beam_pipeline_options, FLAGS.processes)
     if FLAGS.beam_pipeline_options:
         raise InputError("--beam_pipeline_options goes with --beam_runner")

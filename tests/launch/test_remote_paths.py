@@ -71,6 +71,14 @@ def prepared(folder):
     return [succeed(folder, disk, "prepare_data", *texts, *flags) for disk in ("one", "other")]
 
 
+def test_workers_on_other_machines_do_not_prepare_into_a_bucket(folder):
+    texts = [f"--train_{side}={folder / f'train.{side}'}" for side in ("source", "target")]
+    done = call(folder, "one", "prepare_data", *texts, f"--data_dir={BUCKET}/beam", "--beam_runner=FlinkRunner")
+    assert done.returncode == 1
+    message = f"error: --data_dir={BUCKET}/beam: the workers of FlinkRunner may be on other machines, which do not see"
+    assert message in done.stderr and done.stderr.count("error: ") == 1
+
+
 @pytest.fixture(scope="module")
 def undisturbed(folder, prepared):
     """A run on this machine's disk, with the same data."""
