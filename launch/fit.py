@@ -30,6 +30,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied
 from t2t_keras.fitting.model_card import commands, write_card
 from t2t_keras.machine.locking import locked
+from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import Choice
@@ -177,7 +178,13 @@ def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> lis
         program.say("reading the text, to choose by its size")
         pairs = survey.pairs
     has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
-    chosen = fit_rules.choose(pairs, _MINUTES.value, has_accelerator=has_accelerator, preset=_PRESET.value)
+    chosen = fit_rules.choose(
+        pairs,
+        _MINUTES.value,
+        has_accelerator=has_accelerator,
+        computes_in_bfloat16=computes_in_bfloat16(),
+        preset=_PRESET.value,
+    )
     choices = {each.name: each for each in (*chosen, *given)}
     settings_applied(choices.values())
     return [vars(each) for each in choices.values()]

@@ -16,7 +16,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Their files take longest: begun first, they do not keep one process busy when the others have nothing left.
-_FIRST = ("tasks", "training", "launch", "tests", "search", "models", "export")
+_FIRST = ("on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models", "export")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,6 +13,7 @@ _PAIRS_A_MINUTE = 36_000
 
 _SHORT_MINUTES = 45.0
 _MANY_PASSES, _VERY_MANY_PASSES = 30, 150
+_FASTER_IN_BFLOAT16 = ("tiny", "base")  # as `benchmarks.train_step` measures it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +32,17 @@ class Choice:
 
 
 def choose(
-    pairs: int, minutes: float, *, has_accelerator: bool = False, preset: str | None = None
+    pairs: int,
+    minutes: float,
+    *,
+    has_accelerator: bool = False,
+    computes_in_bfloat16: bool = False,
+    preset: str | None = None,
 ) -> tuple[Choice, ...]:
     """The choices for so many pairs of text, and minutes of training; an InputError if there are too few pairs.
 
-    `has_accelerator`: there is a GPU or a TPU. No `preset` chooses one.
+    `has_accelerator`: there is a GPU or a TPU. `computes_in_bfloat16`: the processor has instructions for it. No
+    `preset` chooses one.
     """
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
@@ -46,6 +53,10 @@ def choose(
         preset = chosen[-1].value
     if preset == "tiny":
         chosen += [_dropout(passes), *_recipe(minutes)]
+    if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
+        chosen.append(
+            Choice("train.mixed_bfloat16", True, "this processor computes in it, and makes more updates a minute")
+        )
     beam = Choice("decode.beam_size", 4, "the paper's; wider beams gain little")
     return (*chosen, *_validation(passes), *_saving(minutes), beam)
 

@@ -14,9 +14,9 @@ def chosen(pairs, minutes, **more):
 
 @pytest.mark.parametrize("pairs", [200, 2_000, 44_000, 1_000_000, 40_000_000])
 @pytest.mark.parametrize("minutes", [0.1, 10, 60, 6000])
-@pytest.mark.parametrize("has_accelerator", [False, True])
-def test_every_choice_is_a_setting_with_a_reason(pairs, minutes, has_accelerator):
-    choices = choose(pairs, minutes, has_accelerator=has_accelerator)
+@pytest.mark.parametrize("machine", [{}, {"has_accelerator": True}, {"computes_in_bfloat16": True}])
+def test_every_choice_is_a_setting_with_a_reason(pairs, minutes, machine):
+    choices = choose(pairs, minutes, **machine)
     names = [choice.name for choice in choices]
     assert len(set(names)) == len(names)
     assert all(choice.reason and not choice.reason.endswith(".") for choice in choices)
@@ -54,6 +54,14 @@ def test_the_large_model_needs_text_hours_and_an_accelerator():
     assert chosen(1_000_000, 600)["preset"] == "tiny"
     assert chosen(1_000_000, 60, has_accelerator=True)["preset"] == "tiny"
     assert chosen(10_000, 600, has_accelerator=True)["preset"] == "tiny"
+
+
+def test_a_processor_that_computes_in_bfloat16_does_so_where_it_trains():
+    assert chosen(44_000, 5, computes_in_bfloat16=True)["train.mixed_bfloat16"] is True
+    assert chosen(44_000, 5, computes_in_bfloat16=True, preset="base")["train.mixed_bfloat16"] is True
+    assert "train.mixed_bfloat16" not in chosen(44_000, 5)
+    assert "train.mixed_bfloat16" not in chosen(44_000, 5, computes_in_bfloat16=True, preset="rnn_tiny")
+    assert "train.mixed_bfloat16" not in chosen(44_000, 5, computes_in_bfloat16=True, has_accelerator=True)
 
 
 def test_a_given_preset_keeps_its_recipe():
