@@ -203,7 +203,7 @@ class Pipeline:
 
     def beginnings(self, lines: tf.Tensor) -> Sentences:
         """Encodes the input "prefix", string [lines]; as `sources`."""
-        return self._sentences(repaired(lines), "prefix", self._target_tokenizer)
+        return self._sentences(repaired(lines, self._lowercase), "prefix", self._target_tokenizer)
 
     def next_tokens(self, sources: Sentences, begun: Sentences, count: int) -> tf.Tensor:
         """The likeliest tokens in place of the end symbols of `begun` that begin a word: int32 [sentences, count].

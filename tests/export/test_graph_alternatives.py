@@ -74,6 +74,14 @@ def test_what_a_line_gets_does_not_depend_on_the_others(alternatives):
         np.testing.assert_allclose([s for _, s in alone], [s for _, s in found], rtol=1e-5)
 
 
+@pytest.mark.integration
+def test_a_model_of_lowercased_text_reads_a_prefix_as_it_reads_text():
+    lowercased = function_of(exporting.translator(lowercase=True))
+    found, expected = asked(lowercased, [("Two DOGS", "Zwei HUNDE"), ("two dogs", "zwei hunde")])
+    assert found == expected != []
+    assert all(text.startswith("zwei hunde") for text, _ in found)
+
+
 def test_blank_texts_and_prefixes_that_are_too_long_have_none(alternatives):
     blank, long = asked(alternatives, [(" ", ""), ("Hunde", "Hunde " * 40)])
     assert blank == long == []
