@@ -374,6 +374,8 @@ def test_every_block_of_python_is_run_by_a_test_here() -> None:
         **{"attention.md": 1, "change_the_model.md": 2, "convert.md": 2, "python.md": 4, "translator.md": 3},
         "markup.md": 1,  # by inference/test_marked_text.py
         "results.md": 1,
+        "scaling_preparation.md": 1,  # by data/test_dask.py
+        "README.md": 1,
     }
 
 
@@ -403,6 +405,15 @@ print(explained.attention.cross.shape, len(explained.token_log_probs), explanati
     layers, heads, targets, _, num_log_probs, *others = map(int, re.findall(r"\d+", shapes))
     assert (layers, heads) == tuple(others[:2])
     assert targets == num_log_probs
+
+
+@pytest.mark.integration
+def test_code_of_the_readme_runs_on_that_run(readers_folder: tuple[Path, str]) -> None:
+    (code,) = python_blocks("README.md")
+    assert '"mine/run"' in code
+    assert run_code(code.replace("mine/run", "runs/mine") + "print(x.shape)", cwd=readers_folder[0]).endswith(
+        "(None, None, 512)\n"
+    )
 
 
 @pytest.mark.integration
