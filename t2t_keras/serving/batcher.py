@@ -12,6 +12,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from t2t_keras.serving.arrivals import together
 from t2t_keras.serving.cancelling import Cancellation
 from t2t_keras.serving.ordering import Pace, cost_class, is_large, urgency
 from t2t_keras.serving.parts import Key, Part, Queue, Request, check_rows, concatenated, fail, rows_of, succeed
@@ -363,8 +364,9 @@ def _answer(batch: _Batch) -> None:
     ends = list(itertools.accumulate(part.rows for part in parts))
     if len(parts) > 1 or len(parts[0].request.outputs) > 1:
         check_rows(outputs, ends[-1])
-    for part, end in zip(parts, ends, strict=True):
-        succeed(part, rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
+    with together():
+        for part, end in zip(parts, ends, strict=True):
+            succeed(part, rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
 
 
 def _stopping() -> ServingError:

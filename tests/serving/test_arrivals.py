@@ -1,0 +1,143 @@
+"""What threads do reaches the event loop that waits for it: results, errors, and cancelling in both directions."""
+
+import asyncio
+import threading
+from concurrent.futures import CancelledError, Future
+
+import pytest
+
+from t2t_keras.serving.arrivals import arrival, together
+
+
+def in_a_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+
+async def waiting_for(*futures):
+    """Tasks that wait for the futures, each begun."""
+    tasks = [asyncio.create_task(arrival(future)) for future in futures]
+    await asyncio.sleep(0)
+    return tasks
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the wait", "during the wait"])
+def test_a_result_and_an_error_arrive(before):
+    async def run():
+        result, error = Future(), Future()
+
+        def work():
+            result.set_result(5)
+            error.set_exception(ValueError("from a thread"))
+
+        if before:
+            work()
+        tasks = await waiting_for(result, error)
+        if not before:
+            in_a_thread(work)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    value, error = asyncio.run(run())
+    assert value == 5
+    assert isinstance(error, ValueError) and str(error) == "from a thread"
+
+
+def test_to_cancel_the_wait_cancels_the_future():
+    future = Future()
+
+    async def run():
+        (task,) = await waiting_for(future)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(run())
+    assert future.cancelled()
+
+
+def test_to_cancel_the_future_cancels_the_wait():
+    async def run():
+        future = Future()
+        (task,) = await waiting_for(future)
+        in_a_thread(future.cancel)
+        await asyncio.wait([task])
+        assert task.cancelled()
+        with pytest.raises(CancelledError):
+            future.result()
+
+    asyncio.run(run())
+
+
+def test_what_ends_after_the_wait_was_cancelled_is_nobody_s():
+    async def run():
+        future = Future()
+        future.set_running_or_notify_cancel()  # it cannot be cancelled any more
+        (task,) = await waiting_for(future)
+        task.cancel()
+        await asyncio.wait([task])
+        future.set_result(5)
+        await asyncio.sleep(0)
+        assert task.cancelled()
+
+    asyncio.run(run())
+
+
+def test_what_ends_after_the_loop_does_no_harm():
+    future = Future()
+
+    async def run():
+        await waiting_for(future)
+
+    asyncio.run(run())  # which cancels the task, and with it the future
+    late = Future()
+    late.set_running_or_notify_cancel()
+
+    async def left():
+        await asyncio.wait_for(arrival(late), timeout=0)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(left())
+    with together():
+        late.set_result(5)
+    assert future.cancelled() and late.result() == 5
+
+
+def test_a_thread_wakes_the_loop_once_for_all_that_it_did_together(monkeypatch):
+    wakes = []
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        threadsafe = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args: wakes.append(args) or threadsafe(*args))
+        futures = [Future() for _ in range(20)]
+        tasks = await waiting_for(*futures)
+
+        def work():
+            with together():
+                for number, future in enumerate(futures[:10]):
+                    future.set_result(number)
+            for number, future in enumerate(futures[10:], 10):
+                future.set_result(number)
+
+        in_a_thread(work)
+        assert await asyncio.gather(*tasks) == list(range(20))
+
+    asyncio.run(run())
+    assert len(wakes) == 1 + 10
+
+
+def test_what_was_done_before_an_error_arrives():
+    async def run():
+        future = Future()
+        (task,) = await waiting_for(future)
+
+        def work():
+            with pytest.raises(KeyError), together():
+                future.set_result(5)
+                raise KeyError
+
+        in_a_thread(work)
+        return await task
+
+    assert asyncio.run(run()) == 5
