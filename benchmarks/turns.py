@@ -69,9 +69,9 @@ class Worker:
             with open(log_path) as log:
                 self.failure = (log.read().strip().splitlines() or ["no output"])[-1]
 
-    def turn(self) -> None:
-        """Has the work done once, again if the machine was not quiet."""
-        for _ in range(_TRIES):
+    def turn(self, tries: int = _TRIES) -> None:
+        """Has the work done once, or until the machine was quiet, so many times at most."""
+        for _ in range(tries):
             before, begun = busy_seconds(), time.perf_counter()
             self._orders.write("go\n")
             self._orders.flush()
@@ -105,7 +105,7 @@ def take_turns(workers: list[Worker], rounds: int) -> None:
     """One warm-up round, then `rounds` that count."""
     for round_number in range(rounds + 1):
         for worker in workers:
-            worker.turn()
+            worker.turn(tries=_TRIES if round_number else 1)
             if round_number == 0:
                 worker.turns, worker.noisy_turns = [], []
         print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)

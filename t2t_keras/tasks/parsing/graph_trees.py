@@ -3,57 +3,105 @@
 import tensorflow as tf
 
 from t2t_keras.tasks.parsing.linear_trees import OPENING, UNKNOWN
-from t2t_keras.tasks.parsing.trees import NAME, TOP, TRACE
+from t2t_keras.tasks.parsing.trees import NAME, TOP
+
+# What leads to a number of changes.
+_NONE, _REPLACED, _DROPPED, _MISSING = range(4)
 
 
 def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    """The trees of linearised trees over the words of sources, in brackets: string [batch] each.
+    """`linear_trees.finished`: the trees of linearised trees over the words of sources, in brackets: string [batch].
 
     A token of an output has a place; what closes or opens there, and how deep, follows from sums over places.
     """
     words = tf.strings.split(sources, " ")  # --> [batch, ragged]
     words = tf.ragged.boolean_mask(words, words != "")
-    tokens = tf.strings.split(outputs, " ").to_tensor("")  # --> [batch, places]
+    words = tf.ragged.map_flat_values(_escaped, words)
     num_words = tf.cast(words.row_lengths(), tf.int32)[:, tf.newaxis]
+    words = words.to_tensor("", shape=[None, None])
+    tokens = tf.strings.split(outputs, " ").to_tensor("")  # --> [batch, places]
     is_word = tf.strings.regex_full_match(tokens, NAME)
-    count = tf.cumsum(tf.cast(is_word, tf.int32), axis=1)
-    is_word &= count <= num_words
+    partners = _partners(tf.ragged.boolean_mask(tokens, is_word), words, num_words[:, 0])
+    at = tf.cumsum(tf.cast(is_word, tf.int32), axis=1) - 1
+    partner = tf.gather(tf.pad(partners, [[0, 0], [0, 1]]), tf.maximum(at, 0), batch_dims=1)
+    is_word &= partner >= 0
+
+    # A written word brings the sentence's words from its own to the next one that is brought; the first, all before.
+    starts = tf.ragged.boolean_mask(partners, partners >= 0)
+    ends = tf.concat([starts[:, 1:], num_words], axis=1).to_tensor(0)
+    number = tf.cumsum(tf.cast(is_word, tf.int32), axis=1) - 1
+    last = tf.gather(ends, tf.maximum(number, 0), batch_dims=1)
+    first = tf.where(number > 0, partner, 0)
+    leaves = tf.strings.join([f" ({UNKNOWN} ", words, ")"])
+    leaves = tf.where(tf.range(tf.shape(leaves)[1]) < num_words, leaves, "")
+    offsets = tf.pad(tf.cumsum(tf.strings.length(leaves), axis=1), [[0, 0], [1, 0]])
+    leaves = tf.strings.reduce_join(leaves, axis=1, keepdims=True)  # --> [batch, 1]
+    begin, end = (tf.gather(offsets, tf.where(is_word, values, 0), batch_dims=1) for values in (first, last))
+    brought = tf.strings.substr(tf.broadcast_to(leaves, tf.shape(tokens)), begin, end - begin)
+
     opens = tf.strings.regex_full_match(tokens, OPENING)
     closes = tf.strings.regex_full_match(tokens, r"(?s)\).*")
     opens, closes, depth_before, depth = _balanced(opens, closes)
     opens &= _holds_a_word(depth, is_word, depth, reverse=True)
     closes &= _holds_a_word(depth, is_word, depth_before, reverse=False)
-
-    escaped = tf.ragged.map_flat_values(_escaped, words).to_tensor("", shape=[None, None])
-    escaped = tf.pad(escaped, [[0, 0], [0, 1]], constant_values="")  # a batch may have no word at all
-    at = tf.clip_by_value(count - 1, 0, tf.maximum(num_words - 1, 0))
-    tags = tf.where(tokens == TRACE, UNKNOWN, tokens)
-    own_leaves = tf.strings.join([" (", tags, " ", tf.gather(escaped, at, batch_dims=1), ")"])
     written = tf.where(opens, tf.strings.join([" ", tokens]), "")
-    written = tf.where(is_word, own_leaves, tf.where(closes, ")", written))  # --> [batch, places]
-
-    used = tf.reduce_sum(tf.cast(is_word, tf.int32), axis=1)  # --> [batch]
-    place = tf.range(tf.shape(escaped)[1])
-    is_missing = (place >= used[:, tf.newaxis]) & (place < num_words)
-    missing = tf.where(is_missing, tf.strings.join([f" ({UNKNOWN} ", escaped, ")"]), "")
-    missing = tf.strings.reduce_join(missing, axis=1)
-    kept = opens | closes | is_word
+    written = tf.where(closes, ")", written)
+    written = tf.where(is_word, brought, written)  # --> [batch, places]
     still_open = tf.reduce_sum(tf.cast(opens, tf.int32) - tf.cast(closes, tf.int32), axis=1)
-    place = tf.range(tf.shape(tokens)[1])
-    last = tf.reduce_max(tf.where(kept, place, -1), axis=1)  # --> [batch]
-    # The last outermost constituent takes the missing words: it is open still, or its end goes behind them.
-    reopened = (still_open == 0) & tf.reduce_any(closes & (place == last[:, tf.newaxis]), axis=1)
-    written = tf.where(reopened[:, tf.newaxis] & (place == last[:, tf.newaxis]), "", written)
-    inner = tf.where(tf.sequence_mask(tf.maximum(still_open - 1, 0)), ")", "")
-    inner = tf.strings.reduce_join(inner, axis=1)  # --> [batch]
-    outermost = tf.where(reopened | (still_open > 0), ")", "")
-    body = tf.strings.reduce_join(written, axis=1)
-    return tf.strings.join([f"({TOP}", body, inner, missing, outermost, ")"])
+    closing = tf.strings.reduce_join(tf.where(tf.sequence_mask(still_open), ")", ""), axis=1)
+    alone = tf.where(tf.reduce_any(is_word, axis=1), "", leaves[:, 0])
+    return tf.strings.join([f"({TOP}", tf.strings.reduce_join(written, axis=1), closing, alone, ")"])
+
+
+def _partners(written: tf.RaggedTensor, words: tf.Tensor, num_words: tf.Tensor) -> tf.Tensor:
+    """`linear_trees.partners` of string [batch, ragged] and [batch, words]: int32 [batch, written], or -1.
+
+    The changes of i that were written to j words are computed for all i + j that are the same at a time.
+    """
+    num_written = tf.cast(written.row_lengths(), tf.int32)  # --> [batch]
+    written = written.to_tensor("", shape=[None, None])
+    num_words = tf.minimum(num_words, 2 * num_written)
+    most = tf.reduce_max(tf.concat([num_words, [0]], axis=0))
+    words = words[:, :most]
+    batch, rows = tf.shape(written)[0], tf.shape(written)[1] + 1
+    same = written[:, :, tf.newaxis] == words[:, tf.newaxis]  # --> [batch, written, words]
+    same = tf.pad(same, [[0, 0], [1, 0], [1, 0]])  # --> [batch, written + 1, words + 1]
+    i = tf.range(rows)
+    diagonals = tf.range(1, rows + most + 1)  # one too many, so that there is one
+
+    def step(state: tuple[tf.Tensor, ...], diagonal: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        before, last, _ = state  # of i + j - 2 and i + j - 1: [batch, written + 1] each
+        j = diagonal - i
+        places = tf.broadcast_to(tf.clip_by_value(j, 0, most)[tf.newaxis, :, tf.newaxis], [batch, rows, 1])
+        is_same = tf.gather(same, places, batch_dims=2)[..., 0]
+        replaced = tf.roll(before, 1, axis=1) + tf.where(is_same, 0, 2)
+        dropped = tf.roll(last, 1, axis=1) + 1
+        least = tf.minimum(tf.minimum(replaced, dropped), last + 1)
+        move = tf.where(least == replaced, _REPLACED, tf.where(least == dropped, _DROPPED, _MISSING))
+        at_edge = (i == 0) | (j == 0)
+        return last, tf.where(at_edge, diagonal, least), tf.where(i == 0, _MISSING, tf.where(j == 0, _DROPPED, move))
+
+    zeros = tf.zeros([batch, rows], tf.int32)
+    _, _, moves = tf.scan(step, diagonals, (zeros, zeros, zeros))  # --> [diagonals, batch, written + 1]
+
+    def back(state: tuple[tf.Tensor, ...], diagonal: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        i, j, _ = state  # where the way back is: [batch] each
+        number, moves = diagonal
+        move = tf.where(i + j == number, tf.gather(moves, i, batch_dims=1), _NONE)
+        i -= tf.cast((move == _REPLACED) | (move == _DROPPED), tf.int32)
+        j -= tf.cast((move == _REPLACED) | (move == _MISSING), tf.int32)
+        return i, j, move == _REPLACED
+
+    start = (num_written, num_words, tf.zeros([batch], tf.bool))
+    way_i, way_j, is_pair = tf.scan(back, (diagonals, moves), start, reverse=True)  # --> [diagonals, batch] each
+    pairs = tf.where(is_pair)
+    at = tf.stack([tf.cast(pairs[:, 1], tf.int32), tf.gather_nd(way_i, pairs)], axis=1)
+    return tf.scatter_nd(at, tf.gather_nd(way_j, pairs) + 1, [batch, rows])[:, :-1] - 1
 
 
 def linearised_in_graph(trees: tf.Tensor) -> tf.Tensor:
     """`linear_trees.linearised` of trees in brackets, string [batch] each."""
-    texts = tf.strings.regex_replace(trees, r"\(([^ ()]+) [^ ()]+\)", r" \1 ")
+    texts = tf.strings.regex_replace(trees, r"\([^ ()]+ ([^ ()]+)\)", r" \1 ")
     texts = tf.strings.regex_replace(texts, rf"^ *\((?:{TOP})?(?: (.*))?\) *$", r"\1")
     texts = tf.strings.regex_replace(tf.strings.regex_replace(texts, r"\(", " ("), r"\)", " ) ")
     tokens = tf.strings.split(texts).to_tensor("")  # --> [batch, places]

@@ -6,7 +6,7 @@ from typing import Any
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.parsing.bracket_scores import bracket_counts, compared, with_tags
 from t2t_keras.tasks.parsing.linear_trees import finished, linearised
-from t2t_keras.tasks.parsing.trees import Tree, read_trees, simplified, tree_of_line
+from t2t_keras.tasks.parsing.trees import ROUND, Tree, read_trees, simplified, tree_of_line
 from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 
@@ -17,8 +17,8 @@ _COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
 class ParsingTask(Task):
     """Words separated by blanks become a constituency tree in brackets, scored as EVALB does.
 
-    Files hold trees in brackets, of one or several lines each. The model writes trees with parts of speech in place of
-    words; see `linear_trees`.
+    Files hold trees in brackets, of one or several lines each. The model writes trees without parts of speech; see
+    `linear_trees`.
     """
 
     name = "parsing"
@@ -44,8 +44,9 @@ class ParsingTask(Task):
         return [str(simplified(tree)) for _, tree in read_trees(lines, path)]
 
     def symbols(self, references: Iterable[str]) -> list[str]:
-        """The brackets with their labels and the parts of speech, so that each is one token."""
-        return sorted({token for reference in references for token in _linear(reference).split(" ")})
+        """The brackets with their labels, and those that are words, so that each is one token."""
+        tokens = {token for reference in references for token in _linear(reference).split(" ")}
+        return sorted(token for token in tokens if token[:1] in {"(", ")"} or token in ROUND)
 
     def target(self, source: str, reference: str) -> str:
         return _linear(reference)

@@ -15,7 +15,7 @@ NAME = r"[^ \t\r\n\f\v()]+"  # what a label or a word may be, as a regular expre
 _ATOM = re.compile(rf"[()]|{NAME}")
 # How the Penn Treebank writes brackets that are words; others than round ones need it no more than other words.
 _BRACKETS = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_ROUND = {"-LRB-": "(", "-RRB-": ")"}
+ROUND = {"-LRB-": "(", "-RRB-": ")"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Tree:
 
 def leaf(part_of_speech: str, word: str) -> Tree:
     """A word as a text has it, with its part of speech."""
-    for escaped, bracket in _ROUND.items():
+    for escaped, bracket in ROUND.items():
         word = word.replace(bracket, escaped)
     return Tree(part_of_speech, word=word)
 
 
 def _unescaped(word: str) -> str:
     """A word of a treebank as a text has it: round brackets wherever they stand in it, others where they are it."""
-    for escaped, bracket in _ROUND.items():
+    for escaped, bracket in ROUND.items():
         word = word.replace(escaped, bracket)
     return _BRACKETS.get(word, word)
 

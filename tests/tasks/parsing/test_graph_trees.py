@@ -14,7 +14,7 @@ from t2t_keras.tasks.parsing.trees import simplified, tree_of_line
 from t2t_keras.text.repair import repair
 from tests.tasks.parsing.disturbed_trees import random_tree
 
-TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *[UNKNOWN, "NN", "-NONE-"] * 2]
+TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *["a", "b", "c", UNKNOWN, "-LRB-"] * 2]
 # Any text, and text that is likely to be taken for brackets; a source has been repaired.
 tokens = st.one_of(st.sampled_from(TOKENS), st.text("()XN\t\n\v\x85\xa0", max_size=4))
 outputs = st.one_of(st.text(), st.lists(tokens).map(" ".join))
