@@ -83,6 +83,7 @@ class Mirror:
         self._updating = threading.Lock()
         self._publishing = threading.Lock()
         self._token = ""
+        self._warned = False  # that nothing can be deleted
         _MIRRORS[self.path] = self
 
     @property
@@ -161,7 +162,16 @@ class Mirror:
             after = self._update(merged)["files"]
             self._base = {name: self._base[name] for name in self._base.keys() - gone} | changed
             self._fetched |= changed.keys()
-            self.store.remove(sorted(before - {file.object_name(name) for name, file in after.items()}))
+            self._remove(sorted(before - {file.object_name(name) for name, file in after.items()}))
+
+    def _remove(self, names: list[str]) -> None:
+        """Deletes objects that no state needs any more; where the store refuses, what was published is there anyway."""
+        try:
+            self.store.remove(names)
+        except InputError as error:
+            if not self._warned:  # once, for without permission each update would say so
+                logging.getLogger(__name__).warning("objects that nothing needs any more stay: %s", error)
+            self._warned = True
 
     def _is_gone(self, name: str) -> bool:
         """Whether a file that is not in the local folder was removed there; if it never was, its folder says so."""
@@ -215,15 +225,16 @@ class Mirror:
         if self.store.create(_PROBE, b"") and self.store.create(_PROBE, b""):
             raise InputError(f"{self.url}: this store replaces objects that are to be created: no run is safe in it")
         self._wait_for_lease(report)
-        self._update(taken)
-        self._token = token
         thread = threading.Thread(target=self._renew, args=(ended,), name="lease", daemon=True)
-        thread.start()
+        self._token = token
         try:
+            self._update(taken)  # the store may have the lease though no answer came
+            thread.start()
             yield
         finally:
             ended.set()
-            thread.join()
+            if thread.is_alive():
+                thread.join()
             with contextlib.suppress(InputError):  # what it cannot give back ends by itself
                 self._update(lambda document: {**self._leased(document), "lease": None})
             self._token = ""
@@ -301,7 +312,7 @@ class Mirror:
                 if self.store.create(self._state_name(number + 1), json.dumps(document, indent=1).encode()):
                     self._number = number + 1
                     if number >= _KEPT_STATES:
-                        self.store.remove([self._state_name(number + 1 - _KEPT_STATES)])
+                        self._remove([self._state_name(number + 1 - _KEPT_STATES)])
                     return document
         raise InputError(f"{self.url}: others write there all the time; try again")
 
