@@ -54,7 +54,7 @@ def written(url: str) -> Iterator[str]:
     if not mirror.is_empty:
         mirror.fetch()
     yield str(mirror.path)
-    mirror.publish()
+    mirror.publish(alone=True)
 
 
 @contextlib.contextmanager

@@ -137,12 +137,15 @@ class Mirror:
                 return name
         return ""
 
-    def publish(self) -> None:
+    def publish(self, alone: bool = False) -> None:
         """Makes what is in the local folder the newest state, beside what others added meanwhile.
+
+        Args:
+            alone: the files belong together, so that what others added meanwhile is an error.
 
         Raises:
             LeaseLostError: the lease of `held` was taken over.
-            InputError: as `Store`; the state is that of before.
+            InputError: as `Store`, or for `alone`; the state is that of before.
         """
         with self._publishing:
             files = {name: self._uploaded(name, path) for name, path in files_of(self.path)}
@@ -154,10 +157,12 @@ class Mirror:
             before: set[str] = set()
 
             def merged(document: dict[str, Any]) -> dict[str, Any]:
-                files = {name: _File(*values) for name, values in self._leased(document)["files"].items()}
+                there = {name: _File(*values) for name, values in self._leased(document)["files"].items()}
+                if alone and there not in (self._base, files):  # these, if a request was repeated
+                    raise InputError(f"{self.url}: another process published there meanwhile; what it published stays")
                 before.clear()
-                before.update(file.object_name(name) for name, file in files.items())
-                return {**document, "files": {name: files[name] for name in files.keys() - gone} | changed}
+                before.update(file.object_name(name) for name, file in there.items())
+                return {**document, "files": {name: there[name] for name in there.keys() - gone} | changed}
 
             after = self._update(merged)["files"]
             self._base = {name: self._base[name] for name in self._base.keys() - gone} | changed

@@ -1,5 +1,6 @@
 """Programs whose data, runs and exports are in a bucket, of a server with S3's interface on this machine."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +11,8 @@ import urllib.request
 
 import pytest
 
+from launch import remote_paths
+from t2t_keras.errors import InputError
 from t2t_keras.machine import remote
 from t2t_keras.machine.remote import Mirror
 from t2t_keras.runs import checkpoints
@@ -106,6 +109,37 @@ def fetched(url: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_data_is_prepared_once(prepared):
     first, again = prepared
     assert "pairs kept" in first.stdout and "already prepared" in again.stdout
+
+
+@pytest.fixture
+def empty_url(tmp_path, monkeypatch):
+    """A URL where nothing is; a folder of this machine."""
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
+    return f"file://{tmp_path}/store/data"
+
+
+def fetched_texts(url: str) -> dict[str, str]:
+    mirror = Mirror(url)
+    mirror.fetch()
+    return {name: path.read_text(encoding="utf-8") for name, path in remote.files_of(mirror.path)}
+
+
+def test_of_two_that_prepare_at_once_one_is_published(empty_url):
+    """And not a mixture; if both are the same, nobody needs to know."""
+    first = {"data.json": "first", "vocab.source.model": "first"}
+    ends = [first, {"data.json": "second", "train.source.ids.npy": "second"}, first]
+    with contextlib.ExitStack() as stack:
+        contexts = [remote_paths.written(empty_url) for _ in ends]
+        for context, texts in zip(contexts, ends, strict=True):
+            folder = pathlib.Path(stack.enter_context(context))
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
+        stack.pop_all()
+    said = f"^{empty_url}: another process published there meanwhile; what it published stays$"
+    for context, refused in zip(contexts, (False, True, False), strict=True):
+        with pytest.raises(InputError, match=said) if refused else contextlib.nullcontext():
+            context.__exit__(None, None, None)
+        assert fetched_texts(empty_url) == first
 
 
 def test_killed_in_uploads_it_ends_as_if_undisturbed(folder, undisturbed, killed, monkeypatch):
