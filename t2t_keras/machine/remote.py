@@ -431,5 +431,7 @@ def _free_slot(url: str) -> Path:
         except BlockingIOError:
             os.close(descriptor)
             continue
+        for path in list(slot.rglob(".*.tmp")):  # of processes that were killed; a link of an upload keeps its space
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return slot
     raise AssertionError

@@ -436,3 +436,13 @@ def test_a_former_process_leaves_its_folder_to_the_next(monkeypatch, tmp_path):
     mirror.fetch()
     assert contents(mirror) == {"a": "1"}
     assert (mirror.path.parents[1] / "url").read_text(encoding="utf-8") == f"{URL}\n"
+
+
+def test_what_killed_transfers_left_is_removed_by_the_next_process(monkeypatch):
+    mirror = Mirror(URL)
+    for name in (".a.host_1_2.tmp", "mine/.version.host_1_2.tmp/.a.host_1_2.tmp", "mine/1/.a.host_1_2.tmp"):
+        (mirror.path.parent / name).parent.mkdir(exist_ok=True)
+        (mirror.path.parent / name).touch()
+    monkeypatch.setattr(remote.fcntl, "flock", lambda *_: None)  # as if the process had ended
+    assert Mirror(URL).path == mirror.path
+    assert [*mirror.path.parent.rglob("*.tmp")] == [] and (mirror.path / "1").is_dir()
