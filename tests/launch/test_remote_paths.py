@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 import urllib.request
@@ -140,6 +141,27 @@ def test_of_two_that_prepare_at_once_one_is_published(empty_url):
         with pytest.raises(InputError, match=said) if refused else contextlib.nullcontext():
             context.__exit__(None, None, None)
         assert fetched_texts(empty_url) == first
+
+
+def test_data_that_was_deleted_in_the_store_is_prepared_anew(empty_url, tmp_path, monkeypatch):
+    """What was never published is gone on with; a mirror that published or fetched is emptied."""
+    monkeypatch.setattr(remote.fcntl, "flock", lambda *_: None)  # each is as a process after the last one ended
+
+    def found(text: str | None) -> list[str]:
+        with contextlib.suppress(InterruptedError), remote_paths.written(empty_url) as folder:
+            before = [path.read_text(encoding="utf-8") for path in pathlib.Path(folder).iterdir()]
+            pathlib.Path(folder, "data.json").write_text(text or "half", encoding="utf-8")
+            if text is None:
+                raise InterruptedError
+        return before
+
+    assert [found(text) for text in (None, "first", "first")] == [[], ["half"], ["first"]]
+    shutil.rmtree(tmp_path / "store")
+    assert found("second") == [] and fetched_texts(empty_url) == {"data.json": "second"}
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "other"))
+    with remote_paths.read(empty_url):
+        shutil.rmtree(tmp_path / "store")
+    assert found("third") == []
 
 
 def test_killed_in_uploads_it_ends_as_if_undisturbed(folder, undisturbed, killed, monkeypatch):
