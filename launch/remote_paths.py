@@ -51,10 +51,16 @@ def read(url: str) -> Iterator[str]:
 def written(url: str) -> Iterator[str]:
     """Prepared data that may be there, and is published in the end."""
     mirror = Mirror(url)
+    begun = mirror.path.with_name(".preparing")  # there while the mirror has what was never published
     if not mirror.is_empty:
         mirror.fetch()
+        begun.unlink(missing_ok=True)
+    elif not begun.exists():
+        mirror.fetch()  # removes what was published and deleted there since
+        begun.touch()
     yield str(mirror.path)
-    mirror.publish()
+    mirror.publish(alone=True)
+    begun.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """A run in object storage while it is trained: one worker writes it, and all of them begin from the same state."""
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -37,14 +38,14 @@ def held(path: str | os.PathLike[str], workers: Workers) -> Iterator[None]:
             _fetch(mirror, workers, lease)
         try:
             yield
-        except WorkerLostError:
-            with contextlib.suppress(LeaseLostError):
+        except (WorkerLostError, InputError):  # such as weights that were withdrawn
+            try:
                 if workers.is_chief:
-                    remote.publishing(path)()
-            raise
-        except InputError:  # such as weights that were withdrawn
-            if workers.is_chief:
-                mirror.publish()
+                    mirror.publish()
+            except LeaseLostError:
+                pass
+            except InputError as error:  # it must not hide why training ended
+                logging.getLogger(__name__).warning("not published: %s", error)
             raise
         with workers.watched(), workers.alike():
             if workers.is_chief:

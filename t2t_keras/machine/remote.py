@@ -83,6 +83,7 @@ class Mirror:
         self._updating = threading.Lock()
         self._publishing = threading.Lock()
         self._token = ""
+        self._warned = False  # that nothing can be deleted
         _MIRRORS[self.path] = self
 
     @property
@@ -136,12 +137,15 @@ class Mirror:
                 return name
         return ""
 
-    def publish(self) -> None:
+    def publish(self, alone: bool = False) -> None:
         """Makes what is in the local folder the newest state, beside what others added meanwhile.
+
+        Args:
+            alone: the files belong together, so that what others added meanwhile is an error.
 
         Raises:
             LeaseLostError: the lease of `held` was taken over.
-            InputError: as `Store`; the state is that of before.
+            InputError: as `Store`, or for `alone`; the state is that of before.
         """
         with self._publishing:
             files = {name: self._uploaded(name, path) for name, path in files_of(self.path)}
@@ -153,15 +157,26 @@ class Mirror:
             before: set[str] = set()
 
             def merged(document: dict[str, Any]) -> dict[str, Any]:
-                files = {name: _File(*values) for name, values in self._leased(document)["files"].items()}
+                there = {name: _File(*values) for name, values in self._leased(document)["files"].items()}
+                if alone and there not in (self._base, files):  # these, if a request was repeated
+                    raise InputError(f"{self.url}: another process published there meanwhile; what it published stays")
                 before.clear()
-                before.update(file.object_name(name) for name, file in files.items())
-                return {**document, "files": {name: files[name] for name in files.keys() - gone} | changed}
+                before.update(file.object_name(name) for name, file in there.items())
+                return {**document, "files": {name: there[name] for name in there.keys() - gone} | changed}
 
             after = self._update(merged)["files"]
             self._base = {name: self._base[name] for name in self._base.keys() - gone} | changed
             self._fetched |= changed.keys()
-            self.store.remove(sorted(before - {file.object_name(name) for name, file in after.items()}))
+            self._remove(sorted(before - {file.object_name(name) for name, file in after.items()}))
+
+    def _remove(self, names: list[str]) -> None:
+        """Deletes objects that no state needs any more; where the store refuses, what was published is there anyway."""
+        try:
+            self.store.remove(names)
+        except InputError as error:
+            if not self._warned:  # once, for without permission each update would say so
+                logging.getLogger(__name__).warning("objects that nothing needs any more stay: %s", error)
+            self._warned = True
 
     def _is_gone(self, name: str) -> bool:
         """Whether a file that is not in the local folder was removed there; if it never was, its folder says so."""
@@ -215,15 +230,16 @@ class Mirror:
         if self.store.create(_PROBE, b"") and self.store.create(_PROBE, b""):
             raise InputError(f"{self.url}: this store replaces objects that are to be created: no run is safe in it")
         self._wait_for_lease(report)
-        self._update(taken)
-        self._token = token
         thread = threading.Thread(target=self._renew, args=(ended,), name="lease", daemon=True)
-        thread.start()
+        self._token = token
         try:
+            self._update(taken)  # the store may have the lease though no answer came
+            thread.start()
             yield
         finally:
             ended.set()
-            thread.join()
+            if thread.is_alive():
+                thread.join()
             with contextlib.suppress(InputError):  # what it cannot give back ends by itself
                 self._update(lambda document: {**self._leased(document), "lease": None})
             self._token = ""
@@ -301,7 +317,7 @@ class Mirror:
                 if self.store.create(self._state_name(number + 1), json.dumps(document, indent=1).encode()):
                     self._number = number + 1
                     if number >= _KEPT_STATES:
-                        self.store.remove([self._state_name(number + 1 - _KEPT_STATES)])
+                        self._remove([self._state_name(number + 1 - _KEPT_STATES)])
                     return document
         raise InputError(f"{self.url}: others write there all the time; try again")
 
@@ -415,5 +431,7 @@ def _free_slot(url: str) -> Path:
         except BlockingIOError:
             os.close(descriptor)
             continue
+        for path in list(slot.rglob(".*.tmp")):  # of processes that were killed; a link of an upload keeps its space
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return slot
     raise AssertionError

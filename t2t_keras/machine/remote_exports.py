@@ -56,24 +56,31 @@ def publish_version(store: Store, version: Path) -> str:
 def fetch_newest(store: Store, folder: Path) -> int | None:
     """Downloads the newest whole version that a local folder lacks, and removes others that the store has no more.
 
+    Numbers begin anew in a folder that was deleted: a version of the same number that lists other files is replaced.
+
     Returns its number, or None if there is none.
     """
     whole = _whole(store)
     for entry in folder.iterdir():
         if entry.name.isdecimal() and int(entry.name) not in whole:
             shutil.rmtree(entry)
-    if whole and not (folder / str(whole[-1])).exists():
+    if not whole:
+        return None
+    newest, prefix = folder / str(whole[-1]), f"{whole[-1]}/"
+    listed = newest / _FILES  # one that was written here and not fetched has none
+    if not listed.exists() or listed.read_bytes() != store.read(f"{prefix}{_FILES}"):
         temporary = folder / temporary_name("version")  # not a number, so that a server does not load it yet
         try:
-            fetch_version(store, temporary, f"{whole[-1]}/")
-            temporary.rename(folder / str(whole[-1]))
+            fetch_version(store, temporary, prefix)
+            shutil.rmtree(newest, ignore_errors=True)
+            temporary.rename(newest)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    return whole[-1] if whole else None
+    return whole[-1]
 
 
 def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
-    """Downloads a version into a local folder, which is made if it is missing.
+    """Downloads a version into a local folder, which is made if it is missing, and the list of its files at last.
 
     Raises:
         InputError: a file is missing or damaged in the store, or the version was not published by `publish_version`.
@@ -88,6 +95,8 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
             continue
         if not download(store, f"{prefix}{name}", path, sha256, size):
             raise InputError(f"{store.url}/{prefix}{name} is missing or damaged, which {_FILES} names")
+    (folder / _FILES).parent.mkdir(parents=True, exist_ok=True)
+    (folder / _FILES).write_bytes(listed)
 
 
 def _whole(store: Store) -> list[int]:

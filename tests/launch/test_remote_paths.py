@@ -1,15 +1,19 @@
 """Programs whose data, runs and exports are in a bucket, of a server with S3's interface on this machine."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 import urllib.request
 
 import pytest
 
+from launch import remote_paths
+from t2t_keras.errors import InputError
 from t2t_keras.machine import remote
 from t2t_keras.machine.remote import Mirror
 from t2t_keras.runs import checkpoints
@@ -106,6 +110,58 @@ def fetched(url: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_data_is_prepared_once(prepared):
     first, again = prepared
     assert "pairs kept" in first.stdout and "already prepared" in again.stdout
+
+
+@pytest.fixture
+def empty_url(tmp_path, monkeypatch):
+    """A URL where nothing is; a folder of this machine."""
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
+    return f"file://{tmp_path}/store/data"
+
+
+def fetched_texts(url: str) -> dict[str, str]:
+    mirror = Mirror(url)
+    mirror.fetch()
+    return {name: path.read_text(encoding="utf-8") for name, path in remote.files_of(mirror.path)}
+
+
+def test_of_two_that_prepare_at_once_one_is_published(empty_url):
+    """And not a mixture; if both are the same, nobody needs to know."""
+    first = {"data.json": "first", "vocab.source.model": "first"}
+    ends = [first, {"data.json": "second", "train.source.ids.npy": "second"}, first]
+    with contextlib.ExitStack() as stack:
+        contexts = [remote_paths.written(empty_url) for _ in ends]
+        for context, texts in zip(contexts, ends, strict=True):
+            folder = pathlib.Path(stack.enter_context(context))
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
+        stack.pop_all()
+    said = f"^{empty_url}: another process published there meanwhile; what it published stays$"
+    for context, refused in zip(contexts, (False, True, False), strict=True):
+        with pytest.raises(InputError, match=said) if refused else contextlib.nullcontext():
+            context.__exit__(None, None, None)
+        assert fetched_texts(empty_url) == first
+
+
+def test_data_that_was_deleted_in_the_store_is_prepared_anew(empty_url, tmp_path, monkeypatch):
+    """What was never published is gone on with; a mirror that published or fetched is emptied."""
+    monkeypatch.setattr(remote.fcntl, "flock", lambda *_: None)  # each is as a process after the last one ended
+
+    def found(text: str | None) -> list[str]:
+        with contextlib.suppress(InterruptedError), remote_paths.written(empty_url) as folder:
+            before = [path.read_text(encoding="utf-8") for path in pathlib.Path(folder).iterdir()]
+            pathlib.Path(folder, "data.json").write_text(text or "half", encoding="utf-8")
+            if text is None:
+                raise InterruptedError
+        return before
+
+    assert [found(text) for text in (None, "first", "first")] == [[], ["half"], ["first"]]
+    shutil.rmtree(tmp_path / "store")
+    assert found("second") == [] and fetched_texts(empty_url) == {"data.json": "second"}
+    monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "other"))
+    with remote_paths.read(empty_url):
+        shutil.rmtree(tmp_path / "store")
+    assert found("third") == []
 
 
 def test_killed_in_uploads_it_ends_as_if_undisturbed(folder, undisturbed, killed, monkeypatch):

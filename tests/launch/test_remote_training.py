@@ -205,6 +205,19 @@ def test_weights_that_were_withdrawn_are_published_as_gone(url):
     assert published(url) == {**SETTINGS, **OLDER, **OTHERS}
 
 
+def test_a_store_that_is_down_too_does_not_hide_why_training_ended(url, monkeypatch, caplog):
+    def refuse(*_: Any) -> None:
+        raise InputError(f"{url}: no answer")
+
+    def diverge(mirror: Mirror, workers: Workers) -> None:
+        add_step(mirror, workers)
+        monkeypatch.setattr(Store, "put", refuse)
+        raise InputError("diverged")
+
+    assert lines(together(url, diverge)) == ["InputError: diverged"] * 2
+    assert caplog.messages == [f"not published: {url}: no answer"] and lease(url) is None
+
+
 def test_an_export_cannot_be_trained(url, tmp_path):
     (tmp_path / "store" / "run" / "1").mkdir()
     (tmp_path / "store" / "run" / "1" / "saved_model.pb").write_bytes(b"graph")

@@ -378,6 +378,39 @@ def test_a_store_that_does_not_answer_is_a_warning_while_training_goes_on(monkey
     remote.publishing(mirror.path.parent)()  # of a folder that is no mirror
 
 
+def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog, memory):
+    """One warning, for each update would say the same."""
+
+    def refuse(*_):
+        raise InputError(f"{URL}: access denied")
+
+    monkeypatch.setattr(Store, "remove", refuse)
+    monkeypatch.setattr(remote, "_KEPT_STATES", 1)
+    mirror = Mirror(URL)
+    with mirror.held(lambda line: None):
+        for text in ("1", "2", None):
+            write(mirror, a=text, b="b")
+            mirror.publish()
+    assert fetched() == {"b": "b"} and json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
+    assert caplog.messages == [f"objects that nothing needs any more stay: {URL}: access denied"]
+
+
+def test_a_lease_that_was_taken_without_an_answer_is_given_back(monkeypatch, memory):
+    mirror, create = Mirror(URL), Store.create
+
+    def unheard(store, name, value):
+        created = create(store, name, value)
+        if name.endswith(".json"):
+            monkeypatch.setattr(Store, "create", create)
+            raise InputError(f"{URL}: no answer")
+        return created
+
+    monkeypatch.setattr(Store, "create", unheard)
+    with pytest.raises(InputError, match="no answer$"), mirror.held(lambda line: None):
+        pass
+    assert len(states(memory)) == 2 and json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
+
+
 def test_paths_of_a_mirror_have_urls(tmp_path):
     mirror = Mirror(f"{URL}/")
     assert remote.origin(mirror.path / "checkpoints") == f"{URL}/checkpoints"
@@ -403,3 +436,13 @@ def test_a_former_process_leaves_its_folder_to_the_next(monkeypatch, tmp_path):
     mirror.fetch()
     assert contents(mirror) == {"a": "1"}
     assert (mirror.path.parents[1] / "url").read_text(encoding="utf-8") == f"{URL}\n"
+
+
+def test_what_killed_transfers_left_is_removed_by_the_next_process(monkeypatch):
+    mirror = Mirror(URL)
+    for name in (".a.host_1_2.tmp", "mine/.version.host_1_2.tmp/.a.host_1_2.tmp", "mine/1/.a.host_1_2.tmp"):
+        (mirror.path.parent / name).parent.mkdir(exist_ok=True)
+        (mirror.path.parent / name).touch()
+    monkeypatch.setattr(remote.fcntl, "flock", lambda *_: None)  # as if the process had ended
+    assert Mirror(URL).path == mirror.path
+    assert [*mirror.path.parent.rglob("*.tmp")] == [] and (mirror.path / "1").is_dir()

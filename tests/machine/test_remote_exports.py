@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shutil
 from pathlib import Path
 
 import fsspec
@@ -37,17 +38,38 @@ def files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
+def listed(version: Path) -> list[str]:
+    """The files of a version that was published, with the list of them."""
+    return sorted([*files(version), "assets.extra/files.json"])
+
+
 def test_versions_are_numbered_and_the_newest_is_fetched(store, version, tmp_path):
     assert not remote_exports.is_export(store) and remote_exports.fetch_newest(store, tmp_path) is None
     assert [remote_exports.publish_version(store, version) for _ in range(2)] == [f"{URL}/1", f"{URL}/2"]
     folder = tmp_path / "fetched"
     folder.mkdir()
     assert remote_exports.is_export(store) and remote_exports.fetch_newest(store, folder) == 2
-    assert [path.name for path in folder.iterdir()] == ["2"] and files(folder / "2") == files(version)
+    assert [path.name for path in folder.iterdir()] == ["2"] and files(folder / "2") == listed(version)
     assert remote_exports.publish_version(store, version) == f"{URL}/3"
     assert remote_exports.fetch_newest(store, folder) == 3 and {path.name for path in folder.iterdir()} == {"2", "3"}
     store.remove(["3/saved_model.pb"])  # somebody takes it back
     assert remote_exports.fetch_newest(store, folder) == 2 and [path.name for path in folder.iterdir()] == ["2"]
+
+
+def test_another_version_of_the_same_number_is_fetched(store, version, tmp_path):
+    """The folder in the store was deleted, so that numbers began anew; or the local one was never published."""
+    folder, graph = tmp_path / "fetched", version / "saved_model.pb"
+    shutil.copytree(version, folder / "1")
+    for text in ("first", "other", "third"):
+        if remote_exports.is_export(store):
+            fsspec.filesystem("memory").rm("/bucket", recursive=True)
+        graph.write_text(text, encoding="utf-8")
+        assert remote_exports.publish_version(store, version) == f"{URL}/1"
+        assert remote_exports.fetch_newest(store, folder) == 1
+        assert (folder / "1" / "saved_model.pb").read_text(encoding="utf-8") == text
+    assert [path.name for path in folder.iterdir()] == ["1"]
+    before = (folder / "1").stat().st_ino
+    assert remote_exports.fetch_newest(store, folder) == 1 and (folder / "1").stat().st_ino == before
 
 
 def test_a_version_alone(store, version, tmp_path):
@@ -56,7 +78,7 @@ def test_a_version_alone(store, version, tmp_path):
     assert remote_exports.is_version(alone) and remote_exports.is_export(alone) and not remote_exports.is_version(store)
     for _ in range(2):
         remote_exports.fetch_version(alone, tmp_path / "fetched")
-    assert files(tmp_path / "fetched") == files(version)
+    assert files(tmp_path / "fetched") == listed(version)
 
 
 @pytest.mark.parametrize("last", range(1, 6))
