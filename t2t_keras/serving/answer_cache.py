@@ -65,7 +65,7 @@ class AnswerCache:
             rows: their number of rows.
             run: queues a call of some inputs and their number of rows; what it raises is raised here.
         """
-        if not self._may_keep([signature]):
+        if not inputs or not self._may_keep([signature]):
             return run(inputs, rows)
         by_row = signature.mergeable
         keys = _keys(signature, inputs, rows if by_row else 1, by_row)

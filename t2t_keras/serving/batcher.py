@@ -257,9 +257,10 @@ class Batcher:
                 self._leave(request.parts[0])
             while request.parts:
                 self._forget(request.parts.popleft())
-            in_vain = [batch for batch in self._running if batch.in_vain]
-        for batch in in_vain:
-            batch.cancellation.cancel()
+            # Looked up now: a batch that fails meanwhile is run again for the others, with a cancellation of its own.
+            in_vain = [batch.cancellation for batch in self._running if batch.in_vain]
+        for cancellation in in_vain:
+            cancellation.cancel()
 
     def _stream(self) -> None:
         while batch := self._take():

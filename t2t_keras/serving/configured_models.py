@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+import pathlib
 import threading
 from collections.abc import Callable, Sequence
 
@@ -108,7 +109,7 @@ class ConfiguredModels:
             before, after = self._versions, dict[str, Versions]()
             for model in settings:
                 versions = before.get(model.name)
-                if versions and str(versions.export_dir) == model.base_path:
+                if versions and versions.export_dir == pathlib.Path(model.base_path):
                     versions.choose(model.policy, model.labels)
                     versions.poll()
                 else:

@@ -6,6 +6,7 @@ import json
 import logging
 from typing import Any, cast
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from t2t_keras.serving.answers import seconds_to_send
@@ -16,6 +17,9 @@ _LOOK_SECONDS = 1.0
 # From the connection, or from the last answer, to the end of a request's head. The body has a separate limit.
 _HEAD_SECONDS = 10.0
 _SENT_AT_ONCE = 1 << 14  # bytes
+_PARSED_AT_ONCE = 1 << 12  # bytes
+_MOST_CHUNKS = 128  # of a body, in what is parsed at once
+_MOST_AHEAD = 1 << 18  # bytes of requests that are sent before the last one is answered
 
 
 class BoundedProtocol(H11Protocol):
@@ -25,6 +29,10 @@ class BoundedProtocol(H11Protocol):
     of an address that has half of them already. It closes a connection that sends no whole request or is too slow to
     read its answer.
     """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.conn: _Parser = _Parser(h11.SERVER)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._bytes = _CountedTransport(cast(asyncio.Transport, transport), self.loop)
@@ -36,16 +44,28 @@ class BoundedProtocol(H11Protocol):
             # It is not waited for: a client that sends nothing would keep the place.
             self._answer(503, refusal)
 
+    def data_received(self, data: bytes) -> None:
+        # In pieces, since nobody else is served meanwhile.
+        for start in range(0, len(data), _PARSED_AT_ONCE):
+            # A connection that is refused may still be read from.
+            if self.transport.is_closing():
+                return
+            self.conn.num_chunks = 0
+            super().data_received(data[start : start + _PARSED_AT_ONCE])
+        if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
+            self._answer(400, "too many requests are sent before their answers are read")
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._next_look.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         self._waits_since = self.loop.time()
+        self.conn.num_chunks = 0
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self._answer(400, msg)
+        self._answer(400, self.conn.complaint or msg)
 
     def _refusal(self) -> str:
         """Why the connection is one too many, or "" if it is not."""
@@ -90,6 +110,26 @@ class BoundedProtocol(H11Protocol):
         if not unsent:
             self._reads_since, self._taken_before = now, taken
         return now - self._reads_since > seconds_to_send(taken - self._taken_before)
+
+
+class _Parser(h11.Connection):
+    """Refuses bodies in very small chunks, each of which takes as long to parse as a large one.
+
+    Attributes:
+        num_chunks: parsed since it was last set to 0.
+        complaint: why a request is refused, or "".
+    """
+
+    num_chunks = 0
+    complaint = ""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        self.num_chunks += isinstance(event, h11.Data)
+        if self.num_chunks > _MOST_CHUNKS:
+            self.complaint = "the body comes in chunks that are too small"
+            raise h11.RemoteProtocolError(self.complaint)
+        return event
 
 
 class _CountedTransport:

@@ -51,6 +51,7 @@ class _HealthService:
     def __init__(self, core: Core, stopping: asyncio.Event) -> None:
         self._core = core
         self._stopping = stopping
+        self._num_watching = 0
 
     async def check(self, message: bytes, context: _Context) -> bytes:
         service = await _service(message, context)
@@ -62,6 +63,19 @@ class _HealthService:
     async def watch(self, message: bytes, context: _Context) -> AsyncIterator[bytes]:
         """Says how a service is, and again each time that this changes; ends when the server is stopped."""
         service = await _service(message, context)
+        # A watching client takes the place of a call, for as long as it likes and without a key.
+        limit = max(1, self._core.options.max_connections // 4)
+        if self._num_watching >= limit:
+            refusal = f"{limit} clients are watching, a quarter of max_connections; use Check, or try again later"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
+        self._num_watching += 1
+        try:
+            async for response in self._changes(service):
+                yield response
+        finally:
+            self._num_watching -= 1
+
+    async def _changes(self, service: str) -> AsyncIterator[bytes]:
         told = None
         while told is None or not self._stopping.is_set():
             health = self._health(service)

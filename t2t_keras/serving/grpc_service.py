@@ -22,6 +22,7 @@ from tensorflow_serving.apis import (
     model_pb2,
     predict_pb2,
 )
+from tensorflow_serving.config import model_server_config_pb2
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving import off_loop
@@ -29,9 +30,9 @@ from t2t_keras.serving.answers import LARGE_BYTES, memory_of, seconds_to_send
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.metrics import Call
 from t2t_keras.serving.model_configs import model_settings
-from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model
-from t2t_keras.serving.served_signatures import Arrays, Signature
+from t2t_keras.serving.served_signatures import Arrays, Signature, check_num_rows
 
 # The fields in which TensorFlow Serving answers, and which its clients read directly.
 _FIELDS = {
@@ -79,6 +80,7 @@ class _Services:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._configuring: asyncio.Future[None] | None = None
 
     def prediction_methods(self) -> dict[str, _Method]:
         """Those of PredictionService by name."""
@@ -94,7 +96,10 @@ class _Services:
     async def _predict(self, message: bytes, context: _Context) -> bytes:
         try:
             with self._core.metrics.request("grpc", "Predict") as call:
-                begun = await off_loop.run(len(message), self._begin, call, message, context.time_remaining())
+                begun = await off_loop.run(
+                    *(len(message), self._begin, call, message, context.time_remaining()),
+                    give_up=lambda begun: begun.future.cancel(),
+                )
                 # A disconnect or the client's deadline cancels this wait, and with it the call.
                 outputs = await self._core.outputs(begun.future)
                 size = memory_of(outputs)
@@ -140,15 +145,21 @@ class _Services:
     async def _reload(self, message: bytes, context: _Context) -> bytes:
         try:
             request = self._parsed(model_management_pb2.ReloadConfigRequest, message)
-            try:
-                settings = model_settings(request.config, "ReloadConfigRequest")
-            except InputError as error:
-                raise invalid(str(error)) from error
+            if self._configuring and not self._configuring.done():
+                raise Busy("another configuration is being applied; try again later")
             # It loads models, and goes on if the client is gone.
-            await asyncio.shield(asyncio.to_thread(self._core.models.configure, settings))
+            self._configuring = asyncio.ensure_future(asyncio.to_thread(self._configure, request.config))
+            await asyncio.shield(self._configuring)
             return model_management_pb2.ReloadConfigResponse(status={}).SerializeToString()
         except ServingError as error:
             return await _refused(context, error)
+
+    def _configure(self, config: model_server_config_pb2.ModelServerConfig) -> None:
+        try:
+            settings = model_settings(config, "ReloadConfigRequest")
+        except InputError as error:
+            raise invalid(str(error)) from error
+        self._core.models.configure(settings)
 
     def _unserved(self, names: Iterable[str]) -> dict[str, _Method]:
         """Methods of TensorFlow Serving that are answered with UNIMPLEMENTED, whatever their messages hold."""
@@ -200,6 +211,8 @@ class _Services:
         # A few bytes can stand for one value repeated over a huge shape, so the shape is checked before unpacking.
         if min(sizes, default=0) < 0 or math.prod(sizes) > self._core.options.limits.max_body_bytes:
             raise invalid(f"input {name!r} has the shape {sizes}")
+        if signature.in_rows:
+            check_num_rows(max(sizes[:1], default=0), self._core.options.limits)
         if proto.dtype != wanted.as_datatype_enum:
             got = types_pb2.DataType.Name(proto.dtype) if proto.dtype in types_pb2.DataType.values() else proto.dtype
             raise invalid(f"input {name!r} must be of type {wanted.name}, got {got}")

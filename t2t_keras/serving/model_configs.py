@@ -3,6 +3,7 @@
 Reference: https://www.tensorflow.org/tfx/serving/serving_config
 """
 
+import collections
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,8 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from t2t_keras.errors import InputError
+
+_MOST_MODELS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,13 +63,16 @@ def model_settings(config: model_server_config_pb2.ModelServerConfig, where: str
     """Returns the models of a `ModelServerConfig`; an `InputError` begins with `where`, the place it comes from."""
     if config.WhichOneof("config") == "custom_model_config":
         raise InputError(f"{where}: custom_model_config is not served, only model_config_list")
-    models = [_settings(model, where) for model in config.model_config_list.config]
-    if not models:
+    given = config.model_config_list.config
+    if not given:
         raise InputError(f"{where}: model_config_list has no model")
-    names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{where}: two models have the name {name!r}")
+    # Each model has a thread that follows its directory.
+    if len(given) > _MOST_MODELS:
+        raise InputError(f"{where}: {len(given)} models: there may be {_MOST_MODELS}")
+    models = [_settings(model, where) for model in given]
+    ((name, count),) = collections.Counter(model.name for model in models).most_common(1)
+    if count > 1:
+        raise InputError(f"{where}: two models have the name {name!r}")
     return tuple(models)
 
 

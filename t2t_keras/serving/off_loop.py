@@ -10,8 +10,21 @@ _LARGE_BYTES = 32 << 10
 _Result = TypeVar("_Result")
 
 
-async def run(num_bytes: int, function: Callable[..., _Result], *arguments: object) -> _Result:
-    """Returns `function(*arguments)`, called in a thread if it reads or writes many bytes, `num_bytes`."""
+async def run(
+    num_bytes: int,
+    function: Callable[..., _Result],
+    *arguments: object,
+    give_up: Callable[[_Result], object] = lambda result: None,
+) -> _Result:
+    """Returns `function(*arguments)`, called in a thread if it reads or writes many bytes, `num_bytes`.
+
+    A thread cannot be stopped: if nobody waits for its result any more, `give_up` is called with it.
+    """
     if num_bytes <= _LARGE_BYTES:
         return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        work.add_done_callback(lambda done: done.cancelled() or done.exception() or give_up(done.result()))
+        raise

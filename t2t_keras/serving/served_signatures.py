@@ -84,8 +84,7 @@ class Signature:
         num_rows = max(rows.values(), default=1)
         if not num_rows:
             raise invalid("the request is empty: the first dimension of its inputs is 0")
-        if num_rows > limits.max_sentences:
-            raise invalid(f"{num_rows} sentences in a request: the limit is max_sentences={limits.max_sentences}")
+        check_num_rows(num_rows, limits)
         for name, array in inputs.items():
             if array.dtype == object:
                 _check_lengths(name, array, limits)
@@ -163,6 +162,12 @@ def _free_size(sizes: Iterable[int], shape: tf.TensorShape) -> int:
     if shape.rank is None:
         return math.prod([*sizes][1:])
     return math.prod(size for size, known in list(zip(sizes, shape, strict=True))[1:] if known is None)
+
+
+def check_num_rows(num_rows: int, limits: Limits) -> None:
+    """Raises a `ServingError` if a request has too many rows."""
+    if num_rows > limits.max_sentences:
+        raise invalid(f"{num_rows} sentences in a request: the limit is max_sentences={limits.max_sentences}")
 
 
 def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:

@@ -125,9 +125,10 @@ class Versions:
         """The number that a label stands for; what is no label stays. A `ServingError` for an unknown label."""
         if not isinstance(version, str):
             return version
-        if version not in self._labels:
+        labels = self._labels  # which may be replaced meanwhile
+        if version not in labels:
             raise invalid(f"Unrecognized servable version label: {version}")
-        return self._labels[version]
+        return labels[version]
 
     @contextlib.contextmanager
     def lend(self, version: int | str | None = None) -> Iterator[Model]:

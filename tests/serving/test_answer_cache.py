@@ -50,6 +50,11 @@ def ask(make):
     return ask
 
 
+def test_a_signature_without_inputs_runs_each_time():
+    cache, future = AnswerCache(10**6, lambda *rows: None), Future()
+    assert cache.submit(Repeatable(), {}, 1, lambda inputs, rows: future) is future
+
+
 def test_only_what_is_missing_runs_and_the_order_stays(ask):
     counted, function = [], Repeatable()
     cache = AnswerCache(10**6, lambda *rows: counted.append(rows))

@@ -3,12 +3,36 @@
 import random
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from t2t_keras.serving.request_errors import Code, ServingError
 from tests.serving.doubling import Doubler, answer, behind_a_gate, submit
+
+
+def test_who_hangs_up_does_not_stop_what_runs_again_for_others(make):
+    batcher, function = make(size=4), Doubler()
+    gone = behind_a_gate(batcher, function)
+    stopped = []
+
+    class Failed:
+        """A batch in vain that, as soon as the lock is free, runs again for others, with another cancellation."""
+
+        key, in_vain = (function, 0), True
+
+        @property
+        def cancellation(self):
+            name = "its own" if batcher._changed._is_owned() else "that of others"
+            return SimpleNamespace(cancel=lambda: stopped.append(name))
+
+    failed = Failed()
+    batcher._running.add(failed)
+    gone.cancel()
+    batcher._running.discard(failed)
+    function.gate.set()
+    assert stopped == ["its own"]
 
 
 def test_what_waits_is_merged_in_order_up_to_the_size(make):

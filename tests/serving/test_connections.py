@@ -25,7 +25,13 @@ GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def app(scope, receive, send):
-    """/large answers with more than any buffer holds, /slow after a while, /parts in two when it is told to go on."""
+    """/large answers with more than any buffer holds, /slow after a while, /parts in two when it is told to go on.
+
+    /read reads the body, as a server does that wants to know whether the client is there still.
+    """
+    if scope["path"] == "/read":
+        await receive()
+        await asyncio.sleep(0.001)
     if scope["path"] == "/parts":
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"a", "more_body": True})
@@ -240,6 +246,50 @@ def test_what_is_no_http_is_told_in_json(address):
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and b"application/json" in head
         assert json.loads(body) == {"error": "Invalid HTTP request received."}
+
+
+def chunked(*chunks):
+    head = b"POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
+
+
+def test_a_body_in_chunks_of_a_byte_is_refused(address):
+    """Eight such clients stopped the event loop for 22 seconds."""
+    with connected(address) as connection:
+        connection.sendall(chunked(*[b"x"] * 10_000))
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert json.loads(body) == {"error": "the body comes in chunks that are too small"}
+
+
+def test_chunks_that_are_no_attack_are_taken(address):
+    with connected(address) as connection:
+        for chunks in ([b"x" * 100] * 5000, [b"x"] * 100, [b"x" * 300_000]):
+            connection.sendall(chunked(*chunks))
+            assert b" 200 OK" in connection.recv(1000)
+
+
+def test_requests_ahead_of_their_answers_are_bounded(address):
+    """A connection that sent them without end was 60 MB a second of memory."""
+    with connected(address) as connection:
+        connection.sendall(GET % b"x" * 50)
+        found = b""
+        while found.count(b" 200 OK") < 50:
+            found += connection.recv(1 << 16)
+    with connected(address) as connection:
+
+        def send():
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(GET % b"read" * 100_000)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        read_to_end(connection)
+        sending.join(300)
+        client = connection.getsockname()
+        wait_until(lambda: client in Watched.gone)
+    # The client may have been sending still, and then does not see it.
+    assert any(part.startswith(b"HTTP/1.1 400") for part in Watched.written[client])
 
 
 class Exhausted(socket.socket):

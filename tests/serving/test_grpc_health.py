@@ -1,5 +1,6 @@
 """gRPC's health service over a real channel, and that only a version that answers makes a server ready."""
 
+import dataclasses
 import math
 import shutil
 
@@ -12,6 +13,7 @@ from t2t_keras.serving.grpc_health import Health
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving import toy
+from tests.serving.waiting import wait_until
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 
@@ -57,6 +59,30 @@ def test_what_there_is_not_is_unknown(server):
             with pytest.raises(grpc.RpcError) as caught:
                 method(b"\xff", timeout=300)
             assert caught.value.code().name == "INVALID_ARGUMENT"
+
+
+def test_clients_that_watch_leave_room_for_calls(server, monkeypatch):
+    monkeypatch.setattr(server.core, "options", dataclasses.replace(server.core.options, max_connections=8))
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        watching = [channel.unary_stream(WATCH)(name(""), timeout=300) for _ in range(2)]
+        assert [health(next(watch)) for watch in watching] == [Health.SERVING] * 2
+        with pytest.raises(grpc.RpcError) as caught:
+            next(channel.unary_stream(WATCH)(name(""), timeout=300))
+        assert caught.value.code().name == "RESOURCE_EXHAUSTED" and "2 clients are watching" in caught.value.details()
+        assert health(channel.unary_unary(CHECK)(name(""), timeout=300)) is Health.SERVING
+        watching[0].cancel()
+
+        def may_watch():
+            another = channel.unary_stream(WATCH)(name(""), timeout=300)
+            try:
+                return health(next(another)) is Health.SERVING
+            except grpc.RpcError:
+                return False
+            finally:
+                another.cancel()
+
+        wait_until(may_watch)
+        watching[1].cancel()
 
 
 @pytest.mark.integration

@@ -183,6 +183,8 @@ def shaped(dtype, sizes, **values):
         (tensor_pb2.TensorProto(dtype=77), ["'text'", "77"]),
         (shaped(types_pb2.DT_STRING, [1 << 40], string_val=[b"a"]), ["'text'", "shape", str(1 << 40)]),
         (shaped(types_pb2.DT_STRING, [-1], string_val=[b"a"]), ["'text'", "shape", "-1"]),
+        # To unpack it took as long as ten translations.
+        (shaped(types_pb2.DT_STRING, [5000], string_val=[b"a"]), ["5000 sentences in a request: the limit is"]),
         # The product of so many took seconds, in which nobody was served.
         (shaped(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]), ["'text' has 1000 dimensions"]),
         (shaped(types_pb2.DT_STRING, [1], string_val=[b"a", b"b"]), ["'text'", "valid"]),

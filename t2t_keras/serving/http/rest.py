@@ -420,4 +420,5 @@ def _error_content(message: str) -> bytes:
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
     """404 and 405, in the common error format."""
-    return _error(error.status_code, f"{error.detail}: {request.method} {request.url.path}", error.headers)
+    told = ServingError(Code.NOT_FOUND, f"{error.detail}: {request.method} {request.url.path}")  # which cuts it
+    return _error(error.status_code, told.message, error.headers)

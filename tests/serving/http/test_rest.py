@@ -153,6 +153,7 @@ def test_rows_that_the_outputs_do_not_have(client):
         ("GET", f"{MODEL}/labels/stable", 400, "label: stable"),
         ("GET", "/v1/models/..%2f..", 404, "../.."),
         ("GET", "/nothing/here", 404, "/nothing/here"),
+        ("GET", "/" + "a" * 5000, 404, "aaa..."),
         ("POST", "/monitoring/prometheus/metrics", 405, "POST"),
     ],
 )
