@@ -68,15 +68,25 @@ class PreparedData:
         part_sizes: number of training pairs of each corpus, one after the other.
         output_limit: the settings of `DecodeConfig` that limit outputs, as the lengths of the training pairs ask for;
             empty if they do not say, as those of data from before they were counted.
+        identity: the versions and checksums of the text.
+
+    Raises:
+        InputError: the record is not that of prepared data.
     """
 
     def __init__(self, directory: str | Path, record: Mapping[str, Any]) -> None:
         self.directory = Path(directory)
-        self.config = Config.from_dict({"data": record["config"]}).data
-        self.counts: dict[str, Counts] = record["counts"]
-        self.provenance: Mapping[str, Any] = record["provenance"]
-        self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
-        self.output_limit: dict[str, Any] = record.get("output_limit", {})
+        try:
+            self.config = Config.from_dict({"data": record["config"]}).data
+            self.counts: dict[str, Counts] = record["counts"]
+            self.provenance: Mapping[str, Any] = record["provenance"]
+            self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
+            self.output_limit: dict[str, Any] = record.get("output_limit", {})
+            self.identity: Mapping[str, Any] = record.get("identity", {})
+        except (KeyError, TypeError, AttributeError):  # a common name, which other programs use too
+            raise InputError(f"{self.directory / _COMPLETE} is not that of prepared data") from None
+        except InputError as error:  # a setting that does not exist, for example
+            raise InputError(f"{self.directory / _COMPLETE}: {error}") from None
 
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
@@ -199,9 +209,8 @@ def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
 
 def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
     """Opens the existing data after checking that its text and settings are the same."""
-    prepared_before = read_json(data_dir / _COMPLETE)
-    prepared = PreparedData(data_dir, prepared_before)
-    old = {**dataclasses.asdict(prepared.config), **prepared_before["identity"]}
+    prepared = PreparedData(data_dir, read_json(data_dir / _COMPLETE))
+    old = {**dataclasses.asdict(prepared.config), **prepared.identity}
     if changed := changes(old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
         text = ", ".join(changed)
         raise InputError(f"{data_dir}: already prepared with other settings ({text}); give another --data_dir")
