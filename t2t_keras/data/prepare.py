@@ -7,6 +7,7 @@ interrupted preparation resumes where it stopped and is never taken for a comple
 import dataclasses
 import functools
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -182,10 +183,13 @@ def prepare(
         corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabularies})
     data_dir = local_path(data_dir, "data_dir")
     _check_stays(corpus.files, data_dir)
-    if (data_dir / _COMPLETE).exists():  # the folder may be read-only, so it is not locked
+    # A kill at the very end leaves what is not needed any more. In a folder that is read-only, it stays.
+    is_tidy = not (data_dir / _JOURNAL).exists() or not os.access(data_dir, os.W_OK)
+    if (data_dir / _COMPLETE).exists() and is_tidy:  # the folder may be read-only, so it is not locked
         return _reopened(corpus, config, data_dir, report)
     with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
-        if (data_dir / _COMPLETE).exists():  # prepared by the process that held the lock
+        if (data_dir / _COMPLETE).exists():  # prepared by the process that held the lock, or by a killed one
+            _remove_intermediate(data_dir)
             return _reopened(corpus, config, data_dir, report)
         workers = Processes(processes) if isinstance(processes, int) else processes
         return _prepared(corpus, config, data_dir, report, workers, shard_pairs)
@@ -260,9 +264,14 @@ def _prepared(
         "output_limit": output_limit(config, training.lengths()),
     }
     write_json(data_dir / _COMPLETE, record)
+    _remove_intermediate(data_dir)
+    return PreparedData(data_dir, record)
+
+
+def _remove_intermediate(data_dir: Path) -> None:
+    """Removes what only preparing needs, and the journal last, so that what is left is removed the next time."""
     for path in (*intermediate_paths(data_dir), data_dir / _JOURNAL):
         path.unlink(missing_ok=True)
-    return PreparedData(data_dir, record)
 
 
 def _remove_leftovers(data_dir: Path, begin_anew: bool) -> None:
