@@ -73,7 +73,8 @@ def main(argv: list[str]) -> None:
         corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, program.say)
         survey = TextSurvey(corpus)
         if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
-            steps.record.update(choices=_chosen(steps, survey, given), asked=None, text=None)
+            # All at once, since a folder with data and without what was asked for would count as somebody else's.
+            steps.record.update(choices=_chosen(steps, survey, given), asked=_asked(config), text=None)
         steps.record.check_same("asked", _asked(config), output)
         held_out = steps.choice("held_out_pairs")
         corpus = survey.holding_out({"valid": held_out, "test": held_out})

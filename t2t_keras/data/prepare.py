@@ -7,6 +7,7 @@ interrupted preparation resumes where it stopped and is never taken for a comple
 import dataclasses
 import functools
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -68,15 +69,25 @@ class PreparedData:
         part_sizes: number of training pairs of each corpus, one after the other.
         output_limit: the settings of `DecodeConfig` that limit outputs, as the lengths of the training pairs ask for;
             empty if they do not say, as those of data from before they were counted.
+        identity: the versions and checksums of the text.
+
+    Raises:
+        InputError: the record is not that of prepared data.
     """
 
     def __init__(self, directory: str | Path, record: Mapping[str, Any]) -> None:
         self.directory = Path(directory)
-        self.config = Config.from_dict({"data": record["config"]}).data
-        self.counts: dict[str, Counts] = record["counts"]
-        self.provenance: Mapping[str, Any] = record["provenance"]
-        self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
-        self.output_limit: dict[str, Any] = record.get("output_limit", {})
+        try:
+            self.config = Config.from_dict({"data": record["config"]}).data
+            self.counts: dict[str, Counts] = record["counts"]
+            self.provenance: Mapping[str, Any] = record["provenance"]
+            self.part_sizes: list[int] = record.get("part_sizes", [self.counts["train"]["kept"]])
+            self.output_limit: dict[str, Any] = record.get("output_limit", {})
+            self.identity: Mapping[str, Any] = record.get("identity", {})
+        except (KeyError, TypeError, AttributeError):  # a common name, which other programs use too
+            raise InputError(f"{self.directory / _COMPLETE} is not that of prepared data") from None
+        except InputError as error:  # a setting that does not exist, for example
+            raise InputError(f"{self.directory / _COMPLETE}: {error}") from None
 
     @classmethod
     def open(cls, data_dir: str | Path) -> "PreparedData":
@@ -172,10 +183,13 @@ def prepare(
         corpus = dataclasses.replace(corpus, files={**corpus.files, **vocabularies})
     data_dir = local_path(data_dir, "data_dir")
     _check_stays(corpus.files, data_dir)
-    if (data_dir / _COMPLETE).exists():  # the folder may be read-only, so it is not locked
+    # A kill at the very end leaves what is not needed any more. In a folder that is read-only, it stays.
+    is_tidy = not (data_dir / _JOURNAL).exists() or not os.access(data_dir, os.W_OK)
+    if (data_dir / _COMPLETE).exists() and is_tidy:  # the folder may be read-only, so it is not locked
         return _reopened(corpus, config, data_dir, report)
     with locked(data_dir, verb="prepare data", participle="prepared", flag="--data_dir"):
-        if (data_dir / _COMPLETE).exists():  # prepared by the process that held the lock
+        if (data_dir / _COMPLETE).exists():  # prepared by the process that held the lock, or by a killed one
+            _remove_intermediate(data_dir)
             return _reopened(corpus, config, data_dir, report)
         workers = Processes(processes) if isinstance(processes, int) else processes
         return _prepared(corpus, config, data_dir, report, workers, shard_pairs)
@@ -199,9 +213,8 @@ def _identity(corpus: Corpus, data_dir: Path) -> dict[str, str]:
 
 def _reopened(corpus: Corpus, config: DataConfig, data_dir: Path, report: Callable[[str], None]) -> PreparedData:
     """Opens the existing data after checking that its text and settings are the same."""
-    prepared_before = read_json(data_dir / _COMPLETE)
-    prepared = PreparedData(data_dir, prepared_before)
-    old = {**dataclasses.asdict(prepared.config), **prepared_before["identity"]}
+    prepared = PreparedData(data_dir, read_json(data_dir / _COMPLETE))
+    old = {**dataclasses.asdict(prepared.config), **prepared.identity}
     if changed := changes(old, {**dataclasses.asdict(config), **_identity(corpus, data_dir)}):
         text = ", ".join(changed)
         raise InputError(f"{data_dir}: already prepared with other settings ({text}); give another --data_dir")
@@ -251,9 +264,14 @@ def _prepared(
         "output_limit": output_limit(config, training.lengths()),
     }
     write_json(data_dir / _COMPLETE, record)
+    _remove_intermediate(data_dir)
+    return PreparedData(data_dir, record)
+
+
+def _remove_intermediate(data_dir: Path) -> None:
+    """Removes what only preparing needs, and the journal last, so that what is left is removed the next time."""
     for path in (*intermediate_paths(data_dir), data_dir / _JOURNAL):
         path.unlink(missing_ok=True)
-    return PreparedData(data_dir, record)
 
 
 def _remove_leftovers(data_dir: Path, begin_anew: bool) -> None:

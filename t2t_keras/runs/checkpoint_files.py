@@ -97,7 +97,8 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
     """Writes a checkpoint under a temporary name, renames it (replacing one of that name) and returns its path.
 
     `directory` is created if missing; `step` counts the updates made before; `files` are arrays by file; `state` has
-    JSON values. An InputError says that it cannot be written, and earlier checkpoints are untouched.
+    JSON values. No other process may write the same name meanwhile. An InputError says that it cannot be written, and
+    earlier checkpoints are untouched.
     """
     path = directory / name
     temporary = directory / f"{TEMPORARY}{name}"
@@ -110,9 +111,13 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
         document = {"format": _FORMAT, "step": step, "state": dict(state), "sha256": checksums}
         _write_document(temporary, document)
         sync_directory(temporary)
-        if path.exists():
-            discard(path)  # the same step again after resuming
-        os.rename(temporary, path)
+        doomed = _doomed(path)
+        if path.exists():  # an average that is made again, or the same step after resuming
+            os.rename(path, doomed)
+        os.rename(
+            temporary, path
+        )  # before the old one is deleted, which takes time, so that hardly a moment is without
+        shutil.rmtree(doomed, ignore_errors=True)
     except OSError as error:
         raise InputError(
             f"cannot save checkpoint {path}: {error.strerror or error}; the earlier ones are as they were"
@@ -139,9 +144,14 @@ def discard(path: Path) -> None:
 
     A file that is open elsewhere may remain at first, as on NFS; `remove_leftovers` tries again.
     """
-    doomed = path.with_name(f"{TEMPORARY}{path.name}{_DELETED}")
+    doomed = _doomed(path)
     os.rename(path, doomed)
     shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _doomed(path: Path) -> Path:
+    """The name of a checkpoint while it is deleted."""
+    return path.with_name(f"{TEMPORARY}{path.name}{_DELETED}")
 
 
 def remove_leftovers(directory: Path, name: str) -> None:

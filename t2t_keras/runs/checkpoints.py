@@ -14,6 +14,7 @@ from typing import Any
 
 from t2t_keras.errors import InputError
 from t2t_keras.machine.files import write_json
+from t2t_keras.machine.locking import locked
 from t2t_keras.runs import checkpoint_files
 from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
 
@@ -58,13 +59,16 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
     """Saves only weights under `name`, for translating, and returns the checkpoint's directory.
 
     `step` is the newest step that went into the weights; `state` (JSON values) says where they come from. An InputError
-    says that the name is a step's or not valid for a file, or that the files cannot be written.
+    says that the name is a step's or not valid for a file, that the files cannot be written, or that another process is
+    saving weights there.
     """
     if not re.fullmatch(r"\w[\w.+-]*", name) or STEP_NAME.fullmatch(name) or name in ("best", "latest"):
         raise InputError(
             f"{name!r} cannot name a checkpoint; use letters, digits, '_', '-', for example averaged_last10"
         )
-    return checkpoint_files.write(Path(directory), name, step, {"weights.npz": weights}, state)
+    # Two processes would share the temporary directory of a name; each of them removes what it finds there.
+    with locked(Path(directory), verb="save weights", participle="written", flag="--model_dir"):
+        return checkpoint_files.write(Path(directory), name, step, {"weights.npz": weights}, state)
 
 
 def latest(directory: str | Path, weights_only: bool = False) -> Checkpoint | None:

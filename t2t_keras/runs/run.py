@@ -1,6 +1,7 @@
 """A run's directory: configuration, vocabulary, checkpoints and logs.
 
-    config.json       resolved configuration, the directory of the data, and whose weights it began with
+    config.json       resolved configuration, the directory of the data, what tells its training text from others,
+                      and whose weights it began with
     vocab.model       SentencePiece model, and vocab.source.model, if sources have their own
     checkpoints/      step_00001000/ ..., best.json, averaged_...
     tensorboard/      scalars
@@ -48,6 +49,7 @@ RESUMABLE = {
 
 # Keys of config.json besides the configuration: of a run, and of an export.
 _DATA_DIR = "data_dir"
+_TEXT = "training_text"
 _INIT_FROM = "init_from"
 _EXPORT = "export"
 IMPORTED = "imported"
@@ -85,7 +87,7 @@ class Run:
     @property
     def config(self) -> Config:
         """The run's configuration; raises an InputError if it is missing or invalid."""
-        others = (_DATA_DIR, _INIT_FROM, _EXPORT, IMPORTED)
+        others = (_DATA_DIR, _TEXT, _INIT_FROM, _EXPORT, IMPORTED)
         values = {name: value for name, value in self._read().items() if name not in others}
         try:
             return Config.from_dict(values)
@@ -137,6 +139,7 @@ class Run:
         data_dir: str | os.PathLike[str],
         vocab_path: str | os.PathLike[str],
         init_from: Mapping[str, Any] | None = None,
+        text: str | None = None,
     ) -> None:
         """Writes the configuration and copies the vocabulary, or checks that they are those the run began with.
 
@@ -145,9 +148,11 @@ class Run:
             data_dir: directory of the prepared data.
             vocab_path: SentencePiece model to copy.
             init_from: whose weights a new run begins with, as JSON values; of an existing run the note is kept.
+            text: what tells the training text from others, wherever it is; it is compared if the run has noted one.
 
         Raises:
-            InputError: as `check_trainable`, or the run's configuration (names the differences) or vocabulary differs.
+            InputError: as `check_trainable`, or the run's configuration (names the differences), vocabulary or training
+                text differs.
         """
         self.check_trainable()
         vocab = vocabulary_bytes(vocab_path)
@@ -160,11 +165,21 @@ class Run:
                 )
             if vocabulary_bytes(self.vocab_path) != vocab:
                 raise InputError(f"{self.path} holds a run with another vocabulary than {vocab_path}")
+            values = self._read()
+            noted = values.get(_TEXT)  # runs of former versions have none
+            if text and noted and text != noted:
+                raise InputError(
+                    f"{self.path} was trained on {values[_DATA_DIR]} with {noted}, but {data_dir} has {text}; use "
+                    "another --model_dir, perhaps with --init_from, or the old data"
+                )
+            text = text or noted
         elif self.vocab_path.exists() and vocabulary_bytes(self.vocab_path) != vocab:
             raise InputError(f"{self.vocab_path} is there without a run; use another --model_dir")
         self.path.mkdir(parents=True, exist_ok=True)
         # The configuration first: it marks the directory as a run's.
         values = {**config.to_dict(), _DATA_DIR: remote.origin(data_dir)}
+        if text:
+            values[_TEXT] = text
         if init_from:
             values[_INIT_FROM] = dict(init_from)
         _write(self.config_path, (json.dumps(values, indent=2) + "\n").encode("utf-8"))

@@ -38,21 +38,21 @@ class Beginning(NamedTuple):
 
 
 def begin(
-    run: Run, config: Config, data: PreparedData, init_from: RunCheckpoint | None, workers: Workers
+    run: Run, config: Config, data: PreparedData, text: str, init_from: RunCheckpoint | None, workers: Workers
 ) -> Beginning | None:
     """Prepares the directory of a run, which may have been trained before; all workers call this, and the chief writes.
 
     Returns where all have to take the first weights from, or None if the run is resumed or has fresh ones. Of a run
-    that was trained before, only the name of `init_from` is compared.
+    that was trained before, only the name of `init_from` is compared. `text` tells the training text from others.
 
     Raises:
-        InputError: settings or vocabulary are not the run's, it began from another run, or `init_from` does not exist
-            or has another vocabulary.
+        InputError: settings, vocabulary or training text are not the run's, it began from another run, or `init_from`
+            does not exist or has another vocabulary.
     """
     beginning = None
     with workers.alike():
         if workers.is_chief:
-            beginning = _begin(run, config, data, init_from)
+            beginning = _begin(run, config, data, text, init_from)
     first, *_ = workers.gather(json.dumps(beginning).encode())
     values = json.loads(first)
     return None if values is None else Beginning(*values)
@@ -73,7 +73,9 @@ def take_weights(model: SequenceModel, beginning: Beginning, workers: Workers) -
     return [f"began with the weights of {beginning.path}", *account.lines()]
 
 
-def _begin(run: Run, config: Config, data: PreparedData, init_from: RunCheckpoint | None) -> Beginning | None:
+def _begin(
+    run: Run, config: Config, data: PreparedData, text: str, init_from: RunCheckpoint | None
+) -> Beginning | None:
     run.check_trainable()
     with run.lock():
         run.remove_leftovers()
@@ -85,7 +87,7 @@ def _begin(run: Run, config: Config, data: PreparedData, init_from: RunCheckpoin
         beginning = _found(init_from, data.vocab_path) if init_from and not is_trained else None
         noted = {} if beginning is None else beginning._asdict()
         noted.pop("spelled", None)
-        run.start(config, data.directory, data.vocab_path, noted)
+        run.start(config, data.directory, data.vocab_path, noted, text)
     return beginning
 
 

@@ -67,8 +67,9 @@ class Trainer:
         account: lines about what was taken from `init_from`; empty if nothing was.
 
     Raises:
-        InputError: settings that do not go together, the run was begun with others or from another run, another process
-            trains it, the workers have different settings or data, or the weights of `init_from` cannot be taken.
+        InputError: settings that do not go together, the run was begun with others, on other text or from another run,
+            another process trains it, the workers have different settings or data, or the weights of `init_from` cannot
+            be taken.
     """
 
     def __init__(
@@ -97,8 +98,9 @@ class Trainer:
                     raise InputError(f"{others}: {'; '.join(changed)}")
             lengths = self.corpus.source_lengths, self.corpus.target_lengths  # what the plans of epochs depend on
             sums = ", ".join(f"{zlib.crc32(side.tobytes()):08x}" for side in lengths)
-            self.workers.check_same("data", f"{len(lengths[0]):,} pairs ({sums})")
-            beginning = begin(run, config, data, init_from, self.workers)
+            self._text = f"{len(lengths[0]):,} pairs ({sums})"
+            self.workers.check_same("data", self._text)
+            beginning = begin(run, config, data, self._text, init_from, self.workers)
         self.writer = CheckpointWriter(run.checkpoints_path, config.train.keep_checkpoints, publishing(run.path))
         train = config.train
         mixture = _mixture(config, data)
@@ -163,7 +165,7 @@ class Trainer:
             with self.workers.alike():
                 if self.workers.is_chief:
                     stack.enter_context(self.run.lock())
-                    self.run.start(self.config, self.data.directory, self.data.vocab_path)
+                    self.run.start(self.config, self.data.directory, self.data.vocab_path, text=self._text)
             return self._train()
 
     def _train(self) -> Outcome:

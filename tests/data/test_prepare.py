@@ -163,6 +163,18 @@ def test_a_folder_without_prepared_data_is_named(tmp_path):
         PreparedData.open(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "contents",
+    ["{}", "[]", "3", '{"config": []}', '{"config": {"lr": 1}}', '{"config": {}, "counts": 3, "provenance": {}}'],
+)
+def test_a_file_of_the_same_name_that_somebody_else_made_is_named(corpus, tmp_path, contents):
+    (tmp_path / "data.json").write_text(contents)
+    for opened in (lambda: PreparedData.open(tmp_path), lambda: prepare(corpus, CONFIG, tmp_path, print)):
+        with pytest.raises(InputError, match=r"data\.json(: | is not that of prepared data$)"):
+            opened()
+    assert (tmp_path / "data.json").read_text() == contents
+
+
 def test_an_unknown_split_is_named(tmp_path):
     prepared = prepare(corpus_of(train=some_pairs(300, 1), valid=some_pairs(9, 2)), CONFIG, tmp_path, print)
     with pytest.raises(InputError, match="no split 'test' to read; valid: train, valid"):

@@ -75,6 +75,21 @@ def test_what_was_cut_off_while_being_written_goes(corpus, tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp" or "-of-" in path.name]
 
 
+def test_what_is_left_by_a_kill_at_the_very_end_goes(corpus, tmp_path, monkeypatch):
+    def killed(path, values):
+        write_json(path, values)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare_module, "write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(corpus, CONFIG, tmp_path / "data", print)
+    assert (tmp_path / "data/data.json").exists() and (tmp_path / "data/preparing.json").exists()
+    prepare(corpus, CONFIG, tmp_path / "data", print)
+    prepare(corpus, CONFIG, tmp_path / "whole", print)
+    assert_same_folder(tmp_path / "data", tmp_path / "whole")
+
+
 def test_two_preparations_of_one_folder_do_not_meet(corpus, tmp_path, monkeypatch):
     """The second waits for the first one's data, and gives up with one line where that takes long."""
     began, goes_on = threading.Event(), threading.Event()

@@ -38,6 +38,7 @@ with mock.patch("{module}.{function}", die):
 """
 KILL, CTRL_C = "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGINT)"
 PREPARING = ("t2t_keras.data.prepare", "output_limit")
+CHECKING = ("t2t_keras.fitting.fit_record", "FitRecord.check_same")
 TRAINING = ("t2t_keras.training.monitor", "Monitor.log_validation")
 CHOOSING = ("t2t_keras.runs.averaging", "average")
 SCORING = ("t2t_keras.evaluation", "write_evaluation")
@@ -80,7 +81,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     write_text(folder)
     flags = [*FILES, "--minutes=100", "--licence=made for a test", *FLAGS]
     outputs = []
-    for place in (PREPARING, TRAINING, CHOOSING, SCORING, EXPORTING, DESCRIBING):
+    for place in (PREPARING, CHECKING, TRAINING, CHOOSING, SCORING, EXPORTING, DESCRIBING):
         status, output, errors = fit(folder, *flags, code=dying(place))
         assert status == -signal.SIGKILL, errors
         outputs.append(output)
@@ -93,8 +94,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 @pytest.mark.integration
 def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, list[str]]) -> None:
-    folder, (preparing, training, choosing, scoring, exporting, describing, last, again) = fitted
-    assert "2. Training" not in preparing
+    folder, (preparing, checking, training, choosing, scoring, exporting, describing, last, again) = fitted
+    assert "2. Training" not in preparing and "1. Text" not in checking
     assert "going on after an interruption" in training and "2. Training" in training
     assert "already prepared" in choosing and "kept:" not in choosing
     assert "step 12: reached train.max_steps" in choosing

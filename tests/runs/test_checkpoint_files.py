@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine import locking
 from t2t_keras.runs import checkpoint_files, checkpoints
 from tests.training.checkpoint_arrays import arrays, assert_equal, save
 
@@ -111,7 +112,43 @@ def test_what_a_killed_average_left_goes_with_the_next(tmp_path):
         shutil.copytree(path, tmp_path / name)
     checkpoints.save_weights(tmp_path, "averaged", 1, arrays(2), {})
     assert_equal(checkpoints.load(path).weights, arrays(2))
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".tmp_averaged_too", "averaged"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", ".tmp_averaged_too", "averaged"]
+
+
+def test_two_averages_of_one_name_do_not_meet(tmp_path, monkeypatch):
+    """The second is made while the first one has written its weights, and not yet what goes with them."""
+    path = checkpoints.save_weights(tmp_path, "averaged", 1, arrays(1), {})
+    write_arrays, refusals = checkpoint_files.write_arrays, []
+
+    def average_again(*arguments):
+        checksum = write_arrays(*arguments)
+        if not refusals:
+            refusals.append(None)  # the second one may come here too
+            with pytest.raises(InputError) as error:
+                checkpoints.save_weights(tmp_path, "averaged", 3, arrays(3), {})
+            refusals[0] = str(error.value)
+        return checksum
+
+    monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint_files, "write_arrays", average_again)
+    checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
+    assert f"{tmp_path} is being written already, by process {os.getpid()} on " in refusals[0]
+    assert checkpoints.load(path).step == 2
+    assert_equal(checkpoints.load(path).weights, arrays(2))
+
+
+def test_an_average_goes_once_the_new_one_has_its_name(tmp_path, monkeypatch):
+    path = checkpoints.save_weights(tmp_path, "averaged", 1, arrays(1), {})
+    delete, steps = shutil.rmtree, []
+
+    def deleted(doomed, **options):
+        if doomed.name.endswith(".deleted"):
+            steps.append(checkpoints.load(path).step)
+        delete(doomed, **options)
+
+    monkeypatch.setattr(checkpoint_files.shutil, "rmtree", deleted)
+    checkpoints.save_weights(tmp_path, "averaged", 2, arrays(2), {})
+    assert steps == [2]
 
 
 def test_a_file_that_cannot_go_yet(tmp_path, monkeypatch):

@@ -87,6 +87,17 @@ def test_another_vocabulary_is_refused(run, tmp_path, vocab):
     assert run.vocab_path.read_bytes() == b"the vocabulary"
 
 
+def test_another_training_text_is_refused(run, tmp_path, vocab):
+    run.start(CONFIG, tmp_path / "data", vocab, text="2 pairs (a, b)")  # noted now, for there was no note
+    run.start(CONFIG, tmp_path / "data", vocab)
+    with pytest.raises(InputError) as error:
+        run.start(CONFIG, tmp_path / "other", vocab, text="3 pairs (c, d)")
+    folders = f"{tmp_path}/data with 2 pairs (a, b), but {tmp_path}/other has 3 pairs (c, d)"
+    assert str(error.value).startswith(f"{run.path} was trained on {folders}; ")
+    run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b)")
+    assert run.config == CONFIG and run.data_dir == tmp_path / "moved"
+
+
 def test_a_folder_without_a_run_is_named(tmp_path):
     assert not Run(tmp_path).exists
     with pytest.raises(InputError, match="is not a run's directory: it has no config.json"):

@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from t2t_keras import schedules
 from t2t_keras.data.batching import EpochPlans, Position
+from t2t_keras.data.prepare import prepare
+from t2t_keras.data.sources.corpora import Corpus
 from t2t_keras.errors import InputError
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.background import CheckpointWriter
@@ -329,6 +331,20 @@ def test_settings_may_change_until_something_is_saved(tmp_path, data, scripted):
     with pytest.raises(InputError, match="train.tokens_per_batch: 100 -> 90"):
         train(tmp_path, data, tokens_per_batch=90)
     assert Run(tmp_path).config.train.tokens_per_batch == 100
+
+
+def test_other_text_is_refused_and_the_same_prepared_again_is_not(tmp_path, data, scripted):
+    del scripted
+    run = Run(tmp_path / "run")
+    train(run.path, data, max_steps=1)
+    make_trainer(run.path, make_data(tmp_path))
+    pairs = [(line, tiny_training.reverse(line)) for line in tiny_training.sentences(150, seed=2)]
+    text = Corpus({"train": lambda: iter(pairs), "valid": lambda: iter(pairs[:5])})
+    other = prepare(text, data.config, tmp_path / "other", lambda line: None, vocab_from=data.vocab_path)
+    config = run.config_path.read_bytes()
+    with pytest.raises(InputError, match=rf"run was trained on {tmp_path}/data with \d+ pairs .* but {tmp_path}/other"):
+        make_trainer(run.path, other)
+    assert run.config_path.read_bytes() == config
 
 
 def test_a_run_that_kept_only_an_average_keeps_its_settings(tmp_path, data, scripted):
