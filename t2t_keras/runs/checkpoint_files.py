@@ -114,9 +114,8 @@ def write(directory: Path, name: str, step: int, files: Mapping[str, Arrays], st
         doomed = _doomed(path)
         if path.exists():  # an average that is made again, or the same step after resuming
             os.rename(path, doomed)
-        os.rename(
-            temporary, path
-        )  # before the old one is deleted, which takes time, so that hardly a moment is without
+        # Before the old one is deleted, which takes time.
+        os.rename(temporary, path)
         shutil.rmtree(doomed, ignore_errors=True)
     except OSError as error:
         raise InputError(
