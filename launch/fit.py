@@ -71,6 +71,8 @@ def main(argv: list[str]) -> None:
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
         steps = FitSteps(places, program.say)  # as the process left it that held the lock
         corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, program.say)
+        if _HELD_OUT_PAIRS.value is not None and {"valid", "test"} <= corpus.splits.keys():
+            raise InputError(f"--held_out_pairs: --corpus={_CORPUS.value} has its own sets; leave the flag out")
         survey = TextSurvey(corpus)
         if not steps.record["prepared"]:  # until then, wrong choices and text can be put right
             # All at once, since a folder with data and without what was asked for would count as somebody else's.

@@ -1,5 +1,7 @@
 """Two text files become a served model in one command, whatever interrupts it."""
 
+import gzip
+import itertools
 import json
 import os
 import shutil
@@ -234,6 +236,15 @@ def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: 
     (tmp_path / "full/a").touch()
     assert error(tmp_path, "--output=new", *flags).startswith(message)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.integration
+def test_pairs_cannot_be_held_out_for_sets_that_a_corpus_has(tmp_path: Path) -> None:
+    for split, side in itertools.product(("train", "val", "test"), ("en", "de")):
+        with gzip.open(tmp_path / f"en-de.{split}.{side}.gz", "wt") as file:
+            file.write(f"{split} {side}\n")
+    message = "--held_out_pairs: --corpus=tatoeba has its own sets; leave the flag out"
+    assert error(tmp_path, "--corpus=tatoeba", "--download_dir=.", "--output=mine", "--held_out_pairs=20") == message
 
 
 @pytest.mark.integration

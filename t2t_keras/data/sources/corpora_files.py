@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,10 +17,13 @@ _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, "
 
 
 def check_readable(path: str | Path) -> None:
-    """Raises an InputError if a file cannot be opened, so that a wrong path is reported before any work is done."""
+    """Raises an InputError if a file cannot be read several times, before any work is done, or is empty."""
     try:
-        with open(path, "rb"):
-            pass
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for who writes to it
+            raise InputError(f"{path}: a folder, pipe or device; text is read more than once: give a file")
+        with open(path, "rb") as file:
+            if not file.read(1):
+                raise InputError(f"{path}: the file is empty")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 

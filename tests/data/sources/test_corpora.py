@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import http.server
 import lzma
+import os
 import resource
 import socket
 import struct
@@ -98,6 +99,14 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path):
         list(read_lines(tmp_path))
     with pytest.raises(InputError, match="missing: cannot be read"):
         corpora.files({"train": (tmp_path / "missing", tmp_path / "missing")})
+
+
+def test_an_empty_file_and_one_that_can_be_read_only_once_are_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").touch()
+    for name, message in (("pipe", "a folder, pipe or device; text is read more than once"), ("empty", "is empty")):
+        with pytest.raises(InputError, match=rf"{name}: .*{message}"):
+            corpora.files({"train": (tmp_path / name, tmp_path / name)})
 
 
 @pytest.mark.parametrize("longer", [0, 1])
