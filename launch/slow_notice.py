@@ -36,7 +36,7 @@ class SlowNotice:
         def noticed(done: int, total: int) -> None:
             if self._due and self._clock() - self._begun > _SECONDS:
                 self._due = False
-                print("note: --engine=ctranslate2 takes less time (pip install 't2t_keras[fast]')", file=sys.stderr)
+                print("note: --engine=ctranslate2 takes less time (pip install '.[fast]')", file=sys.stderr)
             update(done, total)
 
         return noticed

@@ -40,7 +40,7 @@ LAYERS = LayerNames(
     kinds={"kernel": "weight", "bias": "bias", "scale": "gamma", "offset": "beta"},
     transposed=True,
 )
-MISSING = "the package ctranslate2 is missing: pip install 't2t_keras[fast]'"
+MISSING = "the package ctranslate2 is missing: pip install '.[fast]'"
 MAX_POSITIONS = 2048  # of a model that is written
 _NEVER = -1e9  # a logit
 

@@ -19,7 +19,7 @@ from t2t_keras.errors import InputError, optional_module
 from t2t_keras.machine.files import read_json, temporary_name, write_json
 from t2t_keras.machine.processes import Processes
 
-MISSING = "the package apache-beam is missing: pip install 't2t_keras[beam]'"
+MISSING = "the package apache-beam is missing: pip install '.[beam]'"
 
 # Beam's DirectRunner would download another runner first.
 _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

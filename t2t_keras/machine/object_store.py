@@ -11,7 +11,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.machine.files import is_full
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
-_INSTALL = "pip install 't2t_keras[remote]'"
+_INSTALL = "pip install '.[remote]'"
 # What is transient, such as a store that asks to slow down, is tried again by botocore.
 _OPTIONS: dict[str, dict[str, Any]] = {"s3": {"config_kwargs": {"retries": {"max_attempts": 5, "mode": "standard"}}}}
 

@@ -226,7 +226,7 @@ def test_models_and_tasks_that_it_has_not_are_refused():
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    assert refused() == "the package ctranslate2 is missing: pip install 't2t_keras[fast]'"
+    assert refused() == "the package ctranslate2 is missing: pip install '.[fast]'"
 
 
 @needs_ctranslate2

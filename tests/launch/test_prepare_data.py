@@ -82,7 +82,7 @@ def test_on_apache_beam_or_what_to_install(files):
     status, output, errors = run(*flags_for(files, shard_pairs=50, beam_runner="direct"))
     if importlib.util.find_spec("apache_beam") is None:
         assert (status, output) == (1, "")
-        assert errors == "error: the package apache-beam is missing: pip install 't2t_keras[beam]'\n"
+        assert errors == "error: the package apache-beam is missing: pip install '.[beam]'\n"
         return
     assert (status, errors) == (0, "")
     assert len(PreparedData.open(files / "data").split("train")) > 150

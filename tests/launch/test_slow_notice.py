@@ -9,7 +9,7 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.inference.translator import Translator
 from tests.inference import tiny
 
-NOTE = "note: --engine=ctranslate2 takes less time (pip install 't2t_keras[fast]')\n"
+NOTE = "note: --engine=ctranslate2 takes less time (pip install '.[fast]')\n"
 
 
 def said(capsys, seconds: list[float], engine: str = "tensorflow", **changes) -> str:
