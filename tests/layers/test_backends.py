@@ -11,6 +11,7 @@ import keras
 import pytest
 
 from t2t_keras.layers.attention import scores, window
+from tests import programs
 from tests.layers import train_elsewhere
 
 pytestmark = pytest.mark.integration
@@ -61,7 +62,10 @@ def test_on_another_backend(backend):
         pytest.skip(f"{backend} is this backend")
     done = subprocess.run(
         [sys.executable, train_elsewhere.__file__],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={
+            **{**os.environ, **programs.QUICKLY_COMPILED},
+            **{"KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        },
         capture_output=True,
         text=True,
     )

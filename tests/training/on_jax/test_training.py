@@ -16,6 +16,7 @@ from t2t_keras.config import Config
 from t2t_keras.machine.remote import Mirror
 from t2t_keras.runs.run import Run
 from t2t_keras.training.trainer import Trainer
+from tests.programs import QUICKLY_COMPILED
 from tests.training.on_jax.trainings import go_on
 from tests.training.tiny_families import tiny_family
 from tests.training.tiny_training import (
@@ -47,7 +48,7 @@ OF_FAMILY = {"transformer": {"frozen": ("encoder/*",)}}
 
 def on_jax(arguments: list[str], **environment: str) -> subprocess.Popen:
     """Starts Python with Keras on JAX."""
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT), **environment}
+    environment = {**os.environ, **QUICKLY_COMPILED, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT), **environment}
     return subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
 
 
