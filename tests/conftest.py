@@ -26,6 +26,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         mark = item.get_closest_marker("quick")
         if mark is not None:
+            assert isinstance(item, pytest.Function)
             case = item.callspec.id
             unknown.setdefault(item.nodeid.partition("[")[0], set(mark.args)).discard(case)
             if case not in mark.args:

@@ -59,7 +59,7 @@ class Program(subprocess.Popen):
         folder = os.path.abspath(cwd or ".")
         self._process = _forks().Process(target=_become, args=(arguments, environment, folder, preexec_fn, files))
         self._process.start()
-        self.pid, self._child_created = self._process.pid, True
+        self.pid, self._child_created = self._process.pid, True  # type: ignore[assignment]
         for file in files:
             file.close()
         devnull = getattr(self, "_devnull", None)
@@ -77,6 +77,7 @@ class Program(subprocess.Popen):
     def _wait(self, timeout: float | None) -> int:
         self._process.join(timeout)
         if self.poll() is None:
+            assert timeout is not None
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
 

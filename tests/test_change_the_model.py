@@ -3,6 +3,7 @@
 import importlib.util
 import pathlib
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -20,13 +21,14 @@ SIZES = {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 16, "d_ff"
 
 
 @pytest.fixture(scope="module", params=sorted(BLOCKS))
-def pasted(request, tmp_path_factory) -> pathlib.Path:
+def pasted(request, tmp_path_factory) -> Iterator[pathlib.Path]:
     """The file, known as long as it is tested."""
     file = tmp_path_factory.mktemp("pasted") / f"{request.param}.py"
     file.write_text(BLOCKS[request.param], encoding="utf-8")
-    known = (registry._FAMILIES, families._MODELS, presets.PRESETS)
+    known: tuple[dict, ...] = (registry._FAMILIES, families._MODELS, presets.PRESETS)
     before = [dict(names) for names in known]
     spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec and spec.loader
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
     yield file
     for names, earlier in zip(known, before, strict=True):

@@ -79,7 +79,8 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
 
 def test_every_document_is_linked() -> None:
     """From the README or from a document that is."""
-    reached, to_read = set(), [ROOT / "README.md"]
+    reached: set[Path] = set()
+    to_read = [ROOT / "README.md"]
     while to_read:
         document = to_read.pop()
         links = re.findall(r"\]\(([^)#:]+\.md)", document.read_text(encoding="utf-8"))
@@ -137,7 +138,7 @@ def messages_of_the_code() -> list[re.Pattern[str]]:
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.JoinedStr):
-                    parts = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
+                    parts = [str(part.value) if isinstance(part, ast.Constant) else None for part in node.values]
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     text = re.sub(r"%[sd]", "\0", node.value)
                     parts = [part or None for part in re.split("(\0)", text)]
@@ -145,7 +146,7 @@ def messages_of_the_code() -> list[re.Pattern[str]]:
                 else:
                     continue
                 if sum(len(re.findall(r"\w", part)) for part in parts if part) >= 12:
-                    found.add("".join(".+" if part is None else re.escape(str(part)) for part in parts))
+                    found.add("".join(".+" if part is None else re.escape(part) for part in parts))
     found |= {re.escape(text) + ".+" for text in re.findall(r"sys\.exit\(\"(.+?)\"", (ROOT / "Makefile").read_text())}
     # Before a message may stand what the program puts there, and the file or line that it is of.
     return [re.compile(rf"(error: |warning: )?([^ ]+(, line \d+)?: )?{text}", re.DOTALL) for text in sorted(found)]

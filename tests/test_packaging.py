@@ -52,8 +52,8 @@ def project() -> dict:
 
 def commands() -> dict[str, str]:
     """The console commands and the programs they stand for."""
-    pattern = re.compile(r"t2t_keras\.launch\.(\w+):run")
-    return {name: pattern.fullmatch(function)[1] for name, function in project()["scripts"].items()}
+    pattern = re.compile(r"^t2t_keras\.launch\.(\w+):run\Z")
+    return {name: pattern.findall(function)[0] for name, function in project()["scripts"].items()}
 
 
 def documented(*languages: str) -> list[tuple[str, str]]:
@@ -308,13 +308,13 @@ def test_every_other_documented_command_exists() -> None:
         else:
             others = ("cd", "curl", "diff", "git", "pip", "sacrebleu", "sbatch", "source", "tensorboard")
             assert words[0] in others, (document, words)
-    for document in DOCUMENTS:
-        text = document.read_text(encoding="utf-8")
-        of_tensor2tensor = {"t2t-bleu", "t2t-exporter"} if document.name == "coming_from.md" else set()
-        assert set(re.findall(r"`(t2t-[a-z]+)`", text)) - of_tensor2tensor <= set(commands()), document.name
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        of_tensor2tensor = {"t2t-bleu", "t2t-exporter"} if path.name == "coming_from.md" else set()
+        assert set(re.findall(r"`(t2t-[a-z]+)`", text)) - of_tensor2tensor <= set(commands()), path.name
         assert {f"launch.{name}" for name in commands().values()} >= set(re.findall(r"\blaunch\.\w+", text)) - {
             "launch.NAME"
-        }, document.name
+        }, path.name
 
 
 def test_one_version_is_written_everywhere() -> None:

@@ -34,7 +34,7 @@ class ToyConfig(ModelConfig):
 class Toy(keras.Model):
     """Its decoder begins in the mean of the source's embeddings."""
 
-    offers = frozenset()
+    offers: frozenset[str] = frozenset()
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)

@@ -9,7 +9,7 @@ from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.inference.ctranslate2_engine import ComputeType, CTranslate2Engine
 from t2t_keras.models.contract import SearchedModel
-from t2t_keras.runs.load import RunCheckpoint, load_model
+from t2t_keras.runs.load import load_model
 from t2t_keras.runs.run import Run
 from t2t_keras.search.engines import Engine, TensorFlowEngine
 from t2t_keras.search.ensemble import Combination, Ensemble
@@ -62,7 +62,9 @@ def load_run(model_dir: str | os.PathLike[str], checkpoint: str | None = None) -
     return Loaded(model, tokenizer, config, Run(model_dir).excluded)
 
 
-def load_ensemble(members: Sequence[RunCheckpoint], combination: Combination = "probabilities") -> Loaded:
+def load_ensemble(
+    members: Sequence[tuple[str | os.PathLike[str], str | None]], combination: Combination = "probabilities"
+) -> Loaded:
     """Loads the models of several runs or checkpoints as one `Ensemble`; see `Translator.load_ensemble`.
 
     The tokenizer and the configuration are the first member's, but `data.max_length` is the smallest of all.

@@ -36,7 +36,6 @@ from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, found_translations, translations_of_line
 from t2t_keras.machine.streams import side_by_side
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
-from t2t_keras.runs.load import RunCheckpoint
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.engines import Engine, TensorFlowEngine
@@ -154,7 +153,7 @@ class Translator:
     @classmethod
     def load_ensemble(
         cls,
-        members: Sequence[RunCheckpoint],
+        members: Sequence[tuple[str | os.PathLike[str], str | None]],
         combination: Combination = "probabilities",
         config: DecodeConfig | None = None,
         excluded: Sequence[str] = (),

@@ -137,7 +137,7 @@ def test_length_order_is_in_order_of_length():
     assert (np.diff(np.maximum(source, target)[plan.order]) >= 0).all()
 
 
-@pytest.mark.parametrize("plan", [lambda *a: plan_epoch(*a, seed=1, epoch=0), plan_in_length_order])
+@pytest.mark.parametrize("plan", [lambda s, t, most: plan_epoch(s, t, most, seed=1, epoch=0), plan_in_length_order])
 def test_a_pair_longer_than_the_budget_is_named(plan):
     source, target = np.array([3, 4, 5], np.int32), np.array([3, 101, 5], np.int32)
     with pytest.raises(InputError, match=r"pair 1 .*101 tokens.*train\.tokens_per_batch=100 .*at least 101"):

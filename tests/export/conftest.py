@@ -90,7 +90,8 @@ def served_at_cost(translator, version, op_library, sources, tmp_path_factory) -
         rest = iter(values)
         return {name: [next(rest) for _ in v] if isinstance(v, list) else next(rest) for name, v in requests.items()}
 
-    return tuple(map(named, answers))
+    outputs, costs = map(named, answers)
+    return outputs, costs
 
 
 @pytest.fixture(scope="session")

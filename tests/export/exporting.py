@@ -56,6 +56,7 @@ def translator(config: DecodeConfig = DECODE, lowercase: bool = False, **argumen
 def config_of(translator: Translator) -> Config:
     """Of its run."""
     data = DataConfig(vocab_size=tiny.tokenizer().vocab_size, max_length=MAX_LENGTH, lowercase=translator.lowercase)
+    assert isinstance(translator.model, Transformer)
     return Config(model=translator.model.config, data=data, decode=translator.config)
 
 

@@ -28,7 +28,7 @@ def functions_of(**settings):
 def grown(functions, text: bytes, steps: int) -> list[dict]:
     """What each call gives, without the state."""
     state = functions["stream_begin"](tf.constant([text]))
-    found = []
+    found: list[dict] = []
     while not (found and found[-1]["done"]):
         outputs = functions["stream_advance"](tf.constant(steps), *state.values())
         state = {name: outputs.pop(name) for name in state}

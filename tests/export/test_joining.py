@@ -38,8 +38,8 @@ def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
     for part in parts:
         found = [Translation(text, float(value)) for text, value in filter(None, part)]
         rows.append(found or [Translation("", -np.inf)])
-    found = [(t.text, max(t.score, LOWEST)) for t in joined_lists(rows, K, by_value)]
-    return found + [("", LOWEST)] * (K - len(found))
+    best = [(t.text, max(t.score, LOWEST)) for t in joined_lists(rows, K, by_value)]
+    return best + [("", LOWEST)] * (K - len(best))
 
 
 @pytest.mark.parametrize("by_value", [True, False])

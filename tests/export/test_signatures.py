@@ -11,7 +11,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
-from t2t_keras.inference.explain import Explanation
+from t2t_keras.inference.explain import Explanation, Kind
 from t2t_keras.inference.translator import Translator
 from tests.export import exporting
 from tests.export.exporting import ATTENTION, FEW, LINES, MIXED, SEEDS, TARGETS, TEXTS
@@ -116,7 +116,7 @@ def explanations(translator):
     return translator.explain(LINES, [text.decode("utf-8", "replace") for text in TARGETS])
 
 
-def assert_attention(found: dict, row: int, explanation: Explanation, kind: str, layer: int) -> None:
+def assert_attention(found: dict, row: int, explanation: Explanation, kind: Kind, layer: int) -> None:
     view = explanation.view(kind)
     assert found["num_layers"][row] == len(view.weights)
     for side, expected in (("query_pieces", view.queries), ("key_pieces", view.keys)):

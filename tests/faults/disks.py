@@ -20,7 +20,7 @@ class SmallDisk:
         folder.mkdir(parents=True, exist_ok=True)
         if os.geteuid():
             pytest.skip("only root may mount a small file system; the limit on the size of files is tried instead")
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -25,7 +26,7 @@ from tests.training import tiny_training
 ROOT = pathlib.Path(__file__).parents[2]
 PATIENCE = 900  # seconds that a busy machine may take for whatever a test waits for
 # Lines of the log, checkpoints and validations fall together at some steps and apart at others.
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     **{f"model.{name}": value for name, value in tiny_training.MODEL.items()},
     **{f"train.{name}": value for name, value in tiny_training.TRAIN.items()},
     "model.dropout_rate": 0.3,
@@ -88,6 +89,7 @@ class Life:
         self._reader.start()
 
     def _read(self) -> None:
+        assert self.process.stderr
         for line in self.process.stderr:
             self.lines.append(line.rstrip("\n"))
 
@@ -260,7 +262,7 @@ def assert_same_run(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: i
     assert scalar_steps(model_dir) == scalar_steps(expected_dir)
     assert names(model_dir) == names(expected_dir)
     folder = Run(model_dir).checkpoints_path
-    best = checkpoints.best(folder).step
+    best = tiny_training.best_step(model_dir)
     assert {entry.name for entry in folder.iterdir()} == {
         "best.json",
         *map(checkpoints.step_name, {*checkpoints.steps(folder)[-SETTINGS["train.keep_checkpoints"] :], best}),

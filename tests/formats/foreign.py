@@ -100,6 +100,6 @@ def translator_of(model: PortableModel, **changes) -> Translator:
 
 def logits(model: PortableModel, source: list[int], target: list[int]) -> np.ndarray:
     """Of our ids, float [target_len, entries]."""
-    network = make_model(model.config.model)
+    network: keras.Model = make_model(model.config.model)
     assign_weights(network, dict(model.weights))
     return np.array(network({"source": np.array([source]), "target": np.array([target])}))[0]

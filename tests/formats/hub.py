@@ -48,7 +48,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if path.startswith("/api/models/owner/name"):
             files = sorted(self.server.folder.iterdir())
             if "/tree/" in path:  # what newer versions of the package ask for
-                answer = [
+                answer: object = [
                     {"type": "file", "path": each.name, "size": each.stat().st_size, "oid": each.name} for each in files
                 ]
             else:

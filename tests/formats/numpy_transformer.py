@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -102,7 +103,7 @@ def sines_then_cosines(positions: np.ndarray, d_model: int, steps: float) -> np.
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def torch_names(tensors: dict[str, np.ndarray], prefix: str = "") -> dict[str, Callable]:
+def torch_names(tensors: dict[str, np.ndarray], prefix: str = "") -> dict[str, Any]:
     """`linear` and `norm` of tensors under the names that fairseq gave them, and transformers after it."""
     parts = {"inner": "fc1", "outer": "fc2"}
     for kind, name in (("self", "self_attn"), ("cross", "encoder_attn")):

@@ -61,7 +61,7 @@ class Tensor:
 
     def __reduce__(self) -> tuple:
         strides = tuple(math.prod(self.array.shape[axis + 1 :]) for axis in range(self.array.ndim))
-        arguments = (self.storage, 0, self.array.shape, strides, False, collections.OrderedDict())
+        arguments: tuple = (self.storage, 0, self.array.shape, strides, False, collections.OrderedDict())
         return sys.modules["torch._utils"]._rebuild_tensor_v2, arguments
 
 

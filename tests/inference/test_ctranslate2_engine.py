@@ -11,7 +11,8 @@ import pytest
 
 from t2t_keras.config import DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
-from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine
+from t2t_keras.inference.ctranslate2_engine import ComputeType, CTranslate2Engine
+from t2t_keras.inference.loading import EngineName
 from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
@@ -30,7 +31,7 @@ needs_ctranslate2 = pytest.mark.skipif("not __import__('importlib.util').util.fi
 
 
 @functools.cache
-def translator(engine: str, compute_type: str = "float32", **changes) -> Translator:
+def translator(engine: EngineName, compute_type: ComputeType = "float32", **changes) -> Translator:
     return Translator.load(RUN, None, dataclasses.replace(ALIKE, **changes), (), engine, compute_type)
 
 

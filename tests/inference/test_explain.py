@@ -1,6 +1,7 @@
 """Attention out: alignments by hand, alignments of a model that has learned to copy, and words."""
 
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -34,7 +35,13 @@ def copier() -> Translator:
     rng = np.random.default_rng(1)
     lines = [" ".join(rng.choice(words(), rng.integers(1, 9))) for _ in range(2048)]
     tokens = padded([[*ids, EOS_ID] for ids in tiny.tokenizer().encode_batch(lines)])
-    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 32, "d_ff": 64, "num_heads": 2}
+    sizes: dict[str, Any] = {
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "d_model": 32,
+        "d_ff": 64,
+        "num_heads": 2,
+    }
     model = Transformer(TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, dropout_rate=0.0, **sizes))
     model.compile(keras.optimizers.Adam(3e-3, 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
     model.fit({"source": tokens, "target": tokens}, tokens, batch_size=64, epochs=24, verbose=0)

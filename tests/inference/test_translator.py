@@ -24,7 +24,7 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 def copier(**arguments) -> Translator:
     """A translator whose translation of a line is the line."""
     tokenizer = tiny.tokenizer()
-    return Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), **arguments)
+    return Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), **arguments)  # type: ignore[arg-type]
 
 
 def texts(translations: list[Translation]) -> list[str]:

@@ -22,7 +22,7 @@ SENTENCES = [
     "Ein Mann in einem blauen Hemd steht auf einer Leiter.",
     "Zwei Hunde spielen im Schnee, und einer bellt.",
 ]
-MODEL = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2}
+MODEL: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2}
 
 
 @functools.cache

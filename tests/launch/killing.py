@@ -8,7 +8,7 @@ from t2t_keras.machine import remote
 from t2t_keras.machine.object_store import Store
 from t2t_keras.training.step import TrainingStep
 
-remote.LEASE_SECONDS, remote._RENEWALS = 1e-6, 1e-9
+remote.LEASE_SECONDS, remote._RENEWALS = 1e-6, 1e-9  # type: ignore[assignment]
 
 
 def ending(function: Callable[..., Any], variable: str) -> Callable[..., Any]:
@@ -25,5 +25,5 @@ def ending(function: Callable[..., Any], variable: str) -> Callable[..., Any]:
     return call
 
 
-Store.put = ending(Store.put, "UPLOADS")
-TrainingStep.run = ending(TrainingStep.run, "CALLS")
+Store.put = ending(Store.put, "UPLOADS")  # type: ignore[method-assign]
+TrainingStep.run = ending(TrainingStep.run, "CALLS")  # type: ignore[method-assign]

@@ -103,7 +103,7 @@ def test_outputs_have_the_limit_of_the_text(runs: tuple[Path, list[str]]) -> Non
 
 def test_more_minutes_train_on_from_where_it_stopped(runs: tuple[Path, list[str]]) -> None:
     folder, (first, _, third) = runs
-    ends = [int(re.search(r"^step (\d+): reached", output, re.MULTILINE)[1]) for output in (first, third)]
+    ends = [int(re.findall(r"^step (\d+): reached", output, re.MULTILINE)[0]) for output in (first, third)]
     assert 0 < ends[0] < ends[1]
     assert steps(folder) == ends
 
@@ -113,7 +113,7 @@ def test_exports_what_it_trained_and_translates_through_a_server(runs: tuple[Pat
     for output in outputs:
         assert re.search(r"POST http://127\.0\.0\.1:\d+/v1/models/quickstart:predict", output)
         assert "5 of 5 translations are those above" in output
-    said = [re.search(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[1] for output in outputs]
+    said = [re.findall(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[0] for output in outputs]
     assert [path.removeprefix("saved_models/") for path in said] == [f"quickstart/{n}" for n in (1, 1, 2)]
     assert sorted(path.name for path in (folder / "saved_models/quickstart").iterdir()) == ["1", "2"]
 

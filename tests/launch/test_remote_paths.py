@@ -48,8 +48,8 @@ def call(folder: pathlib.Path, disk: str, program: str, *arguments: str, **envir
     )
 
 
-def succeed(*arguments: object, **environment: str) -> subprocess.CompletedProcess:
-    done = call(*arguments, **environment)
+def succeed(folder: pathlib.Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    done = call(folder, *arguments, **environment)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -212,9 +212,10 @@ def served(folder: pathlib.Path) -> None:
         ["-m", "launch.serve", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as server:
         try:
+            assert server.stdout
             line = server.stdout.readline()
             assert line.startswith("serving mine (version 1): "), line + server.communicate(timeout=600)[1]
-            address = re.search(r"http://\S+(?=,)", line)[0]
+            address = re.findall(r"http://\S+(?=,)", line)[0]
             succeed(folder, "export", "export", f"--model_dir={RUN}", f"--export_dir={EXPORT}", "--beam_size=1")
             deadline = time.monotonic() + 600
             while "AVAILABLE" not in get(f"{address}/v1/models/mine/versions/2") and time.monotonic() < deadline:

@@ -32,7 +32,8 @@ class Meeting:
     """Where workers that are threads add up their numbers."""
 
     def __init__(self, count: int) -> None:
-        self.count, self._barrier, self._values = count, threading.Barrier(count, timeout=600), {}
+        self.count, self._barrier = count, threading.Barrier(count, timeout=600)
+        self._values: dict[int, np.ndarray] = {}
 
     def abort(self) -> None:
         """Leaves nobody waiting for a worker that failed."""
@@ -41,7 +42,7 @@ class Meeting:
     def sum(self, index: int, values: np.ndarray) -> np.ndarray:
         self._values[index] = values
         self._barrier.wait()
-        total = sum(self._values.values())
+        total: Any = sum(self._values.values())
         self._barrier.wait()
         return total
 

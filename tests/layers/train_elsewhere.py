@@ -8,6 +8,7 @@ prints one JSON object; the tests run it once for each backend that is installed
 import json
 import os
 import zlib
+from typing import Any
 
 import keras
 import numpy as np
@@ -77,8 +78,14 @@ def train_copier(tokens: np.ndarray) -> dict[str, float]:
 
 def train_transformer(tokens: np.ndarray, **changes) -> dict[str, float]:
     """Also decodes with the cache what was decoded at once, and once more with attention out."""
-    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
-    rates = {"attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1}
+    sizes: dict[str, Any] = {
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "d_model": 16,
+        "d_ff": 32,
+        "num_heads": 2,
+    }
+    rates: dict[str, Any] = {"attention_dropout_rate": 0.1, "relu_dropout_rate": 0.1}
     model = Transformer(TransformerConfig(vocab_size=VOCAB, **sizes, **rates, **changes))
     model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
     inputs = {"source": tokens, "target": tokens}
@@ -110,9 +117,10 @@ def train_other_attention(tokens: np.ndarray) -> dict[str, float]:
 
 def train_families(tokens: np.ndarray) -> dict[str, list[float]]:
     """The losses of 20 updates of each family from equal weights, without what backends draw in other ways."""
-    rng, losses = np.random.default_rng(2), {}
+    rng = np.random.default_rng(2)
+    losses: dict[str, list[float]] = {}
     for family in TINY:
-        model = make_model(tiny_family(family, vocab_size=VOCAB, dropout_rate=0.0, tie_embeddings=False))
+        model: keras.Model = make_model(tiny_family(family, vocab_size=VOCAB, dropout_rate=0.0, tie_embeddings=False))
         for weight in model.trainable_variables:  # in another order on another backend: each has its own numbers
             seed = zlib.crc32(weight.path.partition("/")[2].encode())
             values = np.random.default_rng(seed).standard_normal(weight.shape).astype("float32")

@@ -1,6 +1,7 @@
 """The Transformer's other attentions in searches, in exports, and on engines."""
 
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,7 +15,7 @@ from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.searches import Searches
 
 VOCAB = 40
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,
     "num_encoder_layers": 1,
     "num_decoder_layers": 2,
@@ -22,7 +23,7 @@ SIZES = {
     "d_ff": 12,
     "num_heads": 2,
 }
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "dot": {"attention_score": "dot"},
     "additive": {"attention_score": "additive"},
     "dot_in_a_window_of_1": {"attention_score": "dot", "attention_window": 1},

@@ -38,7 +38,7 @@ def strokes(root: xml.etree.ElementTree.Element) -> list[tuple[str, float]]:
     found = []
     for style in styles:
         opacity = re.search(r"stroke-opacity: ([\d.]+)", style)
-        found.append((re.search(r"stroke: (#\w+)", style)[1], float(opacity[1]) if opacity else 1.0))
+        found.append((re.findall(r"stroke: (#\w+)", style)[0], float(opacity[1]) if opacity else 1.0))
     return found
 
 

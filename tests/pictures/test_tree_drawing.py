@@ -11,8 +11,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 def drawn(line: str) -> tuple[dict[str, tuple[float, float]], int]:
     """The places of all texts, and the number of lines."""
     root = ElementTree.fromstring(tree_svg(tree_of_line(line)))
-    places = {text.text: (float(text.get("x")), float(text.get("y"))) for text in root.iter(f"{SVG}text")}
-    width, height = float(root.get("width")), float(root.get("height"))
+    places = {text.text or "": (float(text.attrib["x"]), float(text.attrib["y"])) for text in root.iter(f"{SVG}text")}
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
     assert all(0 < x < width and 0 < y < height for x, y in places.values())
     return places, len(list(root.iter(f"{SVG}line")))
 

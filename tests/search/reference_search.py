@@ -43,6 +43,7 @@ def penalty(length: int, alpha: float, normalization: str = "gnmt") -> float:
 def score_of(tokens: tuple[int, ...], log_prob: float, length: int, options: Options) -> float:
     score = log_prob / penalty(length, options.alpha, options.normalization)
     if options.coverage_penalty:
+        assert options.coverage
         clipped = [min(max(attention, 1e-6), 1.0) for attention in options.coverage(tokens)]
         score += options.coverage_penalty * sum(np.log(clipped))
     return score
@@ -120,7 +121,7 @@ def constrained(living: list[tuple], steps: list[np.ndarray], limit: int, beam: 
     pool = []
     for (tokens, log_prob), step in zip(living, steps, strict=True):
         allowed = [token for token in range(len(step)) if may_follow(tokens, token, options)]
-        best = sorted(allowed, key=lambda token, step=step: -step[token])[: 2 * beam]
+        best = sorted(allowed, key=(-step).__getitem__)[: 2 * beam]
         extra = [token for token in sorted(beginnings(tokens, options)) if token in allowed and token not in best]
         room, fitting = limit - len(tokens) - 1, []
         for token in best + extra:
@@ -129,7 +130,8 @@ def constrained(living: list[tuple], steps: list[np.ndarray], limit: int, beam: 
                 fitting.append(token)
         pool += [((*tokens, token), log_prob + step[token]) for token in fitting or best + extra]
     pool.sort(key=lambda candidate: -candidate[1])
-    banks, keyed = {}, []
+    banks: dict[int, int] = {}
+    keyed = []
     for candidate in pool:
         bank = -missing(candidate[0], options)
         banks[bank] = banks.get(bank, 0) + 1
@@ -171,7 +173,9 @@ class _Group:
 
     def __init__(self, limit: int, beam: int, options: Options):
         self.limit, self.beam, self.options = limit, beam, options
-        self.living, self.finished, self.num_finished, self.done = [((), 0.0)], [], 0, False
+        self.living: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+        self.finished: list[tuple] = []
+        self.num_finished, self.done = 0, False
 
     def step(self, next_log_probs: LogProbs, length: int, taken: dict[int, int]) -> None:
         candidates = self.candidates(next_log_probs, taken)[: 2 * self.beam if self.beam > 1 else 1]
@@ -225,7 +229,7 @@ def exhaustive_search(
 
 def greedy_search(next_log_probs: LogProbs, limit: int) -> tuple[int, ...]:
     """The most probable token each time, until the end symbol or the limit."""
-    tokens = ()
+    tokens: tuple[int, ...] = ()
     while len(tokens) < limit and tokens[-1:] != (EOS,):
         step = next_log_probs(tokens).copy()
         step[PAD] = -np.inf

@@ -1,6 +1,7 @@
 """A search that is left after some steps and entered again finds what it finds in one piece."""
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.search.scripted import ScriptedModel
 
 LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
 VOCAB = 7
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"beam_size": 1},
     "beam": {"beam_size": 4},
     "groups": {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},

@@ -62,7 +62,7 @@ def reference_token(step: np.ndarray, allowed: list[int], numbers: np.ndarray, s
     side = next(side for side in itertools.count(1) if side**3 >= len(order))
     cube = np.zeros(side**3)
     cube[: len(order)] = weights[order]
-    place = ()
+    place: tuple[int, ...] = ()
     for number in numbers:
         edges = np.cumsum(cube.reshape([side] * 3)[place].reshape(side, -1).sum(axis=1))
         place = (*place, int(np.searchsorted(edges, number * edges[-1], side="right")))
@@ -72,7 +72,8 @@ def reference_token(step: np.ndarray, allowed: list[int], numbers: np.ndarray, s
 def reference_sample(
     next_log_probs, limit: int, uniforms: np.ndarray, sampling: DecodeConfig, options: Options
 ) -> tuple:
-    tokens, log_prob = (), 0.0
+    tokens: tuple[int, ...] = ()
+    log_prob = 0.0
     while len(tokens) < limit and tokens[-1:] != (EOS,):
         step = next_log_probs(tokens)
         allowed = [t for t in range(len(step)) if reference_search.may_follow(tokens, t, options)]

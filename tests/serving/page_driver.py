@@ -42,6 +42,7 @@ window.fetch = async (url, options = {}) => {
 def started_browser(profile: pathlib.Path) -> webdriver.Chrome:
     """A browser whose pages write down what they ask; `profile` is a folder of its own."""
     options = webdriver.ChromeOptions()
+    assert CHROMIUM
     options.binary_location = CHROMIUM
     for argument in [*ARGUMENTS, "--window-size=1200,900", f"--user-data-dir={profile}"]:
         options.add_argument(argument)

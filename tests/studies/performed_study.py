@@ -15,7 +15,8 @@ class Here:
     """Runs phases in this process, and notes them; those of `deadly` die instead."""
 
     def __init__(self, *deadly: tuple[str, str]) -> None:
-        self.deadly, self.calls = deadly, []
+        self.deadly = deadly
+        self.calls: list[tuple[str, str]] = []
 
     def __call__(self, function, phase, job, study_dir):
         self.calls.append((phase.partition(":")[2], job.name))
@@ -28,7 +29,8 @@ class Performing:
     """A study performed once: what was done, said and returned."""
 
     def __init__(self, study: Study, *deadly: tuple[str, str], rows=(), shard=(1, 1)) -> None:
-        here, self.said = Here(*deadly), []
+        here = Here(*deadly)
+        self.said: list[str] = []
         self.performed = study.perform(study.selected(rows, shard), self.said.append, here)
         self.calls = here.calls
 
@@ -38,7 +40,7 @@ def record(study: Study, job: str) -> dict:
 
 
 def config_of(study: Study, name: str) -> Config:
-    (config,) = [job.config for job in study.table.jobs if job.name == name]
+    (config,) = [job.config for job in study.table.jobs if job.name == name and job.config]
     return config
 
 

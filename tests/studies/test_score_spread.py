@@ -1,6 +1,7 @@
 """The spread of scores before training: that of equation 1 with queries and keys of unit variance."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,8 @@ def data(tmp_path_factory) -> PreparedData:
     return prepare(corpus, DataConfig(vocab_size=300), tmp_path_factory.mktemp("data"), report=lambda line: None)
 
 
-def deviation(data: PreparedData, d_key: int, score: str, initializer: str) -> float:
-    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 64, "d_ff": 8, "num_heads": 4}
+def deviation(data: PreparedData, d_key: int, score: Any, initializer: Any) -> float:
+    sizes: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 64, "d_ff": 8, "num_heads": 4}
     model = TransformerConfig(vocab_size=data.tokenizer.vocab_size, norm_position="pre", **sizes)
     model = dataclasses.replace(model, d_key=d_key, attention_score=score, query_key_initializer=initializer)
     sources, references = data.text("valid")

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 import httpx
 import numpy as np
@@ -124,7 +125,7 @@ ROUGH = {
 }
 
 
-def write_split(name: str, folder: pathlib.Path, split: str, lines: list[str]) -> None:
+def write_split(name: str, folder: pathlib.Path, split: str, lines: Sequence[str]) -> None:
     """Writes a file of examples or, of tasks with two files, sources and references."""
     if task(name).is_parallel:
         sources, lines = zip(*(line.split("\t") for line in lines), strict=True)
@@ -145,7 +146,8 @@ def folders(tmp_path_factory) -> dict[str, pathlib.Path]:
 
     Without a set to validate on, one is drawn.
     """
-    folders, cases = {}, {program: [] for program in ("prepare_data", "train")}
+    folders: dict[str, pathlib.Path] = {}
+    cases: dict[str, list[list[str]]] = {"prepare_data": [], "train": []}
     for name, examples in EXAMPLES.items():
         folder, rng = tmp_path_factory.mktemp(name), random.Random(1)
         for split, count in (("train", 300), ("test", 12)):

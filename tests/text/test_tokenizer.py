@@ -15,7 +15,7 @@ from t2t_keras.text.tokenizer import MAX_PIECE_CHARACTERS, Tokenizer
 from tests.vocabularies import train_tokenizer
 
 WORDS = "the cat sees a small dog and Bäume über der Straße ½ Tür, 2.5 apples! Öl «gut» isn't naïve"
-TEXT = strategies.text(strategies.characters(exclude_categories=("Cs",)), max_size=40)
+TEXT = strategies.text(strategies.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 def some_sentences(count=300):

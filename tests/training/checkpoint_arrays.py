@@ -1,11 +1,13 @@
 """Checkpoints of a few made-up arrays."""
 
+from typing import Any
+
 import numpy as np
 
 from t2t_keras.runs import checkpoints
 
 
-def arrays(seed: int, size: int = 12) -> dict[str, np.ndarray]:
+def arrays(seed: int, size: int = 12) -> dict[str, Any]:
     """Weights under names that are awkward for a file format: with slashes, or those of np.savez's own arguments."""
     generator = np.random.default_rng(seed)
     return {

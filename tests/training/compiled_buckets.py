@@ -11,7 +11,7 @@ import json
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -29,7 +29,7 @@ from tests.training.trajectories import make_step
 LONGEST, TOKENS = 40, 128
 TRAIN = {"static_shapes": True, "tokens_per_batch": TOKENS, "clip_norm": 0.5, "ema_decay": 0.9, "steps_per_call": 1}
 # What is compiled: forward and backward, as train.jit_compile has it, or the whole step with its update, as on a TPU.
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "part": {"jit_compile": True},
     "whole": {},
     "part_bfloat16": {"jit_compile": True, "mixed_bfloat16": True},
@@ -50,7 +50,7 @@ def corpus() -> EncodedCorpus:
         ids = random.integers(3, 50, offsets[-1]).astype(np.uint16)
         ids[offsets[1:] - 1] = 1
         sides.append((ids, offsets))
-    return EncodedCorpus([sides])
+    return EncodedCorpus([(sides[0], sides[1])])
 
 
 def batches() -> Iterator[Batch]:
@@ -74,7 +74,7 @@ def losses(case: dict[str, Any], count: int) -> tuple[list[float], float]:
     return metrics.loss.tolist(), float(metrics.tokens.sum())
 
 
-def whole_step(case: dict[str, Any]) -> Callable:
+def whole_step(case: dict[str, Any]) -> tf.types.experimental.PolymorphicFunction:
     """The step compiled from the batch to the updated weights, of no known length, as the trainer gives it."""
     with mock.patch("t2t_keras.training.step.is_tpu", return_value=True):
         training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, tf.distribute.get_strategy())

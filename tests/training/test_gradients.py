@@ -1,5 +1,7 @@
 """Loss and gradients of rows: what a model adds to the loss, and what it must have."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -15,7 +17,14 @@ from t2t_keras.training.objectives.weighted_model import WeightedModel
 from t2t_keras.training.step import TrainingStep
 from tests.training.tiny_families import TINY, tiny_family
 
-SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "d_ff": 8, "num_heads": 2, "dropout_rate": 0.0}
+SIZES: dict[str, Any] = {
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "d_model": 8,
+    "d_ff": 8,
+    "num_heads": 2,
+    "dropout_rate": 0.0,
+}
 SOURCE = np.array([[5, 6, 1], [7, 1, 0], [8, 9, 1], [4, 1, 0]], np.int32)
 TARGET = np.array([[3, 1, 0], [5, 6, 1], [1, 0, 0], [9, 8, 1]], np.int32)
 
@@ -23,7 +32,7 @@ TARGET = np.array([[3, 1, 0], [5, 6, 1], [1, 0, 0], [9, 8, 1]], np.int32)
 def make(dtype: str = "float32"):
     """A model whose layers add something for each target token, in the dtype that they compute in."""
     keras.utils.set_random_seed(1)
-    model = make_model(TransformerConfig(vocab_size=20, **SIZES))
+    model: keras.Model = make_model(TransformerConfig(vocab_size=20, **SIZES))
     plain = model.states
 
     def states(inputs, **settings):

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def run_program(*arguments: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def long_trajectory(folder: pathlib.Path, replicas: int, **case: dict) -> dict[str, np.ndarray]:
+def long_trajectory(folder: pathlib.Path, replicas: int, **case: Any) -> dict[str, np.ndarray]:
     """As `trajectories.trajectory`, in a program with so many logical devices."""
     case = {"replicas": replicas, "steps": STEPS, "check_replicas": replicas > 1, **case}
     cases, results = folder / f"{replicas}.json", folder / f"{replicas}.npz"

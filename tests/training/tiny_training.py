@@ -23,8 +23,8 @@ from t2t_keras.training.trainer import Outcome, Trainer
 # Byte fallback takes 256 entries, the special symbols 3; the rest holds every syllable.
 VOCAB_SIZE = 300
 SYLLABLES = [consonant + vowel for consonant in "bdfgk" for vowel in "aeo"]
-MODEL = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
-TRAIN = {
+MODEL: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
+TRAIN: dict[str, Any] = {
     "tokens_per_batch": 100,
     "max_steps": 12,
     "warmup_steps": 20,
@@ -84,7 +84,7 @@ def make_config(data: PreparedData, model: dict[str, Any] | None = None, **train
     )
 
 
-def launch_flags(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -> list[str]:
+def launch_flags(model_dir: pathlib.Path | str, data: PreparedData, **settings: Any) -> list[str]:
     """The flags of launch.train for a run in `model_dir` with the settings of `make_config`, all of them."""
     config = make_config(data, **settings).to_dict()
     del config["model"]["vocab_size"], config["data"]
@@ -167,4 +167,6 @@ def send_at(monkeypatch, number: signal.Signals, *steps: int) -> None:
 
 
 def best_step(model_dir: pathlib.Path) -> int:
-    return checkpoints.best(Run(model_dir).checkpoints_path).step
+    best = checkpoints.best(Run(model_dir).checkpoints_path)
+    assert best
+    return best.step

@@ -55,7 +55,7 @@ def random_corpus(pairs: int = 150, seed: int = 3) -> EncodedCorpus:
         ids = 3 + (random.random(offsets[-1]) ** 2 * (MODEL["vocab_size"] - 3)).astype(np.uint16)
         ids[offsets[1:] - 1] = 1
         sides.append((ids, offsets))
-    return EncodedCorpus([sides])
+    return EncodedCorpus([(sides[0], sides[1])])
 
 
 def make_step(
@@ -70,6 +70,7 @@ def make_step(
             model = tiny_family(model, dropout_rate=0.0)
         elif isinstance(model, dict):
             model = TransformerConfig(**{**MODEL, **model})
+        assert isinstance(model, ModelConfig)
         return TrainingStep(families.make_model(model), config, strategy)
     finally:
         keras.config.set_dtype_policy("float32")
@@ -160,7 +161,7 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
         # In place of a network, which takes long to trace.
         return States(network.target_embedding(inputs["target"]), tf.constant(0.0))
 
-    network = training.model
+    network: keras.Model = training.model
     network.states = states
     training.run(make_batches(training.config, strategy), steps)
     return np.array(seen).reshape(steps, -1, 2)
@@ -184,7 +185,9 @@ def main(cases_path: str, results_path: str) -> None:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     cases = json.loads(pathlib.Path(cases_path).read_text(encoding="utf-8"))
     devices(max(case.get("replicas", 1) for case in cases.values()))
-    results = {f"{name}:{key}": array for name, case in cases.items() for key, array in trajectory(**case).items()}
+    results: dict[str, Any] = {
+        f"{name}:{key}": array for name, case in cases.items() for key, array in trajectory(**case).items()
+    }
     replicas = max(case.get("replicas", 1) for case in cases.values())
     results["seeds"] = dropout_seeds(replicas, 2, {})
     results["order"] = element_order(replicas, 3)

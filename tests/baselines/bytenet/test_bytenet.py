@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -27,7 +28,7 @@ from tests.training import tiny_training
 
 VOCAB = 40
 SIZES = {"d_model": 6, "num_encoder_layers": 2, "num_decoder_layers": 3, "dilation_rates": (1, 2)}
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "two_rates": {},
     "one_layer": {"num_encoder_layers": 1, "num_decoder_layers": 1, "unfolding_offset": 2},
     "tied": {"tie_embeddings": True, "kernel_size": 5, "unfolding_factor": 2.0},

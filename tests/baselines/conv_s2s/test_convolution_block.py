@@ -1,5 +1,7 @@
 """The blocks of a convolutional model in somebody's functional model, in bfloat16, and as a step."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -13,8 +15,8 @@ from t2t_keras.baselines.conv_s2s.convolution_block import (
 )
 from tests.layers.numpy_oracle import randomise
 
-ENCODER = {"width": 5, "kernel_size": 3, "dropout_rate": 0.1}
-DECODER = {"width": 5, "kernel_size": 2, "d_model": 6, "dropout_rate": 0.1}
+ENCODER: dict[str, Any] = {"width": 5, "kernel_size": 3, "dropout_rate": 0.1}
+DECODER: dict[str, Any] = {"width": 5, "kernel_size": 2, "d_model": 6, "dropout_rate": 0.1}
 
 
 def functional_model(d_in: int = 4) -> keras.Model:

@@ -1,6 +1,7 @@
 """The recurrent model with attention: against NumPy, position by position, and as its own steps."""
 
 import functools
+from typing import Any
 
 import keras
 import numpy as np
@@ -19,7 +20,7 @@ from tests.layers.numpy_oracle import numbers
 VOCAB = 40
 SIZES = {"d_model": 8, "num_encoder_layers": 3, "num_decoder_layers": 4, "num_units": 6, "d_attention": 5}
 DEEP_ATT = {"encoder": "alternating_columns", "connections": "fast_forward", "d_memory": 7}
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "three_layers": {},
     "one_layer": {"num_encoder_layers": 1, "num_decoder_layers": 1},
     "tied": {"tie_embeddings": True, "d_model": 6},
@@ -114,7 +115,8 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
         cell = sigmoid(keep) * cell + sigmoid(add) * np.tanh(candidate)
         hidden = sigmoid(show) * np.tanh(cell)
         outputs.append(np.concatenate([hidden, of_inputs[: 2 * units]]) if fast else hidden)
-        contexts.append(context), attention.append(weights)
+        contexts.append(context)
+        attention.append(weights)
     x = stacked(model.decoder_layers, np.stack(outputs), 2, np.stack(contexts))
     if model.config.readout == "state_context":
         x = np.concatenate([x, np.stack(contexts)], axis=1)

@@ -9,6 +9,7 @@ complaints, each null where there is none.
 import importlib
 import json
 import sys
+import types
 
 from absl import flags
 
@@ -17,7 +18,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 
 # absl remembers some modules by their address, which must not become another's.
-forgotten = []
+forgotten: list[types.ModuleType] = []
 
 
 def complaint(arguments: list[str]) -> str | None:

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[3]
 CLUSTER = ROOT / "launch" / "cluster"
@@ -25,9 +26,9 @@ def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
     return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
 
 
-def run(script: str, *arguments: str, **settings: object) -> subprocess.CompletedProcess:
+def run(script: str, *arguments: str, **settings: Any) -> subprocess.CompletedProcess:
     return subprocess.run(
-        ["bash", CLUSTER / script, *arguments], capture_output=True, text=True, timeout=300, **settings
+        ["bash", str(CLUSTER / script), *arguments], capture_output=True, text=True, timeout=300, **settings
     )
 
 

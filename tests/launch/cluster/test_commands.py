@@ -81,7 +81,7 @@ def parsed(lines: list[tuple[str, list[str]]]) -> list[str | None]:
 
 def dry_run(recipe: str, *arguments: str) -> str:
     settings = {"DRY_RUN": "1", "HOSTS": "one two", "PROJECT": "mine"}
-    command = ["bash", ROOT / "launch" / "cluster" / f"{recipe}.sh", *arguments]
+    command = ["bash", f"{ROOT}/launch/cluster/{recipe}.sh", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings})
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -115,7 +115,7 @@ def on_beam(runner: str) -> list[str]:
     """The flags of a preparation on Apache Beam."""
     env = {**os.environ, "DRY_RUN": "1", "PROJECT": "mine", "BUCKET": "mine", "IMAGE": "mine"}
     arguments = [runner, "--train_source=a", "--train_target=it's", "--data_dir=a b"]
-    command = ["bash", ROOT / "launch" / "cluster" / "beam.sh", *arguments]
+    command = ["bash", f"{ROOT}/launch/cluster/beam.sh", *arguments]
     words = shlex.split(subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout)
     return words[words.index("launch.prepare_data") + 1 :]
 

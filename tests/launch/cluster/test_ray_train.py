@@ -63,7 +63,7 @@ def drive(tmp_path):
             exit {status}"""
         python = executable(tmp_path / "python", worker)
         settings = {"PYTHONPATH": tmp_path / "packages", "ASKED": tmp_path / "asked"}
-        command = [sys.executable, CLUSTER / "ray_train.py", f"--python={python}", f"--directory={tmp_path}"]
+        command = [sys.executable, str(CLUSTER / "ray_train.py"), f"--python={python}", f"--directory={tmp_path}"]
         env = environment(tmp_path, **settings)
         return subprocess.run([*command, *arguments], env=env, capture_output=True, text=True, timeout=300)
 

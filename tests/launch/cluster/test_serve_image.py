@@ -18,11 +18,11 @@ SERVING = ROOT / "launch" / "cluster" / "serving"
 NAME = "translation"
 
 
-def instructions() -> list[tuple[str, str]]:
+def instructions() -> list[list[str]]:
     """The instructions of the Dockerfile, each on a line."""
     text = (SERVING / "serve.Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
-    return [tuple(line.split(maxsplit=1)) for line in lines]
+    return [line.split(maxsplit=1) for line in lines]
 
 
 def instruction(name: str) -> str:

@@ -83,7 +83,7 @@ def container() -> dict:
 
 
 def flags(words: list[str]) -> dict[str, str]:
-    return dict(re.fullmatch(r"--(\w+)=(.+)", word).groups() for word in words)
+    return dict(re.findall(r"^--(\w+)=(.+)\Z", word)[0] for word in words)
 
 
 def both() -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from tests.tasks.parsing.disturbed_trees import pairs
 
 COUNT = 2500
 STORED = pathlib.Path(__file__).with_name("evalb_figures.json")
-EVALB_DIR = os.environ.get("EVALB_DIR")
+EVALB_DIR = os.environ.get("EVALB_DIR", "")
 needs_evalb = pytest.mark.skipif(
     not (EVALB_DIR and shutil.which("cc")), reason="EVALB_DIR must name the source of EVALB, and cc must be there"
 )

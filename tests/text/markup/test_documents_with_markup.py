@@ -52,7 +52,9 @@ class Tags(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
-        self.found, self.opened, self.misnested = [], [], 0
+        self.found: list[str | None] = []
+        self.opened: list[str] = []
+        self.misnested = 0
         self.feed(text)
         self.close()
 

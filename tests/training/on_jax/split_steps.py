@@ -16,7 +16,13 @@ from tests.training.tiny_families import tiny_family
 
 STEPS, FURTHER, VOCAB = 20, 5, 52
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "vocab_size": VOCAB}
-TRAIN = {"static_shapes": True, "clip_norm": 1.0, "ema_decay": 0.9, "accumulation_steps": 2, "warmup_steps": STEPS}
+TRAIN: dict[str, Any] = {
+    "static_shapes": True,
+    "clip_norm": 1.0,
+    "ema_decay": 0.9,
+    "accumulation_steps": 2,
+    "warmup_steps": STEPS,
+}
 
 
 def step_on(replicas: int, model_parallel: int, dropout_rate: float = 0.0) -> JaxStep:

@@ -29,7 +29,7 @@ def parts(count: int, **settings) -> dict[str, tuple[int, ...]]:
     """The shape of a device's part of each weight of a Transformer, by name."""
     model = make_model(tiny_family("transformer", **{"vocab_size": 52, "num_heads": 4, **settings}))
     assert isinstance(model, Transformer)
-    layout = weight_layout(model, Mesh(count))
+    layout = weight_layout(model, Mesh(count))  # type: ignore[arg-type]
     shapes = [tuple(variable.shape) for variable in model.trainable_variables]
     split = [place.shard_shape(shape) for place, shape in zip(layout, shapes, strict=True)]
     assert {math.prod(shape) // math.prod(part) for shape, part in zip(shapes, split, strict=True)} == {1, count}

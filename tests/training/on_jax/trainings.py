@@ -25,7 +25,7 @@ from tests.training.on_jax import split_steps
 from tests.training.tiny_training import train
 
 REPLICAS = 4
-SPLIT = {"replicas": 2, "model_parallel": 2}
+SPLIT: dict[str, Any] = {"replicas": 2, "model_parallel": 2}
 WITH_DROPOUT = {
     **{"model": {"dropout_rate": 0.3}, "max_steps": 4, "checkpoint_steps": 2, "static_shapes": True},
     **{"validation_sentences": 5, "best_metric": "bleu"},
