@@ -6,6 +6,7 @@ a and b are in the quick ring and all others in the integration ring.
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Their files take longest: begun first, they do not keep one process busy when the others have nothing left.
-_FIRST = ("on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models", "export")
+_FIRST = ("export", "on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models")
+# The files of these share what takes long to make, so one process runs them all.
+_TOGETHER = ("tests/export",)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,3 +39,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             f"pytest.mark.quick names cases that are not there: { {k: v for k, v in unknown.items() if v} }"
         )
     items.sort(key=lambda item: _FIRST.index(item.path.parent.name) if item.path.parent.name in _FIRST else len(_FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With --dist=loadfile: what runs each file in one process, and some folders."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            folder = path.rpartition("/")[0]
+            return folder if folder in _TOGETHER else path
+
+    return Scheduling(config, log)
