@@ -146,13 +146,13 @@ def largest_difference(left: list[list[float]], right: list[list[float]]) -> flo
     return max(abs(a - b) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True))
 
 
-def measure(bench: Bench, engines: Sequence[str], beam_size: int, rounds: int) -> dict[str, Numbers]:
+def measure(bench: Bench, engines: Sequence[str], beam_size: int, rounds: int, tries: int) -> dict[str, Numbers]:
     """What each engine did in its turns."""
     workers = [bench.start(engine, "turns", beam_size=beam_size) for engine in engines]
     for worker in workers:
         if worker.failure:
             raise RuntimeError(f"{worker.name} does not start: {worker.failure}")
-    take_turns(workers, rounds)
+    take_turns(workers, rounds, tries)
     numbers = {worker.name: Numbers.of(worker) for worker in workers}
     for worker in workers:
         worker.close()
@@ -207,7 +207,7 @@ def compare(
     results = {}
     engines = proven(bench, flags.engines)
     for beam_size in flags.beam_sizes:
-        runs = [measure(bench, engines, beam_size, flags.rounds) for _ in range(flags.runs)]
+        runs = [measure(bench, engines, beam_size, flags.rounds, flags.tries) for _ in range(flags.runs)]
         numbers = {name: [run[name] for run in runs] for name in engines}
         results[beam_size] = {name: [dataclasses.asdict(run) for run in found] for name, found in numbers.items()}
         length = "of its own length" if output_tokens is None else f"of {output_tokens} tokens"
@@ -269,6 +269,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--runs", type=at_least_one, default=3, help="each of --rounds turns; ranges are over these")
     flags.add_argument("--beam_sizes", type=sizes, default=[1, 4], help="by commas")
     flags.add_argument("--rounds", type=at_least_one, default=5)
+    flags.add_argument("--tries", type=at_least_one, default=4, help="of a turn, until the machine is quiet")
     flags.add_argument("--latency_sentences", type=at_least_one, default=20, help="translated one by one, a turn")
     flags.add_argument("--latency_words", type=at_least_one, default=13, help="words of those, as near as there are")
     flags.add_argument(

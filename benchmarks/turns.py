@@ -101,11 +101,11 @@ class Worker:
         return None
 
 
-def take_turns(workers: list[Worker], rounds: int) -> None:
-    """One warm-up round, then `rounds` that count."""
+def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
+    """One warm-up round, then `rounds` that count, with so many tries at most to find the machine quiet."""
     for round_number in range(rounds + 1):
         for worker in workers:
-            worker.turn(tries=_TRIES if round_number else 1)
+            worker.turn(tries if round_number else 1)
             if round_number == 0:
                 worker.turns, worker.noisy_turns = [], []
         print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)

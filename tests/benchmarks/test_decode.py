@@ -175,7 +175,8 @@ def test_different_outputs_are_told_by_their_log_probabilities():
     )
 
 
-def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
+@pytest.mark.parametrize("endings", ["given", pytest.param("natural", marks=pytest.mark.slow)])
+def test_it_measures_what_there_is_and_says_what_is_missing(endings, data, tmp_path):
     arguments = [
         f"--data_dir={data.directory}",
         "--preset=tiny",
@@ -185,10 +186,10 @@ def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
         "--beam_sizes=2",
         "--rounds=1",
         "--runs=1",
+        "--tries=1",
         "--latency_sentences=2",
         f"--engines=ours,{OTHER}marian",
-        "--endings=natural",
-        "--endings=given",
+        f"--endings={endings}",
         f"--python=marian={sys.executable}",
         f"--output={tmp_path / 'numbers.json'}",
     ]
@@ -206,10 +207,9 @@ def test_it_measures_what_there_is_and_says_what_is_missing(data, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "marian is left out: ImportError: no torch here" in done.stderr
     written = json.loads((tmp_path / "numbers.json").read_text())
-    assert written["results"]["natural"]["2"].keys() == written["results"]["given"]["2"].keys() >= {"ours"}
-    (numbers,) = written["results"]["given"]["2"]["ours"]
-    assert [len(ids) for ids in numbers["outputs"]] == [4] * 5
-    # Two a turn; a turn on a busy machine is tried again.
-    assert len(numbers["latencies"]) in (2, 4, 6, 8) and numbers["seconds"] > 0
+    (numbers,) = written["results"][endings]["2"]["ours"]
+    assert len(numbers["outputs"]) == 5
+    assert endings == "natural" or {len(ids) for ids in numbers["outputs"]} == {4}
+    assert len(numbers["latencies"]) == 2 and numbers["seconds"] > 0
     assert written["processor"] in done.stdout
     assert "| ours |" in done.stdout and "marian" not in done.stdout

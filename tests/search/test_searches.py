@@ -93,7 +93,12 @@ def test_excluded_words(beam_size):
 @pytest.mark.quick("settings0")
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"length_normalization": "average"}, {"length_normalization": "none"}, {"length_penalty": 1.0}],
+    [
+        {},
+        {"length_normalization": "average"},
+        pytest.param({"length_normalization": "none"}, marks=pytest.mark.slow),
+        pytest.param({"length_penalty": 1.0}, marks=pytest.mark.slow),
+    ],
 )
 def test_nbest_has_its_scores_from_the_model(settings):
     own = translator(**settings)

@@ -56,7 +56,7 @@ def peak(kind: str, tokens: int) -> float:
     return int(done.stdout.splitlines()[-1]) * 1024 / (4 * tokens * VOCAB)
 
 
-@pytest.mark.parametrize("kind", ["skip_padding", "static_shapes"])
+@pytest.mark.parametrize("kind", ["skip_padding", pytest.param("static_shapes", marks=pytest.mark.slow)])
 def test_the_fused_loss_never_holds_the_logits(kind):
     """1 GB of them."""
     assert peak(kind, 16384) < 0.15

@@ -182,7 +182,7 @@ def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
     [
         {"beam_size": 1},
         {"beam_size": 3, "sampling": True},
-        {"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5},
+        pytest.param({"beam_size": 4, "num_groups": 2, "diversity_strength": 0.5}, marks=pytest.mark.slow),
         {"beam_size": 3, "coverage_penalty": 0.4, "length_normalization": "average"},
     ],
     ids=lambda settings: ",".join(settings),

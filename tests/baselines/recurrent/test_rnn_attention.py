@@ -182,7 +182,9 @@ def test_a_target_depends_on_earlier_ones_alone():
     ],
     ids=lambda settings: ",".join(settings),
 )
-@pytest.mark.parametrize("shape", ["three_layers", "one_layer", "deep_att", "state_context"])
+@pytest.mark.parametrize(
+    "shape", [pytest.param("three_layers", marks=pytest.mark.slow), "one_layer", "deep_att", "state_context"]
+)
 def test_steps_are_teacher_forcing(shape, settings):
     model = make(shape)
     result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)

@@ -138,7 +138,7 @@ def test_a_search_finds_what_ours_finds(written, format, beam_size):
         {"max_length_offset": 1, "max_length_factor": 0.3},
         {"length_normalization": "average", "patience": 0.5},
         {"length_normalization": "gnmt", "beam_size": 1, "ends_within_beam": False},
-        {"length_normalization": "average", "beam_size": 1},
+        pytest.param({"length_normalization": "average", "beam_size": 1}, marks=pytest.mark.slow),
     ],
     ids=["gnmt", "average", "short", "patience", "greedy", "greedy average"],
 )
@@ -148,7 +148,9 @@ def test_its_search_follows_the_settings(changes):
     assert searched(OurGraphs(model), model, **changes) == ours
 
 
-@pytest.mark.parametrize("format, numbers", [("onnx", "int8"), ("litert", "int8"), ("litert", "float16")])
+@pytest.mark.parametrize(
+    "format, numbers", [("onnx", "int8"), ("litert", "int8"), pytest.param("litert", "float16", marks=pytest.mark.slow)]
+)
 def test_smaller_numbers_find_nearly_the_same(written, format, numbers):
     folders = [written(format), written(format, numbers)]
     full, found = (searched(standalone.load_graphs(folder), foreign.trained()) for folder in folders)
