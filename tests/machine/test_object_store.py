@@ -82,5 +82,5 @@ def test_no_such_protocol_and_no_package_for_one(monkeypatch):
         return imported(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InputError, match=r"^gs://b/run: a package .+: pip install 't2t_keras\[remote\]'$"):
+    with pytest.raises(InputError, match=r"^gs://b/run: a package .+: pip install '\.\[remote\]'$"):
         Store("gs://b/run")
