@@ -24,6 +24,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from t2t_keras.serving import off_loop
 from tests.serving.waiting import wait_until
 
 
@@ -324,6 +325,34 @@ def test_what_nobody_waits_for_is_not_run(server, prediction, rest, tmp_path, ho
     assert metric(batches) == before + 2
     if how == "deadline":
         assert given_up.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_a_large_call_that_is_given_up_while_it_is_read_does_not_run_on(server, prediction, monkeypatch):
+    begun, read, submit = [], threading.Event(), server.core.submit
+
+    def cancelled():
+        text = httpx.get(f"http://{server.rest_address}/monitoring/prometheus/metrics", timeout=300).text
+        lines = [line for line in text.splitlines() if line.startswith("t2t_serving_requests_total{")]
+        return sum(float(line.split()[-1]) for line in lines if "CANCELLED" in line and '"grpc"' in line)
+
+    def submit_late(*arguments):
+        begun.append(arguments)
+        assert read.wait(300)
+        return submit(*arguments)
+
+    monkeypatch.setattr(off_loop, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(server.core, "submit", submit_late)
+    before = cancelled()
+    calls = [prediction.Predict.future(request("endless", text=["a"]), timeout=300) for _ in range(2)]
+    wait_until(lambda: len(begun) == 2)
+    for call in calls:
+        call.cancel()
+    wait_until(lambda: cancelled() == before + 2)
+    read.set()
+    monkeypatch.undo()
+    # What is not given up runs for ever.
+    wait_until(lambda: not server.core._batcher.waiting and not server.core._batcher._running)
+    assert prediction.Predict(request(text=["abc"]), timeout=300).outputs
 
 
 def test_a_full_queue(server, prediction, tmp_path):
