@@ -1,6 +1,7 @@
 """TLS and keys of both interfaces over real sockets, and what needs no key."""
 
 import shutil
+import socket
 import ssl
 import subprocess
 
@@ -18,6 +19,7 @@ from tensorflow_serving.apis import (
 
 from t2t_keras.errors import InputError
 from t2t_keras.serving.access import ApiKeys, check_certificate
+from t2t_keras.serving.connections import BoundedProtocol
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 
@@ -97,6 +99,35 @@ def test_a_request_without_one_is_not(https, value):
     answer = ask(https, **({} if value is None else {"Authorization": value}))
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert answer.json() == {"error": "a key is needed: Authorization: Bearer KEY"}
+
+
+def test_a_connection_that_is_refused_runs_nothing_of_what_it_sends(secured, certificate, https, monkeypatch):
+    """A request that comes with the end of TLS's handshake has been received when the connection is refused."""
+    ran = []
+    monkeypatch.setattr(BoundedProtocol, "_refusal", lambda self: "one too many")
+    monkeypatch.setattr(secured.core, "submit", lambda *arguments: ran.append(arguments))
+    body = '{"instances": ["abc"]}'
+    head = f"POST /v1/models/toy:predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEYS[0]}\r\n"
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trust = ssl.create_default_context(cafile=certificate[0])
+    connection = trust.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(secured.rest_address.split(":")) as raw:
+        while True:
+            try:
+                connection.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                raw.sendall(outgoing.read())
+                incoming.write(raw.recv(1 << 16))
+        connection.write(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        raw.sendall(outgoing.read())
+        while data := raw.recv(1 << 16):
+            incoming.write(data)
+    answer = connection.read(1 << 16)
+    assert answer.startswith(b"HTTP/1.1 503 ") and answer.endswith(b'{"error": "one too many"}')
+    monkeypatch.undo()
+    assert ask(https, Authorization=f"Bearer {KEYS[0]}").status_code == 200
+    assert not ran
 
 
 def test_readiness_needs_no_key_and_all_else_does(https):
