@@ -49,7 +49,7 @@ _COLUMNS = (
     _BLEU,
     Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
     Column("deviation of scores", "score_deviation", "{:.2f}".format),
-    Column("ms a step", "seconds_per_update", lambda seconds: f"{1000 * seconds:.0f}"),
+    Column("hours", "hours", "{:.2f}".format, has_range=False),
     "params ×10^6",
 )
 

@@ -6,7 +6,6 @@ import datetime
 import functools
 import pathlib
 import platform
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -50,11 +49,10 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     """Trains the run, or goes on with it.
 
     Returns:
-        "parameters"; "updates"; "seconds_per_update", the median over the lines of metrics; "target_tokens", without
-        padding; "hours" of training, without validation; the "flops_by_count", the planned operations a token times the
-        tokens; the "flops_by_time", hours times what the devices' products of matrices reach, as the paper estimates
-        them (section 6.1, Table 2), which is "matrix_flops_per_second"; "devices", "machine". The costs of a training
-        that it begins from are added.
+        "parameters"; "updates"; "target_tokens", without padding; "hours" of training, without validation; the
+        "flops_by_count", the planned operations a token times the tokens; the "flops_by_time", hours times what the
+        devices' products of matrices reach, as the paper estimates them (section 6.1, Table 2), which is
+        "matrix_flops_per_second"; "devices", "machine". The costs of a training that it begins from are added.
 
     Raises:
         InputError: as `Trainer`.
@@ -88,7 +86,6 @@ def _training_results(
     return {
         "parameters": sum(job.config.model.parameter_counts().values()),
         "updates": checkpoints.steps(run.checkpoints_path)[-1],
-        "seconds_per_update": statistics.median([1 / line["steps_per_second"] for line in lines]) if lines else None,
         "target_tokens": int(tokens),
         "hours": seconds / 3600,
         "flops_by_count": tokens * job.config.train.passes * DataFacts.of(data).training_flops(job.config.model),

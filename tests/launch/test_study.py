@@ -169,7 +169,6 @@ def test_a_record_says_what_was_trained(study, performed, data, max_steps):
         _, rest, _, _, seconds = checkpoints.latest(study.study_dir / name / "checkpoints").state["interval"]
         assert lines and rest > 0
         assert results["target_tokens"] == sum(line["tokens"] for line in lines) + rest
-        assert results["seconds_per_update"] == np.median([1 / line["steps_per_second"] for line in lines])
         busy = sum(line["processor_seconds"] for line in lines) + seconds
         assert results["hours"] == pytest.approx(busy / 3600 / num_cores())
         check_costs(study, results, config, data)
