@@ -62,6 +62,13 @@ def test_one_state_a_second_is_kept_of_what_is_written_over_and_the_last_one():
     assert kept[1][0] == 0.9
 
 
+def test_blanks_that_erase_a_line_are_kept():
+    bar = "\r 40%|####      |"
+    events = [(0.0, bar), (2.0, "\r".ljust(len(bar))), (2.0, "\r"), (2.0, "step 4: saved\r\n")]
+    kept = record.thinned(events)
+    assert shown(kept)[0][-1][1].rstrip() == "step 4: saved"
+
+
 def test_a_screen_keeps_what_each_row_showed_and_when():
     rows = shown(EVENTS)
     assert [row[-1][1].rstrip() for row in rows if row] == ["1. Text", "-------", "step 2: done & <kept>", "the end"]

@@ -40,11 +40,15 @@ def printed(command: Sequence[str]) -> Iterator[Event]:
 
 
 def thinned(events: Iterable[Event]) -> list[Event]:
-    """One state a second of lines that are written over, and the last one; whole lines all stay."""
+    """One state a second of lines that are written over, and the last one; whole lines all stay.
+
+    Blanks that erase a line are kept: the carriage return behind them is shorter, and writes over nothing.
+    """
     kept: list[Event] = []
     begun = 0.0  # the second of the state that is last so far
     for when, text in events:
-        over = kept and text.startswith("\r") and kept[-1][1].startswith("\r") and "\n" not in kept[-1][1] + text
+        last = kept[-1][1] if kept else ""
+        over = text.startswith("\r") and last.startswith("\r") and "\n" not in last + text and len(text) >= len(last)
         if over and when - begun < _SECONDS_OF_A_STATE:
             kept[-1] = when, text
         else:
