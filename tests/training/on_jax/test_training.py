@@ -42,7 +42,7 @@ TRAIN = {
     **{"max_steps": STEPS, "validation_steps": STEPS},
 }
 # Those whose training has something of its own; `tests/layers/test_backends.py` compares the steps of all.
-FAMILIES = ("bytenet", "moe_rnn", "transformer")
+FAMILIES = ("moe_rnn", "transformer")
 OF_FAMILY = {"transformer": {"frozen": ("encoder/*",)}}
 
 
@@ -170,7 +170,7 @@ def test_what_is_not_offered_is_named(folder):
         "replicas": "--replicas=5, but JAX has 4 devices here",
         "search": (
             "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not search with "
-            "a model of the family bytenet; 0 leaves them out"
+            "a model of the family moe_rnn; 0 leaves them out"
         ),
         "odd devices": (
             "--model_parallel=3 does not divide the devices that JAX has in each process, 4; --replicas=N takes N "

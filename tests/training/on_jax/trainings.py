@@ -50,12 +50,12 @@ def refusal(function: Callable, *arguments: Any, **settings: Any) -> str:
 
 def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, str]:
     """What is said to each of the calls that ask for what is not offered; `devices` are four replicas."""
-    bytenet, once = Run(path / "jax_bytenet"), {"max_steps": 1, "static_shapes": True}
+    recurrent, once = Run(path / "jax_moe_rnn"), {"max_steps": 1, "static_shapes": True}
     return {
         "static_shapes": refusal(train, path / "refused", data, max_steps=1),
         "strategy": refusal(make_devices, "mirrored"),
         "replicas": refusal(make_devices, "cpu", REPLICAS + 1),
-        "search": refusal(go_on, bytenet, data, 9, devices, validation_sentences=1),
+        "search": refusal(go_on, recurrent, data, 9, devices, validation_sentences=1),
         "odd devices": refusal(make_devices, "cpu", model_parallel=3),
         "few devices": refusal(make_devices, "cpu", 2, model_parallel=3),
         "no devices": refusal(make_devices, "cpu", model_parallel=0),
