@@ -31,8 +31,8 @@ IMPORTED = (
     "t2t_keras.training.trainer",
     "t2t_keras.export.writing",
 )
-# Of a process that runs JAX: XLA would take longer to compile a test's few steps well than these take. At level 0
-# gradients of a mixture of experts are NaN, which they are not at level 1, nor where nothing is compiled.
+# Of a process that runs JAX: XLA would take longer to compile a test's few steps well than these take. At level 0 the
+# gradient of a maximum over positions is NaN, because the maximum that it looks for was rounded in another way.
 QUICKLY_COMPILED = {"XLA_FLAGS": "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"}
 
 
