@@ -63,10 +63,10 @@ def _of_one_palette(pictures: Sequence[Image.Image]) -> list[Image.Image]:
 
 def _image(picture: Image.Image, place: tuple[int, int], rule: str) -> str:
     file = io.BytesIO()
-    picture.quantize(_COLORS).save(file, "png", optimize=True)
+    picture.quantize(_COLORS).convert("RGB").save(file, "webp", lossless=True, quality=100, method=6)
     data = base64.b64encode(file.getvalue()).decode()
     (x, y), (width, height) = place, picture.size
     return (
         f'<image x="{x}" y="{y}" width="{width}" height="{height}" style="animation-name:{rule}" '
-        f'href="data:image/png;base64,{data}"/>'
+        f'href="data:image/webp;base64,{data}"/>'
     )

@@ -1,5 +1,6 @@
 """Runs that take seconds: a made-up language of syllables, a model of one layer, a `Trainer`."""
 
+import dataclasses
 import math
 import os
 import pathlib
@@ -170,3 +171,10 @@ def best_step(model_dir: pathlib.Path) -> int:
     best = checkpoints.best(Run(model_dir).checkpoints_path)
     assert best
     return best.step
+
+
+def go_on(run: Run, data: PreparedData, max_steps: int, devices: Any, **train: Any) -> None:
+    """Trains a run to a later step, with its own settings or others."""
+    config = run.config
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, max_steps=max_steps, **train))
+    assert Trainer(run, config, data, devices).train().step == max_steps

@@ -17,11 +17,11 @@ from t2t_keras.machine.remote import Mirror
 from t2t_keras.runs.run import Run
 from t2t_keras.training.trainer import Trainer
 from tests.programs import QUICKLY_COMPILED
-from tests.training.on_jax.trainings import go_on
 from tests.training.tiny_families import tiny_family
 from tests.training.tiny_training import (
     assert_same_end,
     assert_same_numbers,
+    go_on,
     launch_flags,
     make_config,
     make_data,

@@ -6,7 +6,6 @@ on such replicas too, the latter as if killed when step 4 was made but not saved
 FOLDER/refusals.json; and FOLDER/steps.json, of `split_steps.py`.
 """
 
-import dataclasses
 import json
 import pathlib
 import shutil
@@ -20,9 +19,8 @@ from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.runs.run import Run
 from t2t_keras.training.backends import make_devices
-from t2t_keras.training.trainer import Trainer
 from tests.training.on_jax import split_steps
-from tests.training.tiny_training import train
+from tests.training.tiny_training import go_on, train
 
 REPLICAS = 4
 SPLIT: dict[str, Any] = {"replicas": 2, "model_parallel": 2}
@@ -30,13 +28,6 @@ WITH_DROPOUT = {
     **{"model": {"dropout_rate": 0.3}, "max_steps": 4, "checkpoint_steps": 2, "static_shapes": True},
     **{"validation_sentences": 5, "best_metric": "bleu"},
 }
-
-
-def go_on(run: Run, data: PreparedData, max_steps: int, devices: Any, **train: Any) -> None:
-    """Trains a run to a later step, with its own settings or others."""
-    config = run.config
-    config = dataclasses.replace(config, train=dataclasses.replace(config.train, max_steps=max_steps, **train))
-    assert Trainer(run, config, data, devices).train().step == max_steps
 
 
 def refusal(function: Callable, *arguments: Any, **settings: Any) -> str:
