@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 import venv
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
@@ -198,6 +198,19 @@ def test_make_keeps_an_environment_for_each_tensorflow(
     lines = answer.stdout.splitlines()
     assert f"{folder}/bin/python -m pip install --editable '.[dev,serve]' 'tensorflow=={tensorflow}.*'" in lines
     assert lines[-1].startswith(f"{folder}/bin/python -m ")
+
+
+@pytest.mark.integration
+def test_all_tests_are_found_without_what_only_ci_installs():
+    """As after `make venv`: a file of tests may leave them out, and must not fail to be read."""
+    extras = project()["optional-dependencies"]
+    only_ci = {Requirement(line).name.lower() for line in [*extras["ci"], *extras["bench"]]}
+    missing = [name for name, of in packages_distributions().items() if {each.lower() for each in of} <= only_ci]
+    assert "jax" in missing
+    code = f"""import sys, pytest
+sys.modules.update(dict.fromkeys({missing}))
+raise SystemExit(pytest.main(["--collect-only", "--quiet", "-p", "no:cacheprovider", "-m", "not slow"]))"""
+    assert " tests collected" in run_python(code).splitlines()[-1]
 
 
 @pytest.mark.slow
