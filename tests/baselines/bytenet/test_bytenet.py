@@ -15,38 +15,30 @@ from t2t_keras.errors import InputError
 from t2t_keras.export.exported_weights import Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
-from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models import families
-from t2t_keras.models.contract import BFLOAT16, States, attention_views
+from t2t_keras.models.contract import BFLOAT16, attention_views
 from t2t_keras.runs.run import Run
 from t2t_keras.search.searches import Searches
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from tests.baselines.untrained import SOURCE, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import layer_norm, numbers
 from tests.training import tiny_training
 
-VOCAB = 40
 SIZES = {"d_model": 6, "num_encoder_layers": 2, "num_decoder_layers": 3, "dilation_rates": (1, 2)}
 SHAPES: dict[str, dict[str, Any]] = {
     "two_rates": {},
     "one_layer": {"num_encoder_layers": 1, "num_decoder_layers": 1, "unfolding_offset": 2},
     "tied": {"tie_embeddings": True, "kernel_size": 5, "unfolding_factor": 2.0},
 }
-SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
 # Longer than the memory of its source, whichever.
 TARGET = np.array([[3, 4, 5, 7, 9, 6, 4, 3, 2, 30, 31, 1], [8, 1] + 10 * [0], [11, 12, 13, 14] + 8 * [0]], np.int32)
 
 
 @functools.cache
 def make(shape: str = "two_rates", **changes):
-    """Untrained, but every weight matters."""
-    keras.utils.set_random_seed(1)
-    model = families.make_model(ByteNetConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
-    random = np.random.default_rng(2)
-    for weight in model.trainable_variables:
-        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
-    return model
+    return untrained(ByteNetConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
 # ---- NumPy, one sentence at a time, without padding ----
@@ -219,11 +211,6 @@ def test_beyond_the_memory_there_is_nothing():
 # ---- searches ----
 
 
-@pytest.fixture(scope="module")
-def forced():
-    return token_log_probs_function(make())
-
-
 @pytest.mark.quick("beam_size1")
 @pytest.mark.parametrize(
     "settings",
@@ -236,16 +223,10 @@ def forced():
     ],
     ids=lambda settings: ",".join(settings),
 )
-def test_steps_are_teacher_forcing(forced, settings):
+def test_steps_are_teacher_forcing(settings):
     """Also beyond the memory's end, because of the smallest length."""
-    result = Searches(make(), DecodeConfig(max_length_offset=8, min_length=8, **settings))(SOURCE)
-    assert result.token_ids.shape[2] > 6  # the longest memory
-    for slot in range(settings["beam_size"]):
-        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
-        log_probs = np.array(result.log_probs[:, slot])
-        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
-        assert slot or given.all()
-        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
+    outputs = assert_steps_are_teacher_forcing(make(), {"max_length_offset": 8, "min_length": 8, **settings})
+    assert outputs.shape[2] > 6  # the longest memory
 
 
 def test_each_step_is_a_position_of_the_whole():
@@ -281,39 +262,6 @@ def test_what_needs_attention_is_refused():
         attention_views(model)
     with pytest.raises(InputError, match=r"decode\.coverage_penalty: the model does not offer coverage"):
         Searches(model, DecodeConfig(beam_size=2, coverage_penalty=0.1))
-
-
-@pytest.mark.integration
-def test_bfloat16_is_close():
-    model = make()
-    exact, rounded = (
-        Searches(model, DecodeConfig(beam_size=1, max_length_offset=3, bfloat16=bfloat16))(SOURCE[:1])
-        for bfloat16 in (False, True)
-    )
-    difference = abs(float(exact.log_probs[0, 0]) - float(rounded.log_probs[0, 0]))
-    assert 0 < difference < 0.1 * abs(float(exact.log_probs[0, 0])) + 0.1
-
-
-def test_dropout_is_a_function_of_its_seed():
-    model = make(dropout_rate=0.5)
-    batch = {"source": SOURCE, "target": TARGET}
-
-    def hidden(seed: int, training: bool = True) -> np.ndarray:
-        states = model.states(batch, seed=tf.constant([seed, 0]), training=training)
-        assert isinstance(states, States) and float(states.auxiliary_loss) == 0
-        return np.array(states.hidden)
-
-    np.testing.assert_array_equal(hidden(1), hidden(1))
-    assert np.abs(hidden(1) - hidden(2)).max() > 0.01
-    np.testing.assert_array_equal(hidden(1, training=False), hidden(2, training=False))
-
-
-def test_keras_saves_it(tmp_path):
-    model = make()
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    batch = {"source": SOURCE, "target": TARGET}
-    np.testing.assert_array_equal(again(batch), model(batch))
 
 
 @pytest.mark.slow

@@ -8,35 +8,24 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
-from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.models import families
-from t2t_keras.models.contract import BFLOAT16, COVERAGE, States
-from t2t_keras.search.searches import Searches
+from tests.baselines.untrained import SOURCE, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import numbers
 
-VOCAB = 40
 SIZES = {"d_model": 8, "d_output": None, "max_positions": 30}
 SHAPES = {
     "widths": {"d_output": 7, "encoder_layers": "2x6x3, 1x10x1", "decoder_layers": "1x6x3,1x5x1"},
     "tied": {"encoder_layers": "1x8x5", "decoder_layers": "2x8x3", "tie_embeddings": True},
     "few_positions": {"encoder_layers": "1x6x3", "decoder_layers": "1x6x3", "max_positions": 3},
 }
-SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
 TARGET = np.array([[3, 4, 5, 1, 0, 0], [8, 1, 0, 0, 0, 0], [11, 12, 13, 14, 15, 1]], np.int32)
 BATCH = {"source": SOURCE, "target": TARGET}
 
 
 @functools.cache
 def make(shape: str = "widths", **changes):
-    """Untrained, but every weight matters."""
-    keras.utils.set_random_seed(1)
-    model = families.make_model(ConvS2SConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
-    random = np.random.default_rng(2)
-    for weight in model.trainable_variables:
-        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
-    return model
+    return untrained(ConvS2SConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
 # ---- NumPy, one sentence at a time, without padding ----
@@ -116,17 +105,6 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(logits, expected, atol=2e-5)
 
 
-def test_a_target_depends_on_earlier_ones_alone():
-    model = make()
-    for changed in range(6):
-        target = TARGET.copy()
-        target[:, changed] = 17
-        logits, others = (np.array(model({"source": SOURCE, "target": ids})) for ids in (TARGET, target))
-        np.testing.assert_allclose(logits[:, : changed + 1], others[:, : changed + 1], atol=1e-6)
-        if changed < 5:
-            assert np.abs(logits[:, changed + 1] - others[:, changed + 1]).max() > 1e-3
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_its_settings_count_its_weights(shape):
     model = make(shape)
@@ -193,14 +171,7 @@ def test_gradients_of_the_encoder_are_scaled():
     ids=lambda settings: ",".join(settings),
 )
 def test_steps_are_teacher_forcing(settings, shape="widths"):
-    model, forced = make(shape), forced_log_probs(shape)
-    result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)
-    for slot in range(settings["beam_size"]):
-        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
-        log_probs = np.array(result.log_probs[:, slot])
-        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
-        assert slot or given.all()
-        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
+    assert_steps_are_teacher_forcing(make(shape), settings)
 
 
 def test_steps_beyond_the_last_position():
@@ -208,55 +179,13 @@ def test_steps_beyond_the_last_position():
     test_steps_are_teacher_forcing({"beam_size": 2}, "few_positions")
 
 
-@functools.cache
-def forced_log_probs(shape: str):
-    return token_log_probs_function(make(shape))
-
-
-def test_steps_give_the_calls_logits():
-    """And what a step keeps does not grow with what was written."""
+def test_what_a_step_keeps_does_not_grow_with_what_was_written():
     model = make()
-    search = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
-    cache, found = search.cache, []
-    kept = [past.shape for past in cache.per_hypothesis]
-    assert kept == [(3, 1, 2, 6), (3, 1, 0, 6)]
+    search = model.begin(SOURCE, model.encode(SOURCE), 1)
+    cache = search.cache
     for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
-        logits, cache = search.step(tf.constant(token_ids), cache)
-        found.append(logits)
-        assert [past.shape for past in cache.per_hypothesis] == kept
-    expected, attentions = model.logits_and_attention(BATCH)
-    np.testing.assert_allclose(np.stack(found, axis=1), expected, rtol=1e-5, atol=2e-5)
-    attention = np.mean(attentions.cross[:, :, 0], axis=1)
-    np.testing.assert_allclose(model.alignment_attention(BATCH), attention, atol=1e-6)
-    np.testing.assert_allclose(cache.coverage[:, 0], np.sum(attention, axis=1) + (SOURCE == 0), atol=1e-5)
-
-
-def test_bfloat16_is_close():
-    model = make()
-    memory, token_ids = model.encode(SOURCE), tf.constant([3, 8, 11])
-    searches = [model.begin(SOURCE, memory, 1, wanted=wanted) for wanted in (frozenset(), frozenset({BFLOAT16}))]
-    exact, rounded = (np.array(search.step(token_ids, search.cache)[0]) for search in searches)
-    assert 0 < np.abs(exact - rounded).max() < 0.03 * np.abs(exact).max()
-
-
-def test_dropout_is_a_function_of_its_seed():
-    model = make(dropout_rate=0.5)
-
-    def hidden(seed: int, training: bool = True) -> np.ndarray:
-        states = model.states(BATCH, seed=tf.constant([seed, 0]), training=training)
-        assert isinstance(states, States) and float(states.auxiliary_loss) == 0
-        return np.array(states.hidden)
-
-    np.testing.assert_array_equal(hidden(1), hidden(1))
-    assert np.abs(hidden(1) - hidden(2)).max() > 0.01
-    np.testing.assert_array_equal(hidden(1, training=False), hidden(2, training=False))
-
-
-def test_keras_saves_it(tmp_path):
-    model = make()
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again(BATCH), model(BATCH))
+        assert [past.shape for past in cache.per_hypothesis] == [(3, 1, 2, 6), (3, 1, 0, 6)]
+        _, cache = search.step(tf.constant(token_ids), cache)
 
 
 @pytest.mark.parametrize(

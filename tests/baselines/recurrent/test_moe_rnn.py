@@ -2,22 +2,17 @@
 
 import functools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
-from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.inference.forced import token_log_probs_function
-from t2t_keras.models import families
-from t2t_keras.models.contract import COVERAGE, States
+from t2t_keras.models.contract import States
 from t2t_keras.models.presets import preset
-from t2t_keras.search.searches import Searches
+from tests.baselines.untrained import BATCH, SOURCE, TARGET, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import gates, mixture, numbers
 
-VOCAB = 40
 SIZES = {"d_model": 6, "num_units": 9, "d_attention": 5, "num_experts": 4, "experts_per_token": 2, "d_expert": 7}
 SHAPES = {
     "three_and_two": {},
@@ -25,20 +20,11 @@ SHAPES = {
     "fewest_layers": {"num_encoder_layers": 2, "num_decoder_layers": 1, "experts_per_token": 4},
     "no_experts": {"num_experts": 0},
 }
-SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
-TARGET = np.array([[3, 4, 5, 1], [8, 1, 0, 0], [11, 12, 13, 14]], np.int32)
-BATCH = {"source": SOURCE, "target": TARGET}
 
 
 @functools.cache
 def make(shape: str = "three_and_two", **changes):
-    """Untrained, but every weight matters."""
-    keras.utils.set_random_seed(1)
-    model = families.make_model(MoERNNConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
-    random = np.random.default_rng(2)
-    for weight in model.trainable_variables:
-        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
-    return model
+    return untrained(MoERNNConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
 # ---- NumPy, one sentence at a time, without padding ----
@@ -145,20 +131,6 @@ def test_bad_settings_are_named(settings, message):
         MoERNNConfig(**settings)
 
 
-@pytest.mark.parametrize(("source_len", "target_len"), [(0, 3), (4, 0)])
-def test_nothing_has_no_states(source_len, target_len):
-    batch = {"source": np.zeros([2, source_len], np.int32), "target": np.zeros([2, target_len], np.int32)}
-    assert make("fewest_layers").states(batch).hidden.shape[:2] == (2, target_len)
-
-
-def test_a_target_depends_on_earlier_ones_alone():
-    model, changed = make(), TARGET.copy()
-    changed[:, 2:] = 17
-    logits, others = (np.array(model({"source": SOURCE, "target": target})) for target in (TARGET, changed))
-    np.testing.assert_allclose(logits[:, :3], others[:, :3], atol=1e-6)
-    assert np.abs(logits[2, 3] - others[2, 3]).max() > 1e-3
-
-
 def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
     model = make(gate_noise=False, dropout_rate=0.0)
 
@@ -189,55 +161,16 @@ def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
 )
 @pytest.mark.parametrize("shape", ["three_and_two", "fewest_layers"])
 def test_steps_are_teacher_forcing(shape, settings):
-    model = make(shape)
-    result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)
-    forced = token_log_probs_function(model)
-    for slot in range(settings["beam_size"]):
-        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
-        log_probs = np.array(result.log_probs[:, slot])
-        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
-        assert slot or given.all()
-        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-5)
+    assert_steps_are_teacher_forcing(make(shape), settings)
 
 
-def test_coverage_is_the_sum_of_attention():
-    model = make()
-    search = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=frozenset({COVERAGE}))
-    cache = search.cache
-    for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
-        _, cache = search.step(tf.constant(token_ids), cache)
-    _, (encoder, decoder, attention) = model.logits_and_attention(BATCH)
-    assert encoder.shape[1] == decoder.shape[1] == 0
-    expected = np.sum(attention[:, 0, 0], axis=1) + (SOURCE == 0)
-    np.testing.assert_allclose(cache.coverage[:, 0], expected, atol=1e-5)
-    np.testing.assert_allclose(model.alignment_attention(BATCH), attention[:, 0, 0], atol=1e-6)
+def test_noise_is_a_function_of_the_seed():
+    model = make(dropout_rate=0.0)
 
+    def values(seed: int, training: bool = True) -> np.ndarray:
+        states = model.states(BATCH, seed=tf.constant([seed, 0]), training=training)
+        return np.append(states.hidden, states.auxiliary_loss)
 
-@pytest.mark.integration
-def test_bfloat16_is_close():
-    model = make()
-    exact, rounded = (
-        Searches(model, DecodeConfig(beam_size=1, max_length_offset=3, bfloat16=bfloat16))(SOURCE[:1])
-        for bfloat16 in (False, True)
-    )
-    difference = abs(float(exact.log_probs[0, 0]) - float(rounded.log_probs[0, 0]))
-    assert 0 < difference < 0.1 * abs(float(exact.log_probs[0, 0])) + 0.1
-
-
-def test_dropout_and_noise_are_functions_of_the_seed():
-    for model in (make(dropout_rate=0.5, gate_noise=False), make(dropout_rate=0.0)):
-
-        def values(seed: int, training: bool = True, model=model) -> np.ndarray:
-            states = model.states(BATCH, seed=tf.constant([seed, 0]), training=training)
-            return np.append(states.hidden, states.auxiliary_loss)
-
-        np.testing.assert_array_equal(values(1), values(1))
-        assert np.abs(values(1) - values(2)).max() > 0.01
-        np.testing.assert_array_equal(values(1, training=False), values(2, training=False))
-
-
-def test_keras_saves_it(tmp_path):
-    model = make()
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again(BATCH), model(BATCH))
+    np.testing.assert_array_equal(values(1), values(1))
+    assert np.abs(values(1) - values(2)).max() > 0.01
+    np.testing.assert_array_equal(values(1, training=False), values(2, training=False))

@@ -3,21 +3,14 @@
 import functools
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
-from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
-from t2t_keras.inference.forced import token_log_probs_function
-from t2t_keras.models import families
-from t2t_keras.models.contract import COVERAGE, States
-from t2t_keras.search.searches import Searches
+from tests.baselines.untrained import BATCH, SOURCE, TARGET, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import numbers
 
-VOCAB = 40
 SIZES = {"d_model": 8, "num_encoder_layers": 3, "num_decoder_layers": 4, "num_units": 6, "d_attention": 5}
 DEEP_ATT = {"encoder": "alternating_columns", "connections": "fast_forward", "d_memory": 7}
 SHAPES: dict[str, dict[str, Any]] = {
@@ -31,19 +24,11 @@ SHAPES: dict[str, dict[str, Any]] = {
     "deep_att_context": {**DEEP_ATT, "readout": "state_context"},
     "residual_from_four": {"first_residual": 4, "num_units": 8, "num_encoder_layers": 5},
 }
-SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
-TARGET = np.array([[3, 4, 5, 1], [8, 1, 0, 0], [11, 12, 13, 14]], np.int32)
 
 
 @functools.cache
 def make(shape: str = "three_layers", **changes):
-    """Untrained, but every weight matters."""
-    keras.utils.set_random_seed(1)
-    model = families.make_model(RNNAttentionConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
-    random = np.random.default_rng(2)
-    for weight in model.trainable_variables:
-        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
-    return model
+    return untrained(RNNAttentionConfig(vocab_size=VOCAB, **{**SIZES, **SHAPES[shape], **changes}))
 
 
 # ---- NumPy, one sentence at a time, without padding ----
@@ -130,10 +115,10 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
 def test_equals_numpy(shape):
     """In a batch with padding too; so neither padding nor other sentences matter."""
     model = make(shape)
-    logits, attentions = model.logits_and_attention({"source": SOURCE, "target": TARGET})
+    logits, attentions = model.logits_and_attention(BATCH)
     attention = attentions.cross
     assert attention.shape == (3, 1, 1, 4, 5)
-    np.testing.assert_allclose(model({"source": SOURCE, "target": TARGET}), logits, atol=1e-5)
+    np.testing.assert_allclose(model(BATCH), logits, atol=1e-5)
     for row in range(3):
         source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
         expected, weights = logits_in_numpy(model, source, target)
@@ -156,20 +141,6 @@ def test_its_settings_count_its_weights(shape):
     assert sum(model.config.training_flops(20).values()) > 6 * sum(model.config.parameter_counts().values()) / 4
 
 
-@pytest.mark.parametrize(("source_len", "target_len"), [(0, 3), (4, 0)])
-def test_nothing_has_no_states(source_len, target_len):
-    batch = {"source": np.zeros([2, source_len], np.int32), "target": np.zeros([2, target_len], np.int32)}
-    assert make("one_layer").states(batch).hidden.shape[:2] == (2, target_len)
-
-
-def test_a_target_depends_on_earlier_ones_alone():
-    model, changed = make(), TARGET.copy()
-    changed[:, 2:] = 17
-    logits, others = (np.array(model({"source": SOURCE, "target": target})) for target in (TARGET, changed))
-    np.testing.assert_array_equal(logits[:, :3], others[:, :3])
-    assert np.abs(logits[2, 3] - others[2, 3]).max() > 1e-3
-
-
 @pytest.mark.quick("one_layer-beam_size0", "one_layer-beam_size,coverage_penalty,length_normalization")
 @pytest.mark.parametrize(
     "settings",
@@ -186,62 +157,4 @@ def test_a_target_depends_on_earlier_ones_alone():
     "shape", [pytest.param("three_layers", marks=pytest.mark.slow), "one_layer", "deep_att", "state_context"]
 )
 def test_steps_are_teacher_forcing(shape, settings):
-    model = make(shape)
-    result = Searches(model, DecodeConfig(max_length_offset=6, **settings))(SOURCE)
-    forced = token_log_probs_function(model)
-    for slot in range(settings["beam_size"]):
-        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
-        log_probs = np.array(result.log_probs[:, slot])
-        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
-        assert slot or given.all()
-        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
-
-
-def test_coverage_is_the_sum_of_attention():
-    model = make()
-    memory = model.encode(SOURCE)
-    search = model.begin(SOURCE, memory, 1, wanted=frozenset({COVERAGE}))
-    cache = search.cache
-    for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
-        _, cache = search.step(tf.constant(token_ids), cache)
-    _, (encoder, decoder, attention) = model.logits_and_attention({"source": SOURCE, "target": TARGET})
-    assert encoder.shape[1:] == (0, 0, SOURCE.shape[1], SOURCE.shape[1])
-    assert decoder.shape[1:] == (0, 0, TARGET.shape[1], TARGET.shape[1])
-    expected = np.sum(attention[:, 0, 0], axis=1) + (SOURCE == 0)
-    np.testing.assert_allclose(cache.coverage[:, 0], expected, atol=1e-5)
-    np.testing.assert_allclose(
-        model.alignment_attention({"source": SOURCE, "target": TARGET}), attention[:, 0, 0], atol=1e-6
-    )
-
-
-@pytest.mark.integration
-def test_bfloat16_is_close():
-    model = make()
-    exact, rounded = (
-        Searches(model, DecodeConfig(beam_size=1, max_length_offset=3, bfloat16=bfloat16))(SOURCE[:1])
-        for bfloat16 in (False, True)
-    )
-    difference = abs(float(exact.log_probs[0, 0]) - float(rounded.log_probs[0, 0]))
-    assert 0 < difference < 0.1 * abs(float(exact.log_probs[0, 0])) + 0.1
-
-
-def test_dropout_is_a_function_of_its_seed():
-    model = make(dropout_rate=0.5)
-    batch = {"source": SOURCE, "target": TARGET}
-
-    def hidden(seed: int, training: bool = True) -> np.ndarray:
-        states = model.states(batch, seed=tf.constant([seed, 0]), training=training)
-        assert isinstance(states, States) and float(states.auxiliary_loss) == 0
-        return np.array(states.hidden)
-
-    np.testing.assert_array_equal(hidden(1), hidden(1))
-    assert np.abs(hidden(1) - hidden(2)).max() > 0.01
-    np.testing.assert_array_equal(hidden(1, training=False), hidden(2, training=False))
-
-
-def test_keras_saves_it(tmp_path):
-    model = make()
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    batch = {"source": SOURCE, "target": TARGET}
-    np.testing.assert_array_equal(again(batch), model(batch))
+    assert_steps_are_teacher_forcing(make(shape), settings)

@@ -1,0 +1,91 @@
+"""What the contract of models promises, of each family that the paper is compared with."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.models.contract import BFLOAT16, COVERAGE, States
+from tests.baselines.untrained import BATCH, SOURCE, TARGET, VOCAB, untrained
+from tests.training.tiny_families import TINY, tiny_family
+
+FAMILIES = sorted(TINY.keys() - {"transformer"})
+each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@functools.cache
+def make(family: str, **changes):
+    return untrained(tiny_family(family, vocab_size=VOCAB, **changes))
+
+
+@each_family
+def test_a_target_depends_on_earlier_ones_alone(family):
+    model, length = make(family), TARGET.shape[1]
+    expected = np.array(model(BATCH))
+    for changed in range(length):
+        target = TARGET.copy()
+        target[:, changed] = 17
+        logits = np.array(model({"source": SOURCE, "target": target}))
+        np.testing.assert_allclose(logits[:, : changed + 1], expected[:, : changed + 1], atol=1e-6)
+        if changed < length - 1:
+            assert np.abs(logits[2, changed + 1] - expected[2, changed + 1]).max() > 1e-3
+
+
+@each_family
+@pytest.mark.parametrize(("source_len", "target_len"), [(0, 3), (4, 0)])
+def test_nothing_has_no_states(family, source_len, target_len):
+    batch = {"source": np.zeros([2, source_len], np.int32), "target": np.zeros([2, target_len], np.int32)}
+    assert make(family).states(batch).hidden.shape[:2] == (2, target_len)
+
+
+@each_family
+def test_steps_give_the_calls_logits_and_the_sum_of_its_attention(family):
+    model = make(family)
+    has_attention = COVERAGE in model.offers
+    search = model.begin(SOURCE, model.encode(SOURCE), 1, wanted=model.offers & {COVERAGE})
+    cache, found = search.cache, []
+    for token_ids in np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1].T:
+        logits, cache = search.step(tf.constant(token_ids), cache)
+        found.append(logits)
+    np.testing.assert_allclose(np.stack(found, axis=1), model(BATCH), rtol=1e-5, atol=2e-5)
+    assert has_attention == (family != "bytenet")
+    if has_attention:
+        _, (encoder, decoder, attention) = model.logits_and_attention(BATCH)
+        assert encoder.shape[1:] == (0, 0, SOURCE.shape[1], SOURCE.shape[1])
+        assert decoder.shape[1:] == (0, 0, TARGET.shape[1], TARGET.shape[1])
+        mean = np.mean(attention[:, :, 0], axis=1)  # of the layers
+        np.testing.assert_allclose(model.alignment_attention(BATCH), mean, atol=1e-6)
+        np.testing.assert_allclose(cache.coverage[:, 0], np.sum(mean, axis=1) + (SOURCE == 0), atol=1e-5)
+
+
+@each_family
+def test_bfloat16_is_close(family):
+    model = make(family)
+    memory, token_ids = model.encode(SOURCE), tf.constant([3, 8, 11])
+    searches = [model.begin(SOURCE, memory, 1, wanted=wanted) for wanted in (frozenset(), frozenset({BFLOAT16}))]
+    exact, rounded = (np.array(search.step(token_ids, search.cache)[0]) for search in searches)
+    assert 0 < np.abs(exact - rounded).max() < 0.03 * np.abs(exact).max()
+
+
+@each_family
+def test_dropout_is_a_function_of_its_seed(family):
+    model = make(family, dropout_rate=0.5)
+
+    def hidden(seed: int, training: bool = True) -> np.ndarray:
+        states = model.states(BATCH, seed=tf.constant([seed, 0]), training=training)
+        assert isinstance(states, States) and (float(states.auxiliary_loss) > 0) == (family == "moe_rnn")
+        return np.array(states.hidden)
+
+    np.testing.assert_array_equal(hidden(1), hidden(1))
+    assert np.abs(hidden(1) - hidden(2)).max() > 0.01
+    np.testing.assert_array_equal(hidden(1, training=False), hidden(2, training=False))
+
+
+@each_family
+def test_keras_saves_it(family, tmp_path):
+    model = make(family)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(BATCH), model(BATCH))

@@ -1,0 +1,41 @@
+"""Models of which every weight matters, sentences for them, and what each of their searches must find."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from t2t_keras.config import DecodeConfig, ModelConfig
+from t2t_keras.inference.forced import token_log_probs_function
+from t2t_keras.models import families
+from t2t_keras.search.searches import Searches
+
+VOCAB = 40
+SOURCE = np.array([[5, 6, 7, 30, 1], [9, 8, 1, 0, 0], [4, 1, 0, 0, 0]], np.int32)
+TARGET = np.array([[3, 4, 5, 1], [8, 1, 0, 0], [11, 12, 13, 14]], np.int32)
+BATCH = {"source": SOURCE, "target": TARGET}
+
+
+def untrained(config: ModelConfig) -> Any:
+    """A model; the zeros and ones that weights begin with are other numbers too."""
+    keras.utils.set_random_seed(1)
+    model = families.make_model(config)
+    random = np.random.default_rng(2)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 0.3 * random.standard_normal(tuple(weight.shape)).astype("float32"))
+    return model
+
+
+def assert_steps_are_teacher_forcing(model: Any, settings: Mapping[str, Any]) -> np.ndarray:
+    """The log-probabilities of a search are those of what it found, read at once; gives the outputs."""
+    config = DecodeConfig(**{"max_length_offset": 6, **settings})
+    result = Searches(model, config)(SOURCE)
+    forced = token_log_probs_function(model)
+    for slot in range(config.beam_size):
+        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
+        log_probs = np.array(result.log_probs[:, slot])
+        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
+        assert slot or given.all()
+        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-4)
+    return np.array(result.token_ids)
