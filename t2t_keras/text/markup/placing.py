@@ -4,9 +4,10 @@ import bisect
 import collections
 import dataclasses
 import html
-import itertools
 import unicodedata
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from t2t_keras.text.markup.segments import PLACEHOLDER, Mark, Segment
 from t2t_keras.text.words import is_of_word, units
@@ -100,12 +101,17 @@ def _written(
     marks: Sequence[Mark], own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int]
 ) -> Iterator[str | _Unit | Mark]:
     """Tags, as strings, and units and single marks of a range, in order."""
-    places = _places(marks, own, target, source)
+    points: dict[int, list[Mark]] = collections.defaultdict(list)
+    elements: dict[int, _Place] = {}
+    for each in _places(marks, own, target, source):
+        if each.start < each.end:
+            elements[each.start] = each
+        else:
+            points[each.start].append(each.mark)
     place = target[0]
     while True:
-        yield from (each.mark for each in places if each.start == each.end == place)
-        element = next((each for each in places if each.start == place < each.end), None)
-        if element is not None:
+        yield from points[place]
+        if element := elements.get(place):
             yield element.mark.opening
             inner = (element.start, element.end), (element.mark.start, element.mark.end)
             yield from _written(element.mark.children, own, *inner)
@@ -132,11 +138,13 @@ def _places(
         if start < end:
             found[number] = _Place(mark, start, end)
             is_free[start:end] = [False] * (end - start)
-    inside = {b for each in found.values() for b in range(each.start + 1, each.end)}
-    allowed = [b for b in range(target[0], target[1] + 1) if b not in inside]
+    is_allowed = np.ones(target[1] - target[0] + 1, bool)
+    for each in found.values():
+        is_allowed[each.start + 1 - target[0] : each.end - target[0]] = False
+    allowed, sources = np.flatnonzero(is_allowed), np.array([unit.source for unit in own[slice(*target)]], int)
     for number, mark in enumerate(marks):
         if number not in found:
-            place = _point(mark, own, target, source, allowed)
+            place = target[0] + _point(mark, sources, source, allowed)
             found[number] = _Place(mark, place, place)
     return [found[number] for number in range(len(marks))]
 
@@ -162,21 +170,22 @@ def _span(mark: Mark, own: Sequence[_Unit], target: tuple[int, int], is_free: Se
     return span
 
 
-def _point(
-    mark: Mark, own: Sequence[_Unit], target: tuple[int, int], source: tuple[int, int], allowed: Sequence[int]
-) -> int:
-    """Where a mark without text stands: by the word after it or, where it is attached to that, the one before it."""
-    before = [b + 1 for b in range(*target) if source[0] <= mark.start - 1 == own[b].source]
-    after = [b for b in range(*target) if own[b].source == mark.end < source[1]]
+def _point(mark: Mark, own: np.ndarray, source: tuple[int, int], allowed: np.ndarray) -> int:
+    """Where a mark without text stands: by the word after it or, where it is attached to that, the one before it.
+
+    `own` are the sources of a range of units, of those that come from `source`; `allowed` are places among them, of
+    which one is returned. A sentence may have thousands of marks: what is done for each is done by arrays.
+    """
+    before = 1 + np.flatnonzero(own == mark.start - 1) if mark.start > source[0] else own[:0]
+    after = np.flatnonzero(own == mark.end) if mark.end < source[1] else own[:0]
     choices = [*after[:1], *before[-1:]]
     if mark.blank_before is False and mark.blank_after is not False:
         choices = [*before[-1:], *after[:1]]
     if choices:
-        return min(allowed, key=lambda b: abs(b - choices[0]))
+        return int(allowed[np.abs(allowed - choices[0]).argmin()])
     # Units that would stand on the wrong side of it: each that is passed, and is from behind the mark, is one more.
-    steps = (1 if own[b].source >= mark.start else -1 for b in range(*target))
-    misplaced = dict(zip(range(target[0], target[1] + 1), itertools.accumulate(steps, initial=0), strict=True))
-    return min(allowed, key=misplaced.__getitem__)
+    misplaced = np.concatenate([[0], np.cumsum(np.where(own >= mark.start, 1, -1))])
+    return int(allowed[misplaced[allowed].argmin()])
 
 
 def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:

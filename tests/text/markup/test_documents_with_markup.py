@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 import xml.etree.ElementTree
 from html.parser import HTMLParser
 
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from t2t_keras.text.markup import placing
 from t2t_keras.text.markup.documents import MarkedDocument
 from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.markup.reading import Part
+from t2t_keras.text.markup.segments import segments
 from t2t_keras.text.words import units
 
 HTML = [
@@ -223,3 +226,32 @@ def test_thousands_of_units_are_not_compared_with_each_other(monkeypatch):
     text = "<br/>" * 800
     assert len(placing._units(placing.Segment(text, []), identity(text))) > 3000
     assert len(calls) < 3 * len(text)
+
+
+def lines_run(function, *arguments) -> int:
+    """How many lines of `placing` a call runs, each turn of a loop or a comprehension included."""
+    count = 0
+
+    def trace(frame, event, _):
+        nonlocal count
+        count += event == "line"
+        return trace if frame.f_code.co_filename == placing.__file__ else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_thousands_of_placeholders_are_not_compared_with_all_units(is_linked):
+    counts = []
+    for number in (100, 200, 400):
+        (segment,) = segments([Part("text", "%sa " * number)])
+        translation = identity(segment.text) if is_linked else AlignedText(segment.text, ())
+        assert placing.placed(segment, translation).count("%s") == number
+        counts.append(lines_run(placing.placed, segment, translation))
+    assert counts[2] - counts[1] < 2.2 * (counts[1] - counts[0])
