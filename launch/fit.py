@@ -19,7 +19,6 @@ from typing import Any
 
 from . import program, quiet_tensorflow  # noqa: F401  isort: skip  (before anything imports TensorFlow)
 
-import tensorflow as tf
 from absl import flags
 
 from t2t_keras import config as configuration
@@ -27,10 +26,9 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.held_out import TextSurvey
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied
+from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied, this_machine
 from t2t_keras.fitting.model_card import commands, write_card
 from t2t_keras.machine.locking import locked
-from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import Choice
@@ -180,14 +178,7 @@ def _chosen(steps: FitSteps, survey: TextSurvey, given: Sequence[Choice]) -> lis
     with steps.preparing():
         program.say("reading the text, to choose by its size")
         pairs = survey.pairs
-    has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
-    chosen = fit_rules.choose(
-        pairs,
-        _MINUTES.value,
-        has_accelerator=has_accelerator,
-        computes_in_bfloat16=computes_in_bfloat16(),
-        preset=_PRESET.value,
-    )
+    chosen = fit_rules.choose(pairs, _MINUTES.value, **this_machine(), preset=_PRESET.value)
     choices = {each.name: each for each in (*chosen, *given)}
     settings_applied(choices.values())
     return [vars(each) for each in choices.values()]

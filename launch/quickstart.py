@@ -24,7 +24,7 @@ from absl import flags
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.sources import corpora
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving
+from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, this_machine
 from t2t_keras.planning import fit_rules
 from t2t_keras.planning.fit_rules import Choice
 
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        chosen = {each.name: each for each in (*fit_rules.choose(PAIRS, _MINUTES.value), *GIVEN)}
+        chosen = {each.name: each for each in (*fit_rules.choose(PAIRS, _MINUTES.value, **this_machine()), *GIVEN)}
         steps.record.update(choices=[vars(each) for each in chosen.values()])
     program.title("1. Text: translations inside published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)

@@ -4,11 +4,14 @@ import contextlib
 import dataclasses
 import importlib
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+
+import tensorflow as tf
 
 from t2t_keras import config as configuration
 from t2t_keras import evaluation
@@ -20,6 +23,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.fitting.fit_record import FitRecord
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.notices import without_notices
+from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.weights import assign_weights
@@ -231,6 +235,12 @@ class FitSteps:
                 version = export_translator(self.translator, self.run.config, self.places.export_dir, origin=origin)
             self._say(f"exported: {version}")
         return version
+
+
+def this_machine() -> dict[str, bool]:
+    """What `planning.fit_rules.choose` wants to know of the machine, by the names of its arguments."""
+    has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
+    return {"has_accelerator": has_accelerator, "computes_in_bfloat16": computes_in_bfloat16()}
 
 
 def settings_applied(choices: Iterable[Choice], output_limit: Mapping[str, Any] | None = None) -> Config:
