@@ -88,4 +88,5 @@ class DecodeConfig:
     @property
     def length_limit(self) -> dict[str, Any]:
         """The settings that limit the length of an output."""
-        return {"max_length_offset": self.max_length_offset, "max_length_factor": self.max_length_factor}
+        names = ("min_length", "max_length_offset", "max_length_factor")
+        return {name: getattr(self, name) for name in names}

@@ -14,6 +14,9 @@ may be. A limit far beyond what outputs need therefore costs steps, and one that
 - Each corpus of several has its own offset, and the largest counts, because a small one in another language would else
   be the one pair in 10,000 of all.
 - The factor is that with the smallest mean limit of all pairs.
+
+Where no target is empty, no output may be either (`min_length`): to end at once is the best hypothesis now and then, of
+a long sentence that a model is unsure of.
 """
 
 import dataclasses
@@ -86,7 +89,8 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
         offset = max(each.offset(quarters) for each in counted)
         limits.append((sum(each.cost(quarters, offset) for each in counted), quarters / _QUARTERS, offset))
     _, *cheapest = min(limits)
-    return dict(zip(_SETTINGS, cheapest, strict=True))
+    has_empty = any((each.targets == 1).any() for each in counted)  # the end symbol alone
+    return {**dict(zip(_SETTINGS, cheapest, strict=True)), "min_length": int(not has_empty)}
 
 
 def _counted(parts: Iterable[Lengths]) -> _Counted:

@@ -180,7 +180,7 @@ class CTranslate2Searches:
         self._penalties = length_penalty(
             np.maximum(lengths, 1), config.length_penalty, config.length_normalization
         ).numpy()
-        self._bars = bool(config.min_length or config.no_repeat_ngram_size)
+        self._bars = config.min_length > 1 or config.no_repeat_ngram_size > 0
         self._source_names, self._target_names = source_names, target_names
         self._ids = {name: number for number, name in enumerate(target_names)}
 
@@ -225,7 +225,23 @@ class CTranslate2Searches:
         """What CTranslate2 finds for each sentence, with an output's limit of so many tokens.
 
         With `to_limit` a search is known to go on to the limit, and what ends before is not lost to what does not end.
+        With a `min_length` of 1, the usual one, sentences of which an empty output is found are searched again with
+        these barred, and not all: what is barred makes other log-probabilities, which would have to be computed anew.
         """
+        least = self._config.min_length if self._bars else 0
+        found = self._searched_with(sentences, limit, least, wanted, scored, to_limit)
+        if self._bars or not self._config.min_length:
+            return found
+        numbers = [number for number, row in enumerate(found) if any(one.ids == [EOS_ID] for one in row)]
+        again = [sentences[number] for number in numbers]
+        for number, row in zip(numbers, self._searched_with(again, limit, 1, wanted, False, to_limit), strict=True):
+            found[number] = row
+        return found
+
+    def _searched_with(
+        self, sentences: Sequence[_Sentence], limit: int, least: int, wanted: int, scored: bool, to_limit: bool
+    ) -> list[list[_Hypothesis]]:
+        """The same, with outputs of at least so many tokens."""
         if not sentences:
             return []
         settings = self._settings(wanted)
@@ -237,7 +253,7 @@ class CTranslate2Searches:
             _named(self._target_names, [sentence.prefix for sentence in sentences]),
             max_input_length=0,
             max_decoding_length=limit,
-            min_decoding_length=min(self._config.min_length, limit),
+            min_decoding_length=min(least, limit),
             no_repeat_ngram_size=self._config.no_repeat_ngram_size,
             return_end_token=True,
             return_scores=scored,
@@ -266,7 +282,7 @@ class CTranslate2Searches:
             }
         exponent = {"gnmt": config.length_penalty, "average": 1.0, "none": 0.0}[config.length_normalization]
         # Where its order is not ours, more are needed to choose from.
-        found = wanted if exponent == 0 and not self._bars else config.beam_size
+        found = wanted if exponent == 0 and not self._bars and not config.min_length else config.beam_size
         settings = {"beam_size": config.beam_size, "num_hypotheses": found, "length_penalty": 0.0}
         if config.patience and config.beam_size > 1:
             ended = math.ceil(config.patience * config.beam_size)

@@ -152,3 +152,10 @@ def test_two_corpora_of_a_folder_are_counted_apart(tmp_path):
     parts = [tuple(side[rows] for side in sides) for rows in (slice(cut), slice(cut, None))]
     assert data.output_limit == output_limit(config, [[part] for part in parts])
     assert data.output_limit != output_limit(config, [[sides]])
+
+
+def test_outputs_are_empty_only_where_targets_are():
+    sources, targets = lengths(300)
+    assert output_limit(CONFIG, [[(sources, targets)]])["min_length"] == 1
+    some = np.where(np.arange(300) == 7, 1, targets)  # the end symbol alone
+    assert output_limit(CONFIG, [[(sources, targets)], [(sources, some)]])["min_length"] == 0

@@ -5,6 +5,7 @@ import functools
 import json
 import pathlib
 import sys
+from typing import cast
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from t2t_keras.inference.request import Request
 from t2t_keras.inference.translator import Translator
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.search.batches import padded
+from t2t_keras.search.engines import TensorFlowEngine
 from t2t_keras.symbols import EOS_ID
 from tests.golden import recorder
 from tests.inference import tiny
@@ -124,6 +126,39 @@ def test_scores_are_the_models_own_whatever_is_barred():
     )
     assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in own], abs=NEAR)
     assert min(one.num_tokens for one in found) > 23
+
+
+@pytest.fixture(scope="module")
+def ending() -> tuple[Transformer, np.ndarray]:
+    """A model that is inclined to end at once, and sources."""
+    model = cast(Transformer, Translator.load(RUN).model)
+    tokenizer = translator("tensorflow").tokenizer
+    source = padded([[*tokenizer.encode(line), EOS_ID] for line in LINES if line])
+    table = model.target_embedding.table
+    first = model.states({"source": source, "target": source[:, :1]}, training=False).hidden[:, 0]
+    more = 0.5 * np.mean(first, axis=0)
+    table.assign(table.numpy() + np.where(np.arange(table.shape[0])[:, np.newaxis] == EOS_ID, more, 0))
+    return model, source
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize(
+    "changes", [{}, {"beam_size": 1}, {"length_normalization": "none"}], ids=["beam", "greedy", "none"]
+)
+@pytest.mark.parametrize("only_best", [True, False])
+def test_a_minimum_of_one_leaves_out_empty_outputs_alone(ending, changes, only_best):
+    model, source = ending
+    config = dataclasses.replace(ALIKE, **changes)
+    found = [
+        engine.searches(model, dataclasses.replace(config, min_length=least))(source, only_best=only_best)
+        for engine in (TensorFlowEngine(), CTranslate2Engine())
+        for least in (0, 1)
+    ]
+    any_length, expected, _, same = (result.token_ids.numpy()[:, 0] for result in found)
+    assert 0 < np.count_nonzero(any_length[:, 0] == EOS_ID) < len(source)
+    assert not (same[:, 0] == EOS_ID).any()
+    np.testing.assert_array_equal(same, expected)
+    np.testing.assert_allclose(found[3].log_probs[:, 0], found[1].log_probs[:, 0], atol=NEAR)
 
 
 @needs_ctranslate2

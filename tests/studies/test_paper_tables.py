@@ -214,7 +214,7 @@ def test_rows_have_the_limit_of_the_paper_whatever_their_text(name):
     assert jobs or name == "1"
     offset = 300 if name == "4" else 50
     for job in jobs:
-        assert job.config.decode.length_limit == {"max_length_offset": offset, "max_length_factor": 1.0}
+        assert job.config.decode.length_limit == {"min_length": 0, "max_length_offset": offset, "max_length_factor": 1.0}
 
 
 @pytest.mark.parametrize("scale", SCALES)
