@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 import numpy as np
@@ -71,8 +71,21 @@ def add_services(server: grpc.aio.Server, core: Core) -> None:
 def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandler:
     """The methods of a service, to which gRPC gives messages as they came: what it cannot parse it has no words for."""
     return grpc.method_handlers_generic_handler(
-        service, {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+        service, {name: grpc.unary_unary_rpc_method_handler(_refusing(method)) for name, method in methods.items()}
     )
+
+
+def _refusing(method: _Method) -> _Method:
+    """The method with an error of gRPC in place of each `ServingError`."""
+
+    async def answer(message: bytes, context: _Context) -> bytes:
+        try:
+            return await method(message, context)
+        except ServingError as error:
+            await context.abort(getattr(grpc.StatusCode, error.code.name), error.message)
+            raise AssertionError("abort always raises") from error
+
+    return answer
 
 
 class _Services:
@@ -94,20 +107,17 @@ class _Services:
         return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
 
     async def _predict(self, message: bytes, context: _Context) -> bytes:
-        try:
-            with self._core.metrics.request("grpc", "Predict") as call:
-                begun = await off_loop.run(
-                    *(len(message), self._begin, call, message, context.time_remaining()),
-                    give_up=lambda begun: begun.future.cancel(),
-                )
-                # A disconnect or the client's deadline cancels this wait, and with it the call.
-                outputs = await self._core.outputs(begun.future)
-                size = memory_of(outputs)
-                if size > LARGE_BYTES:
-                    self._bound(context, size)
-                return await off_loop.run(size, _response, begun.spec, outputs, begun.wanted)
-        except ServingError as error:
-            return await _refused(context, error)
+        with self._core.metrics.request("grpc", "Predict") as call:
+            begun = await off_loop.run(
+                *(len(message), self._begin, call, message, context.time_remaining()),
+                give_up=lambda begun: begun.future.cancel(),
+            )
+            # A disconnect or the client's deadline cancels this wait, and with it the call.
+            outputs = await self._core.outputs(begun.future)
+            size = memory_of(outputs)
+            if size > LARGE_BYTES:
+                self._bound(context, size)
+            return await off_loop.run(size, _response, begun.spec, outputs, begun.wanted)
 
     def _bound(self, context: _Context, size: int) -> None:
         """Counts a large answer until it is sent, for which there is as much time as for one of REST."""
@@ -119,40 +129,31 @@ class _Services:
             context.add_done_callback(_ended(ending.cancel))
 
     async def _metadata(self, message: bytes, context: _Context) -> bytes:
-        try:
-            request = self._parsed(get_model_metadata_pb2.GetModelMetadataRequest, message)
-            name, version = _target(request)
-            if not request.metadata_field:
-                raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
-            if unknown := set(request.metadata_field) - {"signature_def"}:
-                raise invalid(f"Metadata field {', '.join(sorted(unknown))} is not supported")
-            with self._core.lend(name, version) as lent:
-                response = get_model_metadata_pb2.GetModelMetadataResponse()
-                response.model_spec.name = name
-                response.model_spec.version.value = lent.model.version
-                response.metadata["signature_def"].Pack(lent.model.signature_defs)
-                return response.SerializeToString()
-        except ServingError as error:
-            return await _refused(context, error)
+        request = self._parsed(get_model_metadata_pb2.GetModelMetadataRequest, message)
+        name, version = _target(request)
+        if not request.metadata_field:
+            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+        if unknown := set(request.metadata_field) - {"signature_def"}:
+            raise invalid(f"Metadata field {', '.join(sorted(unknown))} is not supported")
+        with self._core.lend(name, version) as lent:
+            response = get_model_metadata_pb2.GetModelMetadataResponse()
+            response.model_spec.name = name
+            response.model_spec.version.value = lent.model.version
+            response.metadata["signature_def"].Pack(lent.model.signature_defs)
+            return response.SerializeToString()
 
     async def _status(self, message: bytes, context: _Context) -> bytes:
-        try:
-            request = self._parsed(get_model_status_pb2.GetModelStatusRequest, message)
-            return self._core.status(*_target(request)).SerializeToString()
-        except ServingError as error:
-            return await _refused(context, error)
+        request = self._parsed(get_model_status_pb2.GetModelStatusRequest, message)
+        return self._core.status(*_target(request)).SerializeToString()
 
     async def _reload(self, message: bytes, context: _Context) -> bytes:
-        try:
-            request = self._parsed(model_management_pb2.ReloadConfigRequest, message)
-            if self._configuring and not self._configuring.done():
-                raise Busy("another configuration is being applied; try again later")
-            # It loads models, and goes on if the client is gone.
-            self._configuring = asyncio.ensure_future(asyncio.to_thread(self._configure, request.config))
-            await asyncio.shield(self._configuring)
-            return model_management_pb2.ReloadConfigResponse(status={}).SerializeToString()
-        except ServingError as error:
-            return await _refused(context, error)
+        request = self._parsed(model_management_pb2.ReloadConfigRequest, message)
+        if self._configuring and not self._configuring.done():
+            raise Busy("another configuration is being applied; try again later")
+        # It loads models, and goes on if the client is gone.
+        self._configuring = asyncio.ensure_future(asyncio.to_thread(self._configure, request.config))
+        await asyncio.shield(self._configuring)
+        return model_management_pb2.ReloadConfigResponse(status={}).SerializeToString()
 
     def _configure(self, config: model_server_config_pb2.ModelServerConfig) -> None:
         try:
@@ -166,11 +167,8 @@ class _Services:
 
         def method(name: str) -> _Method:
             async def refuse(message: bytes, context: _Context) -> bytes:
-                try:
-                    with self._core.metrics.request("grpc", name):
-                        raise ServingError(Code.UNIMPLEMENTED, f"{name} is not served")
-                except ServingError as error:
-                    return await _refused(context, error)
+                with self._core.metrics.request("grpc", name):
+                    raise ServingError(Code.UNIMPLEMENTED, f"{name} is not served")
 
             return refuse
 
@@ -279,9 +277,3 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
 
 def _ended(function: Callable[[], None]) -> Callable[[_Context], None]:
     return lambda context: function()
-
-
-async def _refused(context: _Context, error: ServingError) -> NoReturn:
-    """Ends a call with an error, by raising an exception of gRPC."""
-    await context.abort(getattr(grpc.StatusCode, error.code.name), error.message)
-    raise AssertionError("abort always raises")
