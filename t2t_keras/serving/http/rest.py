@@ -52,6 +52,9 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+# Gateways such as nginx would hold events back.
+_EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
 # TensorFlow Serving's status codes.
 _STATUS = {
     Code.CANCELLED: 499,
@@ -199,7 +202,9 @@ class _Rest:
             size = memory_of(outputs)
             if size <= LARGE_BYTES:
                 return _json(b"".join(pieces))
-            return _LargeAnswer(pieces, self._core.unsent.add(size))
+            large = _Streamed(pieces, "application/json")
+            large.ends.callback(self._core.unsent.add(size))
+            return large
 
     async def _stream(self, request: Request, target: "_Target") -> Response:
         """Sends a text's answer as it grows; errors until the first turn is over have their own status."""
@@ -213,7 +218,11 @@ class _Rest:
             ends.callback(growing.close)
             first = await _unless_gone(request, growing.turn())
             kept = ends.pop_all()
-            return _Events(_events(growing, first, by_row, kept), kept.close)
+            events = _events(growing, first, by_row, kept)
+            grown = _Streamed(events, "text/event-stream", _EVENT_HEADERS)
+            grown.ends.callback(kept.close)
+            grown.ends.push_async_callback(events.aclose)
+            return grown
 
     def _grow(self, call: Call, target: "_Target", body: bytes) -> tuple[Growing, bool]:
         """As `_begin`, for an answer that grows."""
@@ -267,36 +276,18 @@ class _Target:
             self.version = urllib.parse.unquote(groups["label"])
 
 
-class _LargeAnswer(StreamingResponse):
-    """An answer that is written while it is sent, piece by piece; `sent` is called once that is over or given up."""
+class _Streamed(StreamingResponse):
+    """An answer that is written while it is sent; `ends` is what is done once that is over or given up."""
 
-    def __init__(self, pieces: Iterator[bytes], sent: Callable[[], None]) -> None:
-        super().__init__(pieces, media_type="application/json")
-        self._sent = sent
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._sent()
-
-
-class _Events(StreamingResponse):
-    """Server-sent events; at the end, also if they are given up, their generator is closed and `sent` is called."""
-
-    def __init__(self, events: AsyncGenerator[bytes, None], sent: Callable[[], None]) -> None:
-        # Gateways such as nginx would hold events back.
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(events, headers=headers, media_type="text/event-stream")
-        self._events = events
-        self._sent = sent
+    def __init__(
+        self, pieces: Iterator[bytes] | AsyncGenerator[bytes, None], kind: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(pieces, headers=headers, media_type=kind)
+        self.ends = contextlib.AsyncExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
+        async with self.ends:
             await super().__call__(scope, receive, send)
-        finally:
-            await self._events.aclose()
-            self._sent()
 
 
 async def _events(
