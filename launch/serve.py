@@ -66,15 +66,8 @@ _OPTIONS = setting_flags.define_usual(
     *("model_config_file", "name", "host", "allowed_hosts", "rest_port", "grpc_port"),
     *("tls_certificate", "tls_key", "api_key_file", "max_connections"),
     *("max_batch_size", "max_batch_bytes", "batch_wait_ms", "max_queue_bytes", "max_unsent_bytes"),
-    *(
-        "max_growing",
-        "cache_bytes",
-        "request_seconds",
-        "poll_seconds",
-        "max_num_load_retries",
-        "load_retry_seconds",
-        "grace_seconds",
-    ),
+    *("max_growing", "cache_bytes", "request_seconds", "poll_seconds"),
+    *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
 )
 program.REMOTE |= {"export_dir": remote_paths.served}
 _LIMITS = setting_flags.define_usual(Limits, *(field.name for field in dataclasses.fields(Limits)))

@@ -26,8 +26,7 @@ class Limits:
     max_output_elements: int = 1 << 23
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            _check_at_least(field.name, getattr(self, field.name), 1)
+        _check_at_least(self, 1, *(field.name for field in dataclasses.fields(self)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,26 +95,18 @@ class ServingOptions:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_connections",
-            "max_batch_size",
-            "max_batch_bytes",
-            "num_streams",
-            "max_queue_bytes",
-            "max_unsent_bytes",
-            "max_growing",
-        ):
-            _check_at_least(name, getattr(self, name), 1)
-        for name in (
-            "rest_port",
-            "grpc_port",
-            "batch_wait_ms",
-            "cache_bytes",
-            "max_num_load_retries",
-            "load_retry_seconds",
-            "grace_seconds",
-        ):
-            _check_at_least(name, getattr(self, name), 0)
+        _check_at_least(
+            self,
+            1,
+            *("max_connections", "max_batch_size", "max_batch_bytes"),
+            *("num_streams", "max_queue_bytes", "max_unsent_bytes", "max_growing"),
+        )
+        _check_at_least(
+            self,
+            0,
+            *("rest_port", "grpc_port", "batch_wait_ms", "cache_bytes"),
+            *("max_num_load_retries", "load_retry_seconds", "grace_seconds"),
+        )
         for name in ("rest_port", "grpc_port"):
             if getattr(self, name) > 65535:
                 raise InputError(f"{name} must be at most 65535, got {getattr(self, name)}")
@@ -141,6 +132,7 @@ class ServingOptions:
         return self.name or pathlib.Path(self.export_dir).resolve().name
 
 
-def _check_at_least(name: str, value: float, least: float) -> None:
-    if value < least:
-        raise InputError(f"{name} must be at least {least}, got {value}")
+def _check_at_least(settings: Limits | ServingOptions, least: int, *names: str) -> None:
+    for name in names:
+        if (value := getattr(settings, name)) < least:
+            raise InputError(f"{name} must be at least {least}, got {value}")
