@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 
 import numpy as np
@@ -145,6 +145,20 @@ class Core:
         lent.versions.keep(lent.model)
         future.add_done_callback(lambda future: lent.versions.release(lent.model))
         return future
+
+    def submit_all(
+        self, lent: Lent, signature: Signature, calls: Iterable[Arrays], client_seconds: float | None = None
+    ) -> list[Future[Arrays]]:
+        """Queues several calls of a signature, all or none; see `submit`."""
+        futures: list[Future[Arrays]] = []
+        try:
+            for inputs in calls:
+                futures.append(self.submit(lent, signature, inputs, client_seconds))
+        except ServingError:
+            for future in futures:
+                future.cancel()
+            raise
+        return futures
 
     def grow(self, lent: Lent, inputs: Arrays) -> Growing:
         """Queues the first turn of a text's answer that grows, within the block of `lend`; one that is kept is there.

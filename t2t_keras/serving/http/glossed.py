@@ -19,7 +19,6 @@ from t2t_keras.serving.served_signatures import Arrays
 
 # The signatures that translate token ids: as they come, and with phrases of which an output must have some.
 _PLAIN, _CONSTRAINED = "tokens", "constrained"
-_MOST_LETTERS = 500  # of an error of a glossary
 
 
 class Texts(Protocol):
@@ -95,9 +94,8 @@ class GlossedCall:
         try:
             self._texts = glossaries.of(lent.model)(texts, pairs, options.limits.max_sentences)
         except InputError as error:
-            raise invalid(str(error)[:_MOST_LETTERS]) from error
-        self._futures: list[Future[Arrays]] = []
-        self._ask(_PLAIN, self._texts.first)
+            raise invalid(str(error)) from error
+        self._futures = self._asked(_PLAIN, self._texts.first)
         # Until the end, since more is asked of it.
         lent.versions.keep(lent.model)
 
@@ -109,31 +107,22 @@ class GlossedCall:
         """
         try:
             calls = await asyncio.to_thread(self._texts.again, await self._answers())
-            self._ask(_CONSTRAINED, calls)
+            self._futures = self._asked(_CONSTRAINED, calls)
             return await asyncio.to_thread(self._texts.answer, await self._answers())
         finally:
-            self._give_up()
+            for future in self._futures:
+                future.cancel()
             self._lent.versions.release(self._lent.model)
 
-    def _ask(self, name: str, calls: Sequence[Arrays]) -> None:
+    def _asked(self, name: str, calls: Sequence[Arrays]) -> list[Future[Arrays]]:
         """Queues calls of a signature, all or none."""
-        signature, seconds = self._lent.model.signature(name), self._end - time.monotonic()
-        self._futures = []
-        try:
-            for inputs in calls:
-                self._futures.append(self._core.submit(self._lent, signature, inputs, seconds))
-        except ServingError:
-            self._give_up()
-            raise
+        seconds = self._end - time.monotonic()
+        return self._core.submit_all(self._lent, self._lent.model.signature(name), calls, seconds)
 
     async def _answers(self) -> list[Arrays]:
         """The outputs of what was asked last."""
         seconds = self._end - time.monotonic()
         return await asyncio.gather(*(self._core.outputs(future, seconds) for future in self._futures))
-
-    def _give_up(self) -> None:
-        for future in self._futures:
-            future.cancel()
 
 
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:

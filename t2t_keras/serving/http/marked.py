@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +18,6 @@ from t2t_keras.serving.served_signatures import ROW_COST, Arrays
 _ALIGN = "align"
 # Sentences in a call of it: as many as a batch needs to be fast.
 _TOGETHER = 8
-_MOST_LETTERS = 500  # of an error of a document
 
 
 class Documents(Protocol):
@@ -73,21 +71,14 @@ class MarkedCall:
         try:
             self._documents = read(markup, [text.decode("utf-8", "replace") for text in raw])
         except InputError as error:
-            raise invalid(str(error)[:_MOST_LETTERS]) from error
+            raise invalid(str(error)) from error
         texts = [text.encode() for text in self._documents.texts]
         limit = core.options.limits.max_sentences
         if len(texts) > limit:
             raise invalid(f"{len(texts)} sentences in the documents: the limit is max_sentences={limit}")
-        signature = lent.model.signature(_ALIGN)
         self._groups = _groups(texts, core.options.max_batch_bytes)
-        self._futures: list[Future[Arrays]] = []
-        try:
-            for group in self._groups:
-                inputs = {"text": np.array([texts[number] for number in group], object)}
-                self._futures.append(core.submit(lent, signature, inputs))
-        except ServingError:
-            self._give_up()
-            raise
+        calls = ({"text": np.array([texts[number] for number in group], object)} for group in self._groups)
+        self._futures = core.submit_all(lent, lent.model.signature(_ALIGN), calls)
 
     async def outputs(self) -> Arrays:
         """Waits for the translations of the documents, as the output `translation`; cancelling the wait stops all.
@@ -98,17 +89,14 @@ class MarkedCall:
         try:
             found = await asyncio.gather(*(self._core.outputs(future) for future in self._futures))
         finally:
-            self._give_up()
+            for future in self._futures:
+                future.cancel()
         rows: list[Arrays] = [{}] * len(self._documents.texts)
         for group, outputs in zip(self._groups, found, strict=True):
             for row, number in enumerate(group):
                 rows[number] = rows_of(outputs, row, row + 1)
         filled = await asyncio.to_thread(self._documents.filled, rows)
         return {"translation": np.array([text.encode() for text in filled], object)}
-
-    def _give_up(self) -> None:
-        for future in self._futures:
-            future.cancel()
 
 
 def _groups(texts: Sequence[bytes], most_bytes: int) -> list[list[int]]:
