@@ -36,7 +36,7 @@ _WEIGHTS = flags.DEFINE_enum(
 )
 flags.adopt_module_key_flags(decoding_flags)
 flags.mark_flag_as_required("model_dir")
-program.REMOTE |= {"model_dir": remote_paths.model, "export_dir": remote_paths.exported}
+program.REMOTE |= {"model_dir": remote_paths.model, "export_dir": remote_paths.place}
 
 
 def main(argv: list[str]) -> None:

@@ -97,14 +97,8 @@ def vocabulary(url: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def trained(url: str) -> Iterator[str]:
-    """A run, which `remote_training` fetches once all workers are there."""
-    yield str(Mirror(url).path)
-
-
-@contextlib.contextmanager
-def exported(url: str) -> Iterator[str]:
-    """Where an export is written, to be given to `remote_exports.published`."""
+def place(url: str) -> Iterator[str]:
+    """A run that `remote_training` fetches and publishes, or where an export is written for `remote_exports`."""
     yield str(Mirror(url).path)
 
 

@@ -60,7 +60,7 @@ _FIT_TO_MEMORY = flags.DEFINE_bool(
     "global batch (--set train.tokens_per_batch=N) in as many parts as that makes. Noted in the run.",
 )
 flags.adopt_module_key_flags(extensions)
-program.REMOTE |= {"model_dir": remote_paths.trained, "data_dir": remote_paths.read, "init_from": remote_paths.member}
+program.REMOTE |= {"model_dir": remote_paths.place, "data_dir": remote_paths.read, "init_from": remote_paths.member}
 
 _USUAL = DecodeConfig()
 _WORKER_LOST = 75  # the exit status that stands for "try again" (EX_TEMPFAIL)
