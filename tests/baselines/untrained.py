@@ -27,13 +27,15 @@ def untrained(config: ModelConfig) -> Any:
     return model
 
 
-def assert_steps_are_teacher_forcing(model: Any, settings: Mapping[str, Any]) -> np.ndarray:
+def assert_steps_are_teacher_forcing(
+    model: Any, settings: Mapping[str, Any], source: np.ndarray = SOURCE
+) -> np.ndarray:
     """The log-probabilities of a search are those of what it found, read at once; gives the outputs."""
     config = DecodeConfig(**{"max_length_offset": 6, **settings})
-    result = Searches(model, config)(SOURCE)
+    result = Searches(model, config)(source)
     forced = token_log_probs_function(model)
     for slot in range(config.beam_size):
-        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
+        expected = np.sum(forced(source, result.token_ids[:, slot]), axis=1)
         log_probs = np.array(result.log_probs[:, slot])
         given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
         assert slot or given.all()

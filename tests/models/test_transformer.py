@@ -9,16 +9,15 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_keras import kernels
-from t2t_keras.config import DecodeConfig, TransformerConfig
+from t2t_keras.config import TransformerConfig
 from t2t_keras.errors import InputError
-from t2t_keras.inference.forced import token_log_probs_function
 from t2t_keras.layers import padding_mask, window_mask
 from t2t_keras.layers.collectors import AuxiliaryLosses
 from t2t_keras.layers.stepping.attention_step import CrossAttentionStep
 from t2t_keras.layers.stepping.decoder_step import OwnEntries
 from t2t_keras.models.contract import ATTENTION, BFLOAT16, COVERAGE, Attentions
 from t2t_keras.models.transformer import Transformer
-from t2t_keras.search.searches import Searches
+from tests.baselines.untrained import assert_steps_are_teacher_forcing
 
 SMALL = TransformerConfig(
     vocab_size=13, num_encoder_layers=2, num_decoder_layers=2, d_model=16, d_ff=24, num_heads=2, dropout_rate=0.2
@@ -206,15 +205,7 @@ def test_decoding_with_a_cache_equals_decoding_at_once(changes, beam_size):
 )
 def test_searches_with_experts_find_what_teacher_forcing_says(settings):
     """Each hypothesis of a search goes to experts of its own; forced decoding sends whole targets."""
-    model = make(OPTIONS["experts"])
-    result = Searches(model, DecodeConfig(max_length_offset=4, **settings))(SOURCE)
-    forced = token_log_probs_function(model)
-    for slot in range(settings["beam_size"]):
-        expected = np.sum(forced(SOURCE, result.token_ids[:, slot]), axis=1)
-        log_probs = np.array(result.log_probs[:, slot])
-        given = np.isfinite(log_probs)  # a search may end with fewer hypotheses than the beam is wide
-        assert slot or given.all()
-        np.testing.assert_allclose(log_probs[given], expected[given], rtol=1e-5, atol=1e-5)
+    assert_steps_are_teacher_forcing(make(OPTIONS["experts"]), {"max_length_offset": 4, **settings}, SOURCE)
 
 
 def test_the_balance_loss_of_a_batch_is_the_sum_of_its_sentences():
