@@ -10,7 +10,8 @@ from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import States
 from t2t_keras.models.presets import preset
-from tests.baselines.untrained import BATCH, SOURCE, TARGET, VOCAB, assert_steps_are_teacher_forcing, untrained
+from tests.baselines.recurrent.in_numpy import assert_equals_numpy, embedded, sigmoid
+from tests.baselines.untrained import BATCH, TARGET, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import gates, mixture, numbers
 
 SIZES = {"d_model": 6, "num_units": 9, "d_attention": 5, "num_experts": 4, "experts_per_token": 2, "d_expert": 7}
@@ -28,10 +29,6 @@ def make(shape: str = "three_and_two", **changes):
 
 
 # ---- NumPy, one sentence at a time, without padding ----
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 class LSTMInNumpy:
@@ -62,11 +59,6 @@ def with_experts(layer, x: np.ndarray) -> np.ndarray:
 
 def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Logits [target_len, vocab] and attention [target_len, source_len]."""
-
-    def embedded(embedding, ids):
-        rows = numbers(embedding.table)[ids] * np.sqrt(model.config.d_model)
-        return rows * (np.array(ids) != 0)[:, None]
-
     x = embedded(model.source_embedding, source)
     x = with_experts(model.encoder_experts, x + read(model.forward_layer, x) + read(model.backward_layer, x))
     for layer in model.encoder_layers:
@@ -88,19 +80,7 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equals_numpy(shape):
-    """In a batch with padding too; so neither padding nor other sentences matter."""
-    model = make(shape)
-    logits, attentions = model.logits_and_attention(BATCH)
-    attention = attentions.cross
-    assert attention.shape == (3, 1, 1, 4, 5)
-    np.testing.assert_allclose(model(BATCH), logits, atol=1e-5)
-    for row in range(3):
-        source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
-        expected, weights = logits_in_numpy(model, source, target)
-        np.testing.assert_allclose(logits[row, : len(target)], expected, rtol=1e-4, atol=2e-5)
-        found = attention[row, 0, 0, : len(target)]
-        np.testing.assert_allclose(found[:, : len(source)], weights, rtol=1e-4, atol=1e-6)
-        assert not np.any(found[:, len(source) :] > 1e-7)
+    assert_equals_numpy(make(shape), logits_in_numpy)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -8,7 +8,8 @@ import pytest
 
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.errors import InputError
-from tests.baselines.untrained import BATCH, SOURCE, TARGET, VOCAB, assert_steps_are_teacher_forcing, untrained
+from tests.baselines.recurrent.in_numpy import assert_equals_numpy, embedded, sigmoid
+from tests.baselines.untrained import VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import numbers
 
 SIZES = {"d_model": 8, "num_encoder_layers": 3, "num_decoder_layers": 4, "num_units": 6, "d_attention": 5}
@@ -32,10 +33,6 @@ def make(shape: str = "three_layers", **changes):
 
 
 # ---- NumPy, one sentence at a time, without padding ----
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def lstm_in_numpy(layer, inputs: np.ndarray) -> np.ndarray:
@@ -62,11 +59,6 @@ def attended_in_numpy(attention, query: np.ndarray, memory: np.ndarray) -> tuple
 
 def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Logits [target_len, vocab] and attention [target_len, source_len]."""
-
-    def embedded(embedding, ids):
-        rows = numbers(embedding.table)[ids] * np.sqrt(model.config.d_model)
-        return rows * (np.array(ids) != 0)[:, None]
-
     fast, units = model.config.connections == "fast_forward", model.config.num_units
 
     def gates(lstm, x):
@@ -113,19 +105,7 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equals_numpy(shape):
-    """In a batch with padding too; so neither padding nor other sentences matter."""
-    model = make(shape)
-    logits, attentions = model.logits_and_attention(BATCH)
-    attention = attentions.cross
-    assert attention.shape == (3, 1, 1, 4, 5)
-    np.testing.assert_allclose(model(BATCH), logits, atol=1e-5)
-    for row in range(3):
-        source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
-        expected, weights = logits_in_numpy(model, source, target)
-        np.testing.assert_allclose(logits[row, : len(target)], expected, rtol=1e-4, atol=1e-5)
-        found = attention[row, 0, 0, : len(target)]
-        np.testing.assert_allclose(found[:, : len(source)], weights, rtol=1e-4, atol=1e-6)
-        assert not np.any(found[:, len(source) :] > 1e-7)
+    assert_equals_numpy(make(shape), logits_in_numpy)
 
 
 def test_the_second_layer_has_no_residual_connection():
