@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.serving.page_driver import CHROMIUM, DRIVER, started_browser
+from tests.serving.page_driver import IN_A_BROWSER, started_browser
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs/figures"))
@@ -144,7 +144,7 @@ def test_pictures_of_the_documents_are_whole_and_small_and_those_that_move_can_b
 
 
 @pytest.mark.integration
-@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
+@IN_A_BROWSER
 def test_a_browser_shows_what_the_terminal_showed(tmp_path):
     """At any time; and the end alone where motion is not wanted."""
     events = [*EVENTS, (201.0, "".join(f"line {number}\r\n" for number in range(30)))]

@@ -1,4 +1,4 @@
-"""Two versions of the toy model, written once, and a server of the first; batchers."""
+"""Two versions of the toy model, written once, and a server of the first; a browser; batchers."""
 
 import shutil
 
@@ -52,6 +52,15 @@ def client(server):
 
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    from tests.serving.page_driver import started_browser
+
+    browser = started_browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.quit()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import shutil
 
+import pytest
 from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
@@ -13,6 +14,7 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+IN_A_BROWSER = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
 # Nothing but the page and its server: no first run, no updates, no connections of the browser's own.
 ARGUMENTS = [
     "--headless=new",

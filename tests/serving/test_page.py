@@ -8,12 +8,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.serving import page_model, toy
-from tests.serving.page_driver import CHROMIUM, DRIVER, Page, running, started_browser
+from tests.serving.page_driver import IN_A_BROWSER, Page, running
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
-]
+pytestmark = [pytest.mark.integration, IN_A_BROWSER]
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +22,6 @@ def export_dir(tmp_path_factory):
 def server(export_dir):
     with running(export_dir) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = started_browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture

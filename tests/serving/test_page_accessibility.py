@@ -6,13 +6,10 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from tests.serving import page_model
-from tests.serving.page_driver import CHROMIUM, DRIVER, Page, running, started_browser
+from tests.serving.page_driver import IN_A_BROWSER, Page, running
 
 pytest.importorskip("axe_core_python")
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
-]
+pytestmark = [pytest.mark.integration, IN_A_BROWSER]
 
 # The package's own interface takes older browsers; its script is what is wanted.
 AXE = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
@@ -25,13 +22,9 @@ axe.run(document).then(({ violations, passes }) =>
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    browser = started_browser(tmp_path_factory.mktemp("profile"))
-    try:
-        with running(page_model.save(tmp_path_factory.mktemp("shouting"))) as server:
-            yield Page(browser, server.rest_address)
-    finally:
-        browser.quit()
+def page(browser, tmp_path_factory):
+    with running(page_model.save(tmp_path_factory.mktemp("shouting"))) as server:
+        yield Page(browser, server.rest_address)
 
 
 @pytest.fixture(params=["light", "dark"])

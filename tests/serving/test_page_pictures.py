@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from selenium.webdriver.common.by import By
 
-from tests.serving.page_driver import CHROMIUM, DRIVER, Page, running, started_browser
+from tests.serving.page_driver import IN_A_BROWSER, Page, running, started_browser
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "docs/figures"))
 
@@ -27,7 +27,7 @@ TEXT = "The house near the river is very old.\nMy sister has been reading all da
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
+    IN_A_BROWSER,
     pytest.mark.skipif(not EXPORT, reason="needs an export, in PICTURED_EXPORT"),
 ]
 

@@ -10,19 +10,9 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.tasks.registry import TASKS
 from tests.serving import page_model
-from tests.serving.page_driver import CHROMIUM, DRIVER, Page, started_browser
+from tests.serving.page_driver import IN_A_BROWSER, Page
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = started_browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.quit()
+pytestmark = [pytest.mark.integration, IN_A_BROWSER]
 
 
 @pytest.fixture(scope="module")
