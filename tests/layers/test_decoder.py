@@ -99,8 +99,3 @@ def test_every_dropout_site_has_a_mask_of_its_own(rng):
         for weight, value in zip(other.trainable_variables, reference.trainable_variables, strict=True):
             weight.assign(value)
         assert np.abs(np.array(other(x, memory, seed=seed, training=True)) - outcome).max() > 1e-3
-
-
-def test_a_stack_without_layers_is_refused():
-    with pytest.raises(ValueError, match="`num_layers` must be at least 1, got -1"):
-        Decoder(-1, SIZES)
