@@ -1,11 +1,13 @@
 """Other words at a place of a translation, in the graph: what it becomes with each of the likeliest next tokens."""
 
+import functools
+
 import tensorflow as tf
 
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences
 from t2t_keras.export.graph_text import repaired, stripped
 from t2t_keras.export.joining import LOWEST
-from t2t_keras.export.limits import assert_line_lengths
+from t2t_keras.export.limits import assert_as_many_lines, assert_line_lengths
 from t2t_keras.symbols import PAD_ID
 
 # How many are offered at a place. Some tokens begin the same word, so that there are fewer words.
@@ -16,19 +18,15 @@ def alternatives_signature(pipeline: Pipeline) -> dict[str, tf.types.experimenta
     """The function `alternatives`, by name; nothing where no output can be told how it begins; see `signatures`."""
     if not pipeline.may_be_told:
         return {}
-
-    def alternatives(text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-        return _alternatives(pipeline, text, prefix)
-
     specs = [tf.TensorSpec([None], tf.string, name) for name in ("text", "prefix")]
+    alternatives = functools.partial(_alternatives, pipeline)
     return {"alternatives": tf.function(alternatives, input_signature=specs, autograph=False)}
 
 
 def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
     """The best translations that begin with each prefix and go on with different tokens, which begin words."""
     count = tf.shape(text)[0]
-    same = tf.debugging.Assert(count == tf.shape(prefix)[0], ["text and prefix must have as many lines"])
-    with tf.control_dependencies([same]):
+    with tf.control_dependencies([assert_as_many_lines(text=text, prefix=prefix)]):
         sources, begun = pipeline.sources(tf.identity(text)), pipeline.beginnings(tf.identity(prefix))
     limit = pipeline.max_source_length
     with tf.control_dependencies([assert_line_lengths("text", sources.lengths, "translated with a prefix", limit)]):

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 # The value of a part without a translation: below every other, and still finite when summed.
 _MISSING = -1e30
-LOWEST = tf.float32.min
+LOWEST = tf.float32.min  # the score of a missing translation, because JSON has no infinity
 
 Joining = Literal["sums", "ranks", "best"]
 

@@ -21,6 +21,13 @@ def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int 
     return tf.debugging.Assert(tf.reduce_all(lengths <= limit), [message])
 
 
+def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
+    """Returns an operation that refuses inputs with different numbers of lines."""
+    lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
+    same = tf.reduce_all(lines == lines[0])
+    return tf.debugging.Assert(same, [f"{' and '.join(inputs)} must have as many lines", lines])
+
+
 def assert_size(what: str, *dimensions: int | tf.Tensor) -> tf.Operation:
     """Returns an operation that refuses an array `what` that is too large; make the computation depend on it.
 

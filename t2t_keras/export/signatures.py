@@ -9,11 +9,9 @@ from t2t_keras.export.graph_alternatives import alternatives_signature
 from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.graph_streaming import stream_signatures
-from t2t_keras.export.joining import Hypotheses
-from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths, assert_size
+from t2t_keras.export.joining import LOWEST, Hypotheses
+from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_as_many_lines, assert_line_lengths, assert_size
 from t2t_keras.symbols import PAD_ID
-
-_LOWEST = tf.float32.min  # the score of a missing translation, because JSON has no infinity
 
 Outputs = dict[str, tf.Tensor]
 
@@ -55,7 +53,7 @@ def signatures(pipeline: Pipeline) -> dict[str, tf.types.experimental.GenericFun
         return {"translations": hypotheses.texts, "scores": hypotheses.values}
 
     def sample(text: tf.Tensor, seed: tf.Tensor) -> Outputs:
-        with tf.control_dependencies([_assert_as_many_lines(text=text, seed=seed)]):
+        with tf.control_dependencies([assert_as_many_lines(text=text, seed=seed)]):
             parts = pipeline.parts(tf.identity(text))
         samples = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
         drawn = pipeline.hypotheses(text, parts, samples, samples.log_probs)
@@ -106,7 +104,7 @@ def _translations(pipeline: Pipeline, text: tf.Tensor, only_best: bool) -> Hypot
 
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
-    with tf.control_dependencies([_assert_as_many_lines(text=text, target=target)]):
+    with tf.control_dependencies([assert_as_many_lines(text=text, target=target)]):
         sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(text, tf.identity(target))
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
@@ -120,7 +118,7 @@ def _translated_tokens(
     limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
     lengths = tf.clip_by_value(source_length, 0, width)
     checks = [
-        _assert_as_many_lines(source_ids=source_ids, source_length=source_length, **given),
+        assert_as_many_lines(source_ids=source_ids, source_length=source_length, **given),
         assert_line_lengths("source_ids", lengths, "translated", limit),
     ]
     with tf.control_dependencies(checks):
@@ -133,7 +131,7 @@ def _translated_tokens(
     else:
         result = pipeline.search_with(sentences, tf.gather(constraints, rows))
     length = longest(result.lengths[:, 0])
-    scores = tf.where(result.lengths > 0, result.scores, _LOWEST)
+    scores = tf.where(result.lengths > 0, result.scores, LOWEST)
     places = rows[:, tf.newaxis]
     return {
         "translation_ids": tf.scatter_nd(places, result.token_ids[:, 0, :length], [batch, length]),
@@ -168,7 +166,7 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
 def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.Tensor, layer: tf.Tensor) -> Outputs:
     """The attention of given translations, of which each line is one piece; a kind without layers has zeros."""
     inputs = {"text": text, "target": target, "kind": kind, "layer": layer}
-    with tf.control_dependencies([_assert_as_many_lines(**inputs)]):
+    with tf.control_dependencies([assert_as_many_lines(**inputs)]):
         asked = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
         sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(text, tf.identity(target))
     weights = pipeline.chosen_attention(sources, targets, asked)
@@ -192,13 +190,6 @@ def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) ->
         assert_size("attention", tf.size(parts.rows), *map(longest, sizes)),
         assert_size("attention", num_lines, *map(longest, line_sizes)),
     ]
-
-
-def _assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
-    """Returns an operation that refuses inputs with different numbers of lines."""
-    lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
-    same = tf.reduce_all(lines == lines[0])
-    return tf.debugging.Assert(same, [f"{' and '.join(inputs)} must have as many lines", lines])
 
 
 def _places(lengths: tf.Tensor, rows: tf.Tensor, num_lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
