@@ -46,11 +46,6 @@ def check_label(label: str, place: str) -> str:
     return label
 
 
-def label_counts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[tuple[str, str], int]:
-    """How often each pair of a reference's and a hypothesis' label occurs."""
-    return collections.Counter(zip(references, hypotheses, strict=True))
-
-
 def accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The share of hypotheses that are right, in percent."""
     return 100 * sum(map(str.__eq__, hypotheses, references)) / len(references)
@@ -58,11 +53,11 @@ def accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def macro_f1(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The mean F1 of all labels that either side has, in percent."""
-    counts = label_counts(hypotheses, references)
+    counts = collections.Counter(zip(references, hypotheses, strict=True))
     labels = {label for pair in counts for label in pair}
 
     def f1(label: str) -> float:
-        right = counts.get((label, label), 0)
+        right = counts[label, label]
         given = sum(count for (_, hypothesis), count in counts.items() if hypothesis == label)
         wanted = sum(count for (reference, _), count in counts.items() if reference == label)
         return 2 * right / (given + wanted)
@@ -72,9 +67,9 @@ def macro_f1(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def confusions(hypotheses: Sequence[str], references: Sequence[str]) -> str:
     """A table of what was found, in columns, for each label of the references, in rows."""
-    counts = label_counts(hypotheses, references)
+    counts = collections.Counter(zip(references, hypotheses, strict=True))
     labels = sorted({label for pair in counts for label in pair})
-    rows = [["", *labels], *([label, *(f"{counts.get((label, other), 0):,}" for other in labels)] for label in labels)]
+    rows = [["", *labels], *([label, *(f"{counts[label, other]:,}" for other in labels)] for label in labels)]
     return _in_columns(rows)
 
 

@@ -1,7 +1,6 @@
 """A score of a corpus, whatever the task."""
 
 import dataclasses
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,15 +22,6 @@ class Score:
     value: float
     signature: str
     comparable_to: str
-
-
-def scoring_package(module: str, what: str) -> Any:
-    """A module of a package of the extra "tasks", which scores `what`; an `InputError` says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        package = str(error.name).partition(".")[0]
-        raise InputError(f"{package} is missing, which scores {what}: pip install '.[tasks]'") from error
 
 
 def check_lines(lines: Sequence[Any], references: Sequence[str]) -> None:

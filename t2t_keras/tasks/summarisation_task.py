@@ -4,7 +4,8 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from t2t_keras.tasks.score import Score, check_lines, scoring_package
+from t2t_keras.errors import optional_module
+from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task, two_columns
 from t2t_keras.text.languages import words_and_characters
 
@@ -51,4 +52,5 @@ class SummarisationTask(Task):
 
 
 def _rouge() -> Any:
-    return scoring_package("rouge_score.rouge_scorer", "summaries")
+    missing = "rouge_score is missing, which scores summaries: pip install '.[tasks]'"
+    return optional_module("rouge_score.rouge_scorer", missing)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, optional_module
 from t2t_keras.tasks.labels import accuracy, as_symbol, check_label, is_symbol, label_ids, of_symbol
-from t2t_keras.tasks.score import Score, check_lines, scoring_package
+from t2t_keras.tasks.score import Score, check_lines
 from t2t_keras.tasks.task import Lines, ScoringSettings, Task
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.repair import repair
@@ -190,4 +190,5 @@ def _plain(word: str) -> str:
 
 
 def _seqeval() -> Any:
-    return scoring_package("seqeval.metrics", "labels of words")
+    missing = "seqeval is missing, which scores labels of words: pip install '.[tasks]'"
+    return optional_module("seqeval.metrics", missing)
