@@ -34,7 +34,7 @@ def _alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dic
     tokens = pipeline.next_tokens(sources, begun, COUNT)  # --> [lines, COUNT]
     several = Sentences(*(tf.repeat(side, COUNT, axis=0) for side in sources))
     prefixes = _with_tokens(begun, tokens)
-    found = pipeline.search_from(several, prefixes)
+    found = pipeline.search_for(several, prefix=prefixes)
     parts = Parts(several, tf.range(count * COUNT))
     made = pipeline.hypotheses(tf.repeat(text, COUNT), parts, found, found.scores)
     texts, values = (tf.reshape(each[:, 0], [count, COUNT]) for each in made)

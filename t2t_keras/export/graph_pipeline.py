@@ -229,11 +229,15 @@ class Pipeline:
             (tokens,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         return tokens
 
-    def search_from(self, sentences: Sentences, prefixes: tf.Tensor) -> Found:
-        """The best hypothesis of each sentence that begins with its prefix, int32 [sentences, length]."""
+    def search_for(self, sentences: Sentences, **asked: tf.Tensor) -> Found:
+        """The best hypothesis of each sentence that begins with its `prefix`, int32 [sentences, length].
+
+        Or one that has a phrase of each of its `constraints`; see `search_with`.
+        """
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
-            return [v[:, :1] for v in self._searches(ids, only_best=True, prefix=tf.gather(prefixes, rows))]
+            own = {name: tf.gather(values, rows) for name, values in asked.items()}
+            return [v[:, :1] for v in self._searches(ids, only_best=True, **own)]
 
         with self._weights.in_use():
             return self._found(sentences, search, 1)
@@ -246,13 +250,7 @@ class Pipeline:
         sizes = *tf.unstack(tf.shape(constraints)), longest(self.output_limits(sentences))
         with tf.control_dependencies([assert_size("progress with constraints", self.config.beam_size, *sizes)]):
             constraints = tf.identity(constraints)
-
-        def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
-            asked = tf.gather(constraints, rows)
-            return [v[:, :1] for v in self._searches(ids, only_best=True, constraints=asked)]
-
-        with self._weights.in_use():
-            return self._found(sentences, search, 1)
+        return self.search_for(sentences, constraints=constraints)
 
     def _hidden_of(self, source_ids: tf.Tensor, target_ids: tf.Tensor) -> Any:
         """The hidden states before each token of given targets."""
