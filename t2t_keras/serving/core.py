@@ -75,13 +75,8 @@ class Core:
             lambda: self._batcher.waiting_cost,
             lambda: self.unsent.num_bytes,
             lambda: self._answers.num_bytes,
-            lambda: self.versions.served,
+            lambda: self.models.first.served,
         )
-
-    @property
-    def versions(self) -> Versions:
-        """The versions of the only model, or of the first."""
-        return self.models.first
 
     def start(self) -> None:
         """Loads the versions that are wanted and can be loaded, if any, and keeps looking for others.

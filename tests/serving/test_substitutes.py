@@ -81,7 +81,7 @@ def test_later_the_version_before_goes_on(versions_1_and_2, export_dir):
     server.start()
     try:
         (export_dir / "2").symlink_to(versions_1_and_2 / "2")
-        wait_until(lambda: [status.state for status in server.core.versions.statuses()] == ["END", "AVAILABLE"])
+        wait_until(lambda: [status.state for status in server.core.models.first.statuses()] == ["END", "AVAILABLE"])
         url = f"http://{server.rest_address}/v1/models/toy:predict"
         answer = httpx.post(url, json={"instances": ["ab"]}, timeout=300).json()
         assert answer == {"predictions": [{"translation": "ab!", "score": 0.0}]}

@@ -294,19 +294,19 @@ BREAK = {
 @pytest.mark.parametrize("how", BREAK)
 def test_a_broken_saved_model_is_never_served(versions_1_and_2, export_dir, how):
     core = Core(ServingOptions(str(export_dir)))
-    core.versions.poll()
+    core.models.first.poll()
     shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
     BREAK[how](export_dir / "2")
-    core.versions.poll()
-    assert core.versions.served == 1
+    core.models.first.poll()
+    assert core.models.first.served == 1
     response = core.status("toy", 2)
     (status,) = response.model_version_status
     assert status.state == 50 and status.status.error_code != 0 and status.status.error_message
     # Whole again, it is served.
     shutil.rmtree(export_dir / "2")
     shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
-    core.versions.poll()
-    assert core.versions.served == 2
+    core.models.first.poll()
+    assert core.models.first.served == 2
     assert core.close(20)
 
 
@@ -315,8 +315,8 @@ def test_a_version_whose_warm_up_fails_is_not_served(export_dir, tmp_path):
 
     toy.save(export_dir, 2, ["good", "bad"])
     core = Core(ServingOptions(str(export_dir)))
-    core.versions.poll()
-    assert core.versions.served == 1
+    core.models.first.poll()
+    assert core.models.first.served == 1
     (status,) = core.status("toy", 2).model_version_status
     assert "no such word" in status.status.error_message
     assert core.close(20)
@@ -354,7 +354,7 @@ def test_a_swap_under_load_drops_nothing(versions_1_and_2, export_dir, caplog):
     wait_until(lambda: all(len(own) > 10 for own in answers))
     shutil.copytree(versions_1_and_2 / "2", export_dir / ".2.tmp")
     (export_dir / ".2.tmp").rename(export_dir / "2")
-    wait_until(lambda: server.core.versions.served == 2)
+    wait_until(lambda: server.core.models.first.served == 2)
     before = [len(own) for own in answers]
     wait_until(lambda: all(len(own) > size + 10 for own, size in zip(answers, before, strict=True)))
     done.set()

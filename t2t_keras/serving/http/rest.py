@@ -158,7 +158,7 @@ class _Rest:
         limits = self._core.options.limits
         about: dict[str, Any] = {
             "model": self._core.models.names[0],
-            "version": self._core.versions.served,
+            "version": self._core.models.first.served,
             "max_sentences": limits.max_sentences,
             "max_sentence_bytes": limits.max_sentence_bytes,
         }

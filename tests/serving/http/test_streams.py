@@ -186,9 +186,9 @@ def test_a_version_stays_until_its_answer_is_whole(export_dir, versions_1_and_2)
     with running(export_dir) as (server, client), streamed(client, {"instances": ["endless"]}) as found:
         next(found)
         shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
-        server.core.versions.poll()
-        assert server.core.versions.served == 2
-        assert {s.version: s.state for s in server.core.versions.statuses()} == {1: "UNLOADING", 2: "AVAILABLE"}
+        server.core.models.first.poll()
+        assert server.core.models.first.served == 2
+        assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "UNLOADING", 2: "AVAILABLE"}
         assert next(found)[0] == ""
         found.close()
 
