@@ -3,10 +3,10 @@
 `metrics.jsonl` has one JSON object per line: "step", "kind" ("train" or "valid") and the numbers that all records show.
 """
 
+import dataclasses
 import math
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +35,17 @@ _PANELS: list[tuple[str, bool, list[tuple[str, str, str]]]] = [
 ]
 
 
+@dataclasses.dataclass
 class Interval:
     """Metrics summed since the last log line; saved in checkpoints, so that no line covers fewer steps."""
 
-    def __init__(
-        self,
-        loss_sum: float = 0.0,
-        tokens: float = 0.0,
-        seconds: float = 0.0,
-        measure_sums: Mapping[str, float] | None = None,
-        processor_seconds: float = 0.0,
-    ) -> None:
-        self.loss_sum, self.tokens, self.seconds = loss_sum, tokens, seconds
-        self.measure_sums = dict(measure_sums or {})
-        self.processor_seconds = processor_seconds
-        self.learning_rate = self.gradient_norm = 0.0
+    loss_sum: float = 0.0
+    tokens: float = 0.0
+    seconds: float = 0.0
+    measure_sums: dict[str, float] = dataclasses.field(default_factory=dict)
+    processor_seconds: float = 0.0
+    learning_rate: float = dataclasses.field(default=0.0, init=False)
+    gradient_norm: float = dataclasses.field(default=0.0, init=False)
 
     def add(self, metrics: StepMetrics, seconds: float, processor_seconds: float = 0.0) -> None:
         """Adds the steps of one call, which took `seconds`, and so many of all cores of the processor together."""
