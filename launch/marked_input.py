@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import IO
 
 from t2t_keras.data.sources.corpora_files import decoded_line
-from t2t_keras.errors import InputError
+from t2t_keras.errors import named
 from t2t_keras.inference.marked_text import translate_marked
 from t2t_keras.inference.translator import Translator
 from t2t_keras.text.markup.documents import MarkedDocument, Markup
@@ -46,7 +46,5 @@ def write_marked(
 
 
 def _decoded(raw: bytes, place: str) -> str:
-    try:
+    with named(place):
         return decoded_line(raw)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None

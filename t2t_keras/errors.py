@@ -1,6 +1,8 @@
 """The exception for faulty input, as opposed to faults of the program, and packages that need not be installed."""
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -9,6 +11,24 @@ class InputError(ValueError):
 
     The message is one line that says what is wrong and what would be valid. Programs print it and exit with status 1.
     """
+
+
+@contextlib.contextmanager
+def named(place: object) -> Iterator[None]:
+    """Puts a place, such as a file or a line of it, before what an `InputError` inside says."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+@contextlib.contextmanager
+def explained(what: object) -> Iterator[None]:
+    """Makes an `InputError` of an `OSError` inside: what could not be done, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what}: {error.strerror or error}") from error
 
 
 def optional_module(name: str, missing: str) -> Any:

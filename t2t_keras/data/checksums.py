@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import explained
 from t2t_keras.machine.files import read_note, sha256, write_json
 
 # A file that changed this recently may change again without its timestamps showing it.
@@ -15,10 +15,8 @@ _SETTLED_SECONDS = 2.0
 
 def checksum(path: str | Path) -> str:
     """The SHA-256 of a file in hexadecimal digits; raises an InputError if the file cannot be read."""
-    try:
+    with explained(f"{path}: cannot be read"):
         return sha256(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
@@ -57,8 +55,6 @@ def _short(value: Any) -> str:
 
 def _state(path: Path) -> list[int]:
     """A file's device, inode, size and times (of contents and inode), some of which differ after any change."""
-    try:
+    with explained(f"{path}: cannot be read"):
         status = path.stat()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]

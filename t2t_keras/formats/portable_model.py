@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.tensor_names import Arrays, LayerNames, check_all_known, weights_of
 from t2t_keras.models.families import make_model
@@ -99,11 +99,9 @@ def assembled(
     for table in tables.weights(config).values():
         if table.shape[-1] not in (config.d_model, config.vocab_size):
             raise InputError(f"{path}: a matrix of tokens is {table.shape[-1]} wide, but states are {config.d_model}")
-    try:
+    with named(path):
         check_all_known(tensors, entries, others)
         return {**weights_of(tensors, entries, weight_shapes(config)), **tables.weights(config)}
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def check_whole(path: Path | str, model: PortableModel) -> None:
@@ -111,10 +109,8 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
 
     An InputError names `path`, and the setting or the weight.
     """
-    try:
+    with named(path):
         Config.from_dict(model.config.to_dict())
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     expected = weight_shapes(model.sizes)
     found = {name: tuple(array.shape) for name, array in model.weights.items()}
     for name in sorted(expected.keys() | found.keys()):

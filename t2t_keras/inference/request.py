@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.search.searches import OPTIONS, output_limits, padded_constraints, padded_phrases
 from t2t_keras.symbols import EOS_ID
@@ -186,10 +186,8 @@ class RequestEncoder:
 
     def phrase(self, field: str, phrase: str) -> Ids:
         """The token ids of a phrase of outputs; the `InputError` of one that cannot be written names the field."""
-        try:
+        with named(field):
             text = self._symbols(phrase) if self._writes_labels else self.repaired(phrase)
-        except InputError as error:
-            raise InputError(f"{field}: {error}") from None
         ids = tuple(self._tokenizer.encode(text))
         if not ids:
             raise InputError(f"{field}: {phrase!r} is blank")
@@ -343,15 +341,13 @@ def numbered(requests: Sequence[str | Request], encoder: RequestEncoder) -> Iter
     """
     lines = iter(encoder.encode_lines([request for request in requests if isinstance(request, str)]))
     for number, request in enumerate(requests, start=1):
-        try:
+        with named(f"line {number:,}"):
             if isinstance(request, str):
                 encoded = next(lines)
                 encoder.check_source(encoded.text)
             else:
                 encoded = encoder.encode(request)
-            yield encoded
-        except InputError as error:
-            raise InputError(f"line {number:,}: {error}") from error
+        yield encoded
 
 
 def _contains(ids: Ids, phrase: Ids) -> bool:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from t2t_keras.config import DecodeConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder
 from t2t_keras.inference.translation import TermUse, Translation
 from t2t_keras.text.terms import Glossary, Term, spellings
@@ -51,10 +51,8 @@ class RequiredTerms:
     def _phrases_of(self, term: Term) -> dict[str, Ids]:
         """The token ids of all forms."""
         texts = [spelling for form in term.forms for spelling in spellings(form)]
-        try:
+        with named(term.place):
             phrases = {text: self._encoder.phrase("form", text) for text in map(self._encoder.repaired, texts)}
-        except InputError as error:
-            raise InputError(f"{term.place}: {error}") from None
         excluded = {text: self._encoder.exclusion(ids) for text, ids in phrases.items()}
         if all(excluded.values()):
             form, what = next(iter(excluded.items()))

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.config import DataConfig, DecodeConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.inference import loading
 from t2t_keras.inference.ctranslate2_engine import ComputeType
 from t2t_keras.inference.explain import (
@@ -338,10 +338,8 @@ class Translator:
 
     def _target(self, number: int, line: str, translation: str) -> str:
         """What the model writes for the translation of a line."""
-        try:
+        with named(f"line {number:,}"):
             return self._encoder.target(line, translation)
-        except InputError as error:
-            raise InputError(f"line {number:,}: {error}") from None
 
     def _pieces(self, source: Ids, target: Ids) -> tuple[list[str], list[str]]:
         return self.tokenizer.source.pieces(source), self.tokenizer.pieces(target)

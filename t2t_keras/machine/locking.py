@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 
 _PATIENCE_SECONDS = 5.0  # for a dying process, or its child, that still holds the lock
 
@@ -29,11 +29,9 @@ def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) ->
         BusyError: another process holds the lock for more than some seconds.
         InputError: the directory is not writable.
     """
-    try:
+    with explained(f"cannot {verb} in {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise InputError(f"cannot {verb} in {directory}: {error.strerror}") from error
     try:
         _take(descriptor, directory, verb, participle, flag)
         yield

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 from t2t_keras.machine.files import DAMAGED_NPZ, sha256, write_json
 
 Arrays = Mapping[str, np.ndarray]
@@ -79,10 +79,8 @@ def load(path: str | Path, weights_only: bool = False) -> Checkpoint:
     for name, expected in document["sha256"].items():
         if weights_only and name not in _WEIGHTS_FILES:
             continue
-        try:
+        with explained(f"{path / name} cannot be read"):
             actual = sha256(path / name)
-        except OSError as error:
-            raise InputError(f"{path / name} cannot be read: {error.strerror}") from error
         if actual != expected:
             raise InputError(f"{path / name} is damaged: it does not match its checksum")
     return Checkpoint(path, document["step"], document["state"])

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_keras.config import Config, differences
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.machine import remote
 from t2t_keras.machine.files import local_path, read_note, replacing
 from t2t_keras.machine.locking import locked
@@ -89,10 +89,8 @@ class Run:
         """The run's configuration; raises an InputError if it is missing or invalid."""
         others = (_DATA_DIR, _TEXT, _INIT_FROM, _EXPORT, IMPORTED)
         values = {name: value for name, value in self._read().items() if name not in others}
-        try:
+        with named(self.config_path):
             return Config.from_dict(values)
-        except InputError as error:
-            raise InputError(f"{self.config_path}: {error}") from None
 
     @property
     def excluded(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 
 # What needs no key, so that probes work without: states of models, and gRPC's health service.
 _OPEN_PATH = re.compile(r"/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII)
@@ -34,10 +34,8 @@ class ApiKeys:
     """
 
     def __init__(self, path: str) -> None:
-        try:
+        with explained(path):
             lines = pathlib.Path(path).read_bytes().splitlines()
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
         keys = [line.strip() for line in lines]
         for number, key in enumerate(keys, start=1):
             # The line itself is not shown: it may be a key with a slip.
@@ -101,10 +99,8 @@ async def _refuse(message: bytes, context: Any) -> NoReturn:
 def check_certificate(certificate: str, key: str) -> None:
     """Raises an `InputError` unless the files hold a certificate (or a chain) in PEM and its key without a password."""
     for path in (certificate, key):
-        try:
+        with explained(path):
             pathlib.Path(path).read_bytes()
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
     try:
         # A password is never asked for: the server may have no terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=b"")

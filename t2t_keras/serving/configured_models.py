@@ -7,7 +7,7 @@ import pathlib
 import threading
 from collections.abc import Callable, Sequence
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 from t2t_keras.serving.model_configs import ModelSettings, parse_model_configs
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
@@ -163,9 +163,7 @@ class ConfiguredModels:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with explained(path), open(path, encoding="utf-8") as file:
             return file.read()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not valid UTF-8: {error.reason} at byte {error.start}") from error

@@ -5,7 +5,7 @@ import math
 import pathlib
 from typing import Any, Literal, NamedTuple
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.machine.files import write_json
 from t2t_keras.studies.job import Job
 
@@ -40,10 +40,8 @@ def state(job: Job, study_dir: pathlib.Path) -> State:
     record = read_record(folder)
     if record is None:
         return State("unfinished", job.progress(folder), {})
-    try:
+    with named(folder / RECORD):
         changes = job.changes(record["settings"])
-    except InputError as error:
-        raise InputError(f"{folder / RECORD}: {error}") from None
     return State("outdated", "; ".join(changes), {}) if changes else State("finished", "finished", record["results"])
 
 

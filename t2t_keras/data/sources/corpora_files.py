@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.cleaning import Pair
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -18,14 +18,12 @@ _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, "
 
 def check_readable(path: str | Path) -> None:
     """Raises an InputError if a file cannot be read several times, before any work is done, or is empty."""
-    try:
+    with explained(f"{path}: cannot be read"):
         if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for who writes to it
             raise InputError(f"{path}: a folder, pipe or device; text is read more than once: give a file")
         with open(path, "rb") as file:
             if not file.read(1):
                 raise InputError(f"{path}: the file is empty")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -50,13 +48,11 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
     """Yields the undecoded lines of a file, perhaps compressed, without a byte order mark; raises as `read_lines`."""
     number = 0
     try:
-        with _OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
+        with explained(f"{path}: cannot be read"), _OPENERS.get(Path(path).suffix, open)(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 yield without_byte_order_mark(line) if number == 1 else line
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path}, after line {number}: broken compressed file: {error}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def without_byte_order_mark(line: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from t2t_keras.data.cleaning import Pair
 from t2t_keras.data.sources.corpora_files import decoded_line, is_compressed, read_pairs, without_byte_order_mark
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 
 _BLOCK_BYTES = 1 << 23  # a worker skips at most so many
 _COUNTED_BYTES = 1 << 30  # of one job that counts
@@ -112,15 +112,12 @@ def count_newlines(number: int, part: tuple[Path, int, int, int]) -> list[list[i
     del number
     path, start, end, block_bytes = part
     counts = []
-    try:
-        with open(path, "rb") as file:
-            for offset in range(start, end, block_bytes):
-                file.seek(offset)
-                if not (block := file.read(block_bytes)):
-                    break
-                counts.append([block.count(b"\n"), block[-1]])
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with explained(f"{path}: cannot be read"), open(path, "rb") as file:
+        for offset in range(start, end, block_bytes):
+            file.seek(offset)
+            if not (block := file.read(block_bytes)):
+                break
+            counts.append([block.count(b"\n"), block[-1]])
     return counts
 
 

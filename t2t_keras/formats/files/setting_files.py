@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.errors import InputError, optional_module
+from t2t_keras.errors import InputError, explained, optional_module
 
 
 def read_bytes(path: Path) -> bytes:
     """The contents of a file; an InputError names it."""
-    try:
+    with explained(f"{path}: cannot read it"):
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot read it: {error.strerror}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

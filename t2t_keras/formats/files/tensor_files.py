@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from t2t_keras.errors import InputError, optional_module
+from t2t_keras.formats.files.setting_files import read_bytes
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.machine.files import DAMAGED_NPZ, replacing
 
@@ -58,12 +59,10 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Reads all tensors of a file of safetensors; raises an InputError that names the file."""
-    safetensors = _safetensors()
+    safetensors, contents = _safetensors(), read_bytes(path)
     try:
-        found = safetensors.deserialize(path.read_bytes())
+        found = safetensors.deserialize(contents)
         return {name: np.frombuffer(each["data"], _TYPES[each["dtype"]]).reshape(each["shape"]) for name, each in found}
-    except OSError as error:
-        raise InputError(f"{path}: cannot read it: {error.strerror}") from error
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read as safetensors: {error}") from error
 

@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, explained
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError
 
 _SILENCE = 30.0  # seconds
@@ -46,10 +46,8 @@ def _listening(cluster: Cluster) -> socket.socket:
     _, port = _host_and_port(cluster.addresses[cluster.index])
     is_dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual else socket.AF_INET
-    try:
+    with explained(f"worker {cluster.index} cannot listen on port {port}"):
         return socket.create_server(("", port), family=family, backlog=len(cluster.addresses), dualstack_ipv6=is_dual)
-    except OSError as error:
-        raise InputError(f"worker {cluster.index} cannot listen on port {port}: {error.strerror}") from None
 
 
 def _answers(address: str) -> bool:
