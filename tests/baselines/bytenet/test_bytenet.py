@@ -22,6 +22,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.search.searches import Searches
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
+from tests.baselines.in_numpy import embedded
 from tests.baselines.untrained import SOURCE, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import layer_norm, numbers
 from tests.training import tiny_training
@@ -69,11 +70,6 @@ def block_in_numpy(block, x: np.ndarray) -> np.ndarray:
 def logits_in_numpy(model, source: list[int], target: list[int]) -> np.ndarray:
     """[target_len, vocab]."""
     config = model.config
-
-    def embedded(embedding, ids):
-        rows = numbers(embedding.table)[ids] * np.sqrt(embedding.d_model)
-        return rows * (np.array(ids) != 0)[:, None]
-
     length = int(np.floor(np.round(config.unfolding_factor * len(source), 6))) + config.unfolding_offset
     added = np.tile(numbers(model.unfolding), (length - len(source), 1))
     x = np.concatenate([embedded(model.source_embedding, source), added])

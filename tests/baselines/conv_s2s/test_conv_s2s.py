@@ -10,6 +10,7 @@ import tensorflow as tf
 from t2t_keras.baselines.conv_s2s.conv_s2s_config import ConvS2SConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models import families
+from tests.baselines.in_numpy import assert_equals_numpy, sigmoid
 from tests.baselines.untrained import SOURCE, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import numbers
 
@@ -43,7 +44,7 @@ def convolved_in_numpy(layer, x: np.ndarray) -> np.ndarray:
 
 def gated_in_numpy(block, x: np.ndarray) -> np.ndarray:
     values, gates = np.split(convolved_in_numpy(block.convolution, x), 2, axis=1)
-    return values / (1 + np.exp(-gates))
+    return values * sigmoid(gates)
 
 
 def added_in_numpy(block, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
@@ -82,19 +83,7 @@ def logits_in_numpy(model, source: list[int], target: list[int]) -> tuple[np.nda
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equals_numpy(shape):
-    """In a batch with padding too; so neither padding nor other sentences matter."""
-    model = make(shape)
-    logits, (encoder, decoder, attention) = model.logits_and_attention(BATCH)
-    assert encoder.shape[1] == decoder.shape[1] == 0
-    assert attention.shape == (3, len(model.decoder_layers), 1, 6, 5)
-    np.testing.assert_allclose(model(BATCH), logits, atol=1e-5)
-    for row in range(3):
-        source, target = (ids[row][ids[row] != 0].tolist() for ids in (SOURCE, TARGET))
-        expected, weights = logits_in_numpy(model, source, target)
-        np.testing.assert_allclose(logits[row, : len(target)], expected, rtol=1e-4, atol=2e-5)
-        found = attention[row, :, 0, : len(target)]
-        np.testing.assert_allclose(found[..., : len(source)], weights, rtol=1e-4, atol=1e-6)
-        assert not np.any(found[..., len(source) :] > 1e-7)
+    assert_equals_numpy(make(shape), logits_in_numpy, TARGET)
 
 
 def test_padding_changes_nothing():

@@ -10,7 +10,7 @@ from t2t_keras.baselines.recurrent.moe_rnn_config import MoERNNConfig
 from t2t_keras.errors import InputError
 from t2t_keras.models.contract import States
 from t2t_keras.models.presets import preset
-from tests.baselines.recurrent.in_numpy import assert_equals_numpy, embedded, sigmoid
+from tests.baselines.in_numpy import assert_equals_numpy, embedded, sigmoid
 from tests.baselines.untrained import BATCH, TARGET, VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import gates, mixture, numbers
 

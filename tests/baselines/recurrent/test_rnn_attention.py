@@ -8,7 +8,7 @@ import pytest
 
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.errors import InputError
-from tests.baselines.recurrent.in_numpy import assert_equals_numpy, embedded, sigmoid
+from tests.baselines.in_numpy import assert_equals_numpy, embedded, sigmoid
 from tests.baselines.untrained import VOCAB, assert_steps_are_teacher_forcing, untrained
 from tests.layers.numpy_oracle import numbers
 
