@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import pathlib
 import re
 
@@ -167,46 +168,15 @@ def test_imports_run_one_way(path):
         assert imported in MAY_IMPORT[of] | {of}, f"{module_name(path)} imports t2t_keras.{imported}"
 
 
-def test_rooms_stand_above_all_they_import():
-    rooms = list(MAY_IMPORT)
-    for number, room in enumerate(["errors", "config", "layers", "models", "search", "inference"]):
-        assert rooms.index(room) >= number
-    floors: dict[str, int] = {}
-
-    def floor(name: str, above: tuple[str, ...] = ()) -> int:
-        assert name not in above, f"a circle: {' <- '.join([*above, name])}"
-        if name not in floors:
-            floors[name] = 1 + max((floor(other, (*above, name)) for other in MAY_IMPORT[name]), default=0)
-        return floors[name]
-
-    assert floor("training") > floor("evaluation") > floor("inference") > floor("search") > floor("models")
-    assert floor("models") > floor("layers") > floor("errors")
-
-
-def test_modules_have_no_circle():
-    """Within a part too, as far as modules import each other when they are imported."""
-    names = {module_name(path): path for path in FILES}
-
-    def imported(name: str) -> set[str]:
-        found = set()
-        for module, eager in imports(names[name]):
-            known = module if module in names else module.rpartition(".")[0]
-            if eager and known in names and known != name:
-                found.add(known)
-        return found
-
-    done: set[str] = set()
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, f"a circle: {' <- '.join([*above, name])}"
-        if name not in done:
-            for other in imported(name):
-                visit(other, (*above, name))
-            done.add(name)
-
-    for name in names:
-        visit(name, ())
-    assert done == set(names)
+def test_nothing_imports_in_a_circle():
+    """Neither rooms nor modules, as far as these import each other when they are imported."""
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()  # raises a CycleError that names the circle
+    names = set(map(module_name, FILES))
+    imported = {}
+    for path in FILES:
+        modules = {module if module in names else module.rpartition(".")[0] for module, eager in imports(path) if eager}
+        imported[module_name(path)] = modules & names - {module_name(path)}
+    graphlib.TopologicalSorter(imported).prepare()
 
 
 @every([path for path in PACKAGE if part(module_name(path)) == "search"])
