@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.serving_process import Served, ask_rest, same
 from tests.attack import hostile_clients
+from tests.waiting import wait_until
 
 NORMAL = ("serving_default", {"text": ["A man in a blue shirt is standing on a ladder."]})
 
@@ -56,7 +57,7 @@ def serve(exported, tmp_path_factory):
             before = ask_rest(server.rest, *NORMAL)
             yield server
             assert server.alive, server.log
-            hostile_clients.wait_until(lambda: _answers(server))
+            wait_until(lambda: _answers(server))
             assert same(ask_rest(server.rest, *NORMAL), before)
             assert server.stop() == 0
             assert "Traceback" not in server.log and not re.search(r"^\S+ \S+ CRITICAL ", server.log, re.MULTILINE)

@@ -4,18 +4,9 @@ import contextlib
 import http.client
 import json
 import socket
-import time
 
 PATIENCE = 60.0  # seconds after which a client that waits takes the server to hang
 MODEL = "/v1/models/model"
-
-
-def wait_until(true):
-    """Waits until a function says so."""
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.005)
 
 
 def place(address):
@@ -49,6 +40,11 @@ def connected(address, source="127.0.0.1", buffer=0, seconds=PATIENCE):
         connection.settimeout(seconds)
         connection.connect(place(address))
         yield connection
+
+
+def status(connection):
+    """The status of an answer, of which not more is read."""
+    return int(connection.recv(12).split()[1])
 
 
 def ask(address, content, source="127.0.0.1", seconds=PATIENCE):

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from tests.attack.hostile_clients import MODEL, ask, connected, head, metric, request, wait_until
+from tests.attack.hostile_clients import MODEL, ask, connected, head, metric, request
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.attack
 

@@ -11,7 +11,8 @@ import grpc
 import pytest
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 
-from tests.attack.hostile_clients import PATIENCE, ask, connected, get, place, request, wait_until
+from tests.attack.hostile_clients import PATIENCE, ask, connected, get, place, request
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.attack
 

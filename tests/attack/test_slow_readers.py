@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.attack.hostile_clients import ask, connected, metric, request, wait_until
+from tests.attack.hostile_clients import ask, connected, metric, request, status
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.attack
 
@@ -16,11 +17,6 @@ BUDGET = 16 << 20
 # An answer of 6.5 MB in memory: more than the buffers of a connection hold.
 LARGE = request("attention", text=["dog. " * 450], target=["Hund"], kind=["encoder"], layer=[0])
 UNSENT = "t2t_serving_unsent_bytes"
-
-
-def status(connection):
-    """The status of an answer, of which not more is read."""
-    return int(connection.recv(12).split()[1])
 
 
 def test_slow_readers_hold_no_more_than_the_budget(serve, measured):

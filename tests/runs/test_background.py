@@ -126,17 +126,22 @@ def test_a_checkpoint_of_an_earlier_life_is_completed(tmp_path, writer):
     assert checkpoints.best(tmp_path).step == 3
 
 
+def room_after(looks, disk):
+    """There is no hurry to end, and after so many looks somebody has made room."""
+    left = iter(range(looks))
+
+    def is_in_a_hurry():
+        if next(left, None) is None:
+            disk[0] = 0
+        return False
+
+    return is_in_a_hurry
+
+
 def test_what_was_completed_before_it_could_be_written(tmp_path, writer, disk):
     disk[0] = errno.ENOSPC
     save(writer, 5, Best(5, "loss", 1.0))
-    looks = iter([False] * 5)
-
-    def is_in_a_hurry():
-        if next(looks, None) is None:
-            disk[0] = 0  # somebody made room
-        return False
-
-    writer.finish(is_in_a_hurry)
+    writer.finish(room_after(5, disk))
     assert checkpoints.latest(tmp_path).state == {"batch": 5}
     assert checkpoints.best(tmp_path).step == 5
 
@@ -216,15 +221,8 @@ def test_the_end_waits_for_room(monkeypatch, tmp_path, writer, disk, caplog):
     disk[0] = errno.ENOSPC
     save(writer, 5)
     writer.join()
-    looks = iter([False] * 10)
-
-    def is_in_a_hurry():
-        if next(looks, None) is None:
-            disk[0] = 0  # somebody made room
-        return False
-
     with caplog.at_level(logging.WARNING):
-        writer.finish(is_in_a_hurry)
+        writer.finish(room_after(10, disk))
     assert checkpoints.latest(tmp_path).step == 5
     assert disk[1] > 2  # tried several times
     assert [record.getMessage() for record in caplog.records if "waiting for room" in record.getMessage()]

@@ -22,7 +22,7 @@ from t2t_keras.serving.server import Server
 from tests.serving import toy
 from tests.serving.doubling import Doubler, answer, behind_a_gate
 from tests.serving.rest_calls import metric
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 
 class Repeatable(Doubler):

@@ -16,8 +16,9 @@ from t2t_keras.serving.answers import UnsentAnswers, memory_of, seconds_to_send
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Busy
 from t2t_keras.serving.server import Server
+from tests.attack.hostile_clients import status
 from tests.serving.rest_calls import MODEL, metric
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 LETTERS = 1400  # of a `square`, an answer of 7.8 MB: more than a connection's buffers hold
 BYTES = 4 * LETTERS**2
@@ -75,11 +76,6 @@ def slow_reader(server):
         connection.connect(("127.0.0.1", int(server.rest_address.rpartition(":")[2])))
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         yield connection
-
-
-def status(connection):
-    """The status of an answer, of which not more is read."""
-    return int(connection.recv(12).split()[1])
 
 
 def square(letters):

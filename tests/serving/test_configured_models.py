@@ -17,7 +17,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.core import Core
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 
 def config(*models):

@@ -13,7 +13,8 @@ import uvicorn
 
 from t2t_keras.serving import answers, connections, server
 from t2t_keras.serving.options import ServingOptions
-from tests.serving.waiting import wait_until
+from tests.attack.hostile_clients import place
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -339,24 +340,19 @@ def empty_server(tmp_path):
         yield start
 
 
-def port_of(address):
-    host, _, port = address.rpartition(":")
-    return host, int(port)
-
-
 def test_connections_of_grpc_are_limited_too(empty_server):
     running = empty_server(max_connections=2)
     with contextlib.ExitStack() as stack:
-        first = [stack.enter_context(connected(port_of(running.grpc_address))) for _ in range(2)]
+        first = [stack.enter_context(connected(place(running.grpc_address))) for _ in range(2)]
         assert all(connection.recv(1) for connection in first)  # the server's first frame
         for _ in range(5):
-            with connected(port_of(running.grpc_address)) as connection:
+            with connected(place(running.grpc_address)) as connection:
                 assert read_to_end(connection) == 0
 
 
 def test_a_grpc_connection_that_never_begins_is_closed(empty_server, monkeypatch):
     monkeypatch.setitem(server._GRPC_CONNECTIONS, "grpc.server_handshake_timeout_ms", 500)
-    with connected(port_of(empty_server().grpc_address)) as connection:
+    with connected(place(empty_server().grpc_address)) as connection:
         assert read_to_end(connection) < 1000
 
 

@@ -13,7 +13,7 @@ from t2t_keras.serving.grpc_health import Health
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving import toy
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 

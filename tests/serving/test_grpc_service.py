@@ -25,7 +25,7 @@ from tensorflow_serving.apis import (
 )
 
 from t2t_keras.serving import off_loop
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

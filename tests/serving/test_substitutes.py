@@ -11,7 +11,7 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 
 class Shouts:

@@ -21,7 +21,7 @@ from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.versions import Versions
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 
 class Light:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from t2t_keras.training.devices.cluster import Cluster, find_cluster
-from tests.launch.cluster.stand_ins import LOST, MISTAKE, STOPPED, environment, executable, lines, run
+from tests.launch.cluster.stand_ins import LOST, MISTAKE, STOPPED, run
 
 pytestmark = pytest.mark.integration
 
@@ -134,11 +134,3 @@ def test_what_was_stopped_starts_again_and_what_is_wrong_does_not():
     pod = made["template"]["spec"]
     assert pod["restartPolicy"] == "Never" and pod["terminationGracePeriodSeconds"] == 400
     assert at(manifests()["TrainingRuntime"], "spec.template.spec.failurePolicy.maxRestarts") == 0
-
-
-def test_it_applies_what_the_dry_run_prints(tmp_path):
-    executable(tmp_path / "kubectl", f'echo "$@" > {tmp_path}/arguments; cat > {tmp_path}/applied')
-    assert run("kubeflow.sh", "--preset=big", env=environment(tmp_path)).returncode == 0
-    assert lines(tmp_path / "arguments") == ["apply -f -"]
-    printed = run("kubeflow.sh", "--preset=big", env=environment(tmp_path, DRY_RUN=1)).stdout
-    assert (tmp_path / "applied").read_text(encoding="utf-8") == printed

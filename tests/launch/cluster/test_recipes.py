@@ -333,11 +333,12 @@ def test_kubernetes_manifests_fit_the_schema(version):
             validator.validate(document, version, strict=True)
 
 
-def test_kubernetes_applies_what_the_dry_run_prints(tmp_path):
+@pytest.mark.parametrize("script", ["kubernetes.sh", "kubeflow.sh"])
+def test_what_is_applied_is_what_the_dry_run_prints(tmp_path, script):
     executable(tmp_path / "kubectl", f'echo "$@" > {tmp_path}/arguments; cat > {tmp_path}/applied')
-    assert run("kubernetes.sh", "--preset=big", env=environment(tmp_path)).returncode == 0
+    assert run(script, "--preset=big", env=environment(tmp_path)).returncode == 0
     assert lines(tmp_path / "arguments") == ["apply -f -"]
-    printed = run("kubernetes.sh", "--preset=big", env=environment(tmp_path, DRY_RUN=1)).stdout
+    printed = run(script, "--preset=big", env=environment(tmp_path, DRY_RUN=1)).stdout
     assert (tmp_path / "applied").read_text(encoding="utf-8") == printed
 
 

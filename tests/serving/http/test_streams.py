@@ -11,7 +11,7 @@ import pytest
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving.rest_calls import MODEL, all_events, metric, predict, streamed
-from tests.serving.waiting import wait_until
+from tests.waiting import wait_until
 
 
 def outcomes(client):

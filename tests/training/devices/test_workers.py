@@ -18,7 +18,7 @@ from t2t_keras.training.devices.cluster import WorkerLostError
 from t2t_keras.training.devices.workers import Workers
 from tests import programs
 from tests.training import tiny_training, worker_processes
-from tests.training.tiny_training import assert_same_end, assert_same_numbers, records
+from tests.training.tiny_training import assert_same_end, assert_same_numbers, records, saved_steps
 from tests.training.worker_processes import running
 
 pytestmark = pytest.mark.integration
@@ -75,10 +75,6 @@ def train_alone(flags: list[str], replicas: int) -> None:
 def train_together(count: int, flags: list[str], folder: pathlib.Path, environments=None) -> None:
     with running([flags] * count, folder, environments) as workers:
         assert workers.end() == [0] * count, workers.output(0) + workers.output(1)
-
-
-def saved_steps(model_dir: pathlib.Path) -> list[int]:
-    return checkpoints.steps(Run(model_dir).checkpoints_path)
 
 
 def step_of(model_dir: pathlib.Path) -> int:
