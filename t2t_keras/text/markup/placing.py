@@ -4,6 +4,7 @@ import bisect
 import collections
 import dataclasses
 import html
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -57,11 +58,8 @@ def placed(segment: Segment, translation: AlignedText) -> str:
             pending += piece
             continue
         blank = " " if last is not None and _has_blank(last, piece) else ""
-        ends = len(pending)
-        for place in range(len(pending)):
-            if pending[place] == "<" and pending[place + 1 : place + 2] != "/":
-                ends = place
-                break
+        start_tag = re.search("<(?!/)", pending)
+        ends = start_tag.start() if start_tag else len(pending)
         text += pending[:ends] + blank + pending[ends:] + _spelled(piece, segment)
         last, pending = piece, ""
     return segment.before + text + pending + segment.after

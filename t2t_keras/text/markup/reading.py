@@ -145,15 +145,14 @@ def xml_parts(document: str, name: str) -> list[Part]:
     except xml.parsers.expat.ExpatError as error:
         why = xml.parsers.expat.ErrorString(error.code)
         raise InputError(f"{name}, line {error.lineno}: not well-formed XML: {why}") from None
-    places = [place for place, _ in begun]
-    raws = [encoded[a:b].decode() for a, b in zip(places, [*places[1:], len(encoded)], strict=True)]
-    parts = [dataclasses.replace(part, raw=raw) for (_, part), raw in zip(begun, raws, strict=True)]
-    return _with_kept(_with_levels(_joined(parts)))
+    return _with_kept(_with_levels(_merged(begun, encoded)))
 
 
-def _merged(begun: Sequence[tuple[int, Part]], document: str) -> list[Part]:
+def _merged(begun: Sequence[tuple[int, Part]], document: str | bytes) -> list[Part]:
+    """The parts that begin at these characters of a document, or bytes of an encoded one."""
     places = [place for place, _ in begun]
-    raws = [document[a:b] for a, b in itertools.pairwise([*places, len(document)])]
+    pieces = [document[a:b] for a, b in itertools.pairwise([*places, len(document)])]
+    raws = [piece if isinstance(piece, str) else piece.decode() for piece in pieces]
     return _joined([dataclasses.replace(part, raw=raw) for (_, part), raw in zip(begun, raws, strict=True)])
 
 
