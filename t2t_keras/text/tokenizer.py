@@ -45,6 +45,7 @@ class Tokenizer:
     Instead of such a model, `serialized` may be the file of `text.subwords`, which imported models can have.
 
     Attributes:
+        serialized: the bytes of the model file.
         source: the tokenizer of sources: this one, if both sides share a vocabulary, or another one, given as `source`.
 
     Raises:
@@ -56,7 +57,7 @@ class Tokenizer:
         ids = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
         if ids != (PAD_ID, EOS_ID, UNK_ID):
             raise ValueError(f"serialized must have pad, eos, unk at {(PAD_ID, EOS_ID, UNK_ID)}, got {ids}")
-        self._serialized = serialized
+        self.serialized = serialized
         self.source = source or self
 
     @classmethod
@@ -84,7 +85,7 @@ class Tokenizer:
             beside.unlink(missing_ok=True)
         else:
             _write(beside, self.source.serialized)
-        _write(path, self._serialized)
+        _write(path, self.serialized)
 
     @property
     def vocab_size(self) -> int:
@@ -121,17 +122,12 @@ class Tokenizer:
             return ()
         return tuple(id for id, piece in enumerate(self.entries) if id > UNK_ID and goes_on_word(piece))
 
-    @property
-    def serialized(self) -> bytes:
-        """The bytes of the model file."""
-        return self._serialized
-
     @functools.cached_property
     def symbols(self) -> dict[str, int]:
         """The symbols that the vocabulary was given beside its text, as a text has them, and their ids."""
         if isinstance(self._processor, Subwords):
             return {}
-        model = sentencepiece_model_pb2.ModelProto.FromString(self._serialized)
+        model = sentencepiece_model_pb2.ModelProto.FromString(self.serialized)
         kind = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
         return {entry.piece.removeprefix(BLANK): id for id, entry in enumerate(model.pieces) if entry.type == kind}
 
@@ -180,7 +176,7 @@ class Tokenizer:
             return GraphSubwords(self._processor.subwords, sorted(self._processor.alphabet), name)
         import tensorflow_text
 
-        return tensorflow_text.SentencepieceTokenizer(model=self._serialized, name=name)
+        return tensorflow_text.SentencepieceTokenizer(model=self.serialized, name=name)
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
         plain, size = [int(token) for token in ids], self.vocab_size
