@@ -11,7 +11,7 @@ from t2t_keras.studies.job import Job
 from t2t_keras.studies.plan import planned_flops
 from t2t_keras.studies.rows import Recipe
 from t2t_keras.studies.study_settings import StudySettings
-from t2t_keras.studies.table import Column, Line, Results, Table
+from t2t_keras.studies.table import Line, Results, Table
 
 # Of what the slowest system takes for the updates of Table 2.
 SHARES = {"tenth": 0.1, "fifth": 0.2, "whole": 1.0}
@@ -29,17 +29,7 @@ SECONDS = {
     "moe_none": 0.494,
 }
 _LENGTH = 30  # tokens of a sentence, where an update's cost is planned
-_BLEU = Column("BLEU", "test_bleu", "{:.2f}".format)
-_COLUMNS = (
-    "system",
-    "share",
-    "updates",
-    _BLEU,
-    Column("BLEU, tokenised, lowercased", "test_bleu_tokenised_lowercased", "{:.2f}".format),
-    Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
-    Column("FLOPs, counted", "flops_by_count", table2.scientific, has_range=False),
-    Column("hours", "hours", "{:.2f}".format, has_range=False),
-)
+_COLUMNS = ("system", "share", "updates", *table2.SCORES, table2.HOURS)
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
@@ -70,7 +60,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         tuple(jobs),
         tuple(lines),
         _COLUMNS,
-        _BLEU,
+        table2.BLEU,
         draw=_draw,
     )
 

@@ -56,16 +56,21 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
 COMMON = {"tiny": ("train.tokens_per_batch=4096", "train.max_steps=8000"), "paper": ()}
 USUAL_STEPS = {"tiny": 2500, "paper": None}
 
-_BLEU = Column("BLEU", "test_bleu", "{:.2f}".format)
-_COLUMNS = (
-    "system",
-    _BLEU,
+BLEU = Column("BLEU", "test_bleu", "{:.2f}".format)
+# `equal_cost` shows these too.
+SCORES = (
+    BLEU,
     Column("BLEU, tokenised, lowercased", "test_bleu_tokenised_lowercased", "{:.2f}".format),
     Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
     Column("FLOPs, counted", "flops_by_count", scientific, has_range=False),
+)
+HOURS = Column("hours", "hours", "{:.2f}".format, has_range=False)
+_COLUMNS = (
+    "system",
+    *SCORES,
     Column("FLOPs, by time", "flops_by_time", scientific, has_range=False),
     "params ×10^6",
-    Column("hours", "hours", "{:.2f}".format, has_range=False),
+    HOURS,
     Column("output tokens/s", "output_tokens_per_second", "{:,.0f}".format, has_range=False),
 )
 
@@ -95,7 +100,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         tuple(jobs),
         tuple(lines),
         _COLUMNS,
-        _BLEU,
+        BLEU,
     )
 
 
