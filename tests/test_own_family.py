@@ -201,15 +201,7 @@ def version(translator, runs) -> pathlib.Path:
 
 @pytest.mark.slow
 def test_its_export_translates_through_the_c_api(translator, version, tmp_path):
-    if not (program := c_program.compiled(tmp_path)):
-        pytest.skip("there is no C compiler here")
-    import tensorflow_text
-
-    (library,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
-    expected = translator.translate(LINES)
-    found = c_program.translations(program, str(library), version, [line.encode() for line in LINES], 5)
-    assert [text for text, _ in found] == [translation.text for translation in expected]
-    np.testing.assert_allclose([s for _, s in found], [t.score for t in expected], rtol=1e-5, atol=1e-4)
+    c_program.assert_translates_alike(tmp_path, version, translator, LINES, 5)
 
 
 @pytest.mark.slow

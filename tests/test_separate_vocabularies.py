@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text
+import tensorflow_text  # noqa: F401, the operations of exported tokenizers
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TrainConfig, TransformerConfig
 from t2t_keras.data.prepare import PreparedData, prepare
@@ -128,11 +128,7 @@ def test_an_export_translates_and_scores_the_same(translator, version):
 
 def test_an_export_answers_through_the_c_api(translator, version, tmp_path):
     """Where loaders take resources of one name for the same."""
-    if not (program := c_program.compiled(tmp_path)):
-        pytest.skip("there is no C compiler here")
-    (library,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
-    found = c_program.translations(program, str(library), version, [line.encode() for line in LINES], 2)
-    assert [text for text, _ in found] == [translation.text for translation in translator.translate(LINES)]
+    c_program.assert_translates_alike(tmp_path, version, translator, LINES, 2)
 
 
 def test_a_run_begins_with_another_one_and_more_entries_on_both_sides(run, tmp_path):

@@ -7,8 +7,13 @@ import struct
 import subprocess
 from collections.abc import Sequence
 
+import numpy as np
+import pytest
 import tensorflow as tf
+import tensorflow_text
 from tensorflow.core.protobuf import saved_model_pb2
+
+from t2t_keras.inference.translator import Translator
 
 SOURCE = pathlib.Path(__file__).parent / "serve_once.c"
 
@@ -45,3 +50,21 @@ def translations(
         found.append((text, *struct.unpack_from("=f", done.stdout, place)))
         place += 4
     return found
+
+
+def assert_translates_alike(
+    folder: pathlib.Path,
+    version: pathlib.Path,
+    translator: Translator,
+    texts: Sequence[str],
+    batch_size: int,
+    libraries: Sequence[str] = ("sentencepiece_tokenizer",),
+) -> None:
+    """An export gives the program, compiled in a folder, what the translator finds; skipped without a C compiler."""
+    program = compiled(folder) or pytest.skip("there is no C compiler here")
+    operations = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
+    paths = ":".join(str(operations / f"_{library}.so") for library in libraries)
+    expected = translator.translate(texts)
+    found = translations(program, paths, version, [text.encode() for text in texts], batch_size)
+    assert [text for text, _ in found] == [translation.text for translation in expected]
+    np.testing.assert_allclose([s for _, s in found], [t.score for t in expected], rtol=1e-4, atol=1e-3)

@@ -354,14 +354,7 @@ def test_training_is_monitored_by_the_task(name, folder, translator):
 
 @of_graphs("parsing")  # whose graph has the most operations
 def test_an_export_answers_through_the_c_api(name, translator, version, tmp_path):
-    if not (program := c_program.compiled(tmp_path)):
-        pytest.skip("there is no C compiler here")
-    (library,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
-    expected = translator.translate(ROUGH[name])
-    size = translator.config.beam_size
-    found = c_program.translations(program, str(library), version, [line.encode() for line in ROUGH[name]], size)
-    assert [text for text, _ in found] == [translation.text for translation in expected]
-    np.testing.assert_allclose([s for _, s in found], [t.score for t in expected], rtol=1e-4, atol=1e-3)
+    c_program.assert_translates_alike(tmp_path, version, translator, ROUGH[name], translator.config.beam_size)
 
 
 @of_each_graph
