@@ -11,15 +11,18 @@ TRAIN = [f"word{number} is number {number}\t{'odd' if number % 2 else 'even'}" f
 TEST = ["Word3 is number 3!\todd", "word90 is number 90\teven"]
 
 
-def prepared(folder, train=TRAIN, test=TEST, **settings) -> PreparedData:
+def prepared(
+    folder, train=TRAIN, test=TEST, splits=("train", "valid", "test"), shard_pairs=1000, **settings
+) -> PreparedData:
     folder.mkdir(exist_ok=True)
     paths = {}
-    for split, lines in (("train", train), ("valid", test), ("test", test)):
+    for split in splits:
+        lines = train if split == "train" else test
         (folder / split).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         paths[split] = (folder / split, None)
-    config = DataConfig(task="classification", vocab_size=330, max_length_ratio=100, **settings)
+    config = DataConfig(**{"task": "classification", "vocab_size": 330, "max_length_ratio": 100, **settings})
     corpus = corpora.of_config(config, folder, [paths], print)
-    return prepare(corpus, config, folder / "data", lambda line: None)
+    return prepare(corpus, config, folder / "data", lambda line: None, shard_pairs=shard_pairs)
 
 
 def test_references_are_kept_and_targets_encoded(tmp_path):
@@ -56,18 +59,11 @@ def test_text_of_a_translation_is_learned_once_and_in_no_two_splits(tmp_path):
     assert (counts["held_out"], counts["duplicate"], counts["kept"]) == (3, 4, 39)
 
 
-def prepared_as(name, folder, splits=("train", "valid", "test"), shard_pairs=1000) -> PreparedData:
+def prepared_as(name, folder, **settings) -> PreparedData:
     """Each example has one word with a label, or with what a task has in its place."""
-    folder.mkdir(exist_ok=True)
-    paths = {}
-    for split in splits:
-        examples = (line.split("\t") for line in (REPEATED if split == "train" else TEST))
-        lines = [FORMATS[name].format(text.lower().split(" ")[0], label) for text, label in examples]
-        (folder / split).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        paths[split] = (folder / split, None)
-    config = DataConfig(task=name, vocab_size=300, max_length_ratio=100)
-    corpus = corpora.of_config(config, folder, [paths], print)
-    return prepare(corpus, config, folder / "data", lambda line: None, shard_pairs=shard_pairs)
+    examples = [[line.split("\t") for line in lines] for lines in (REPEATED, TEST)]
+    lines = [[FORMATS[name].format(text.lower().split(" ")[0], label) for text, label in each] for each in examples]
+    return prepared(folder, *lines, task=name, vocab_size=300, **settings)
 
 
 def test_a_label_that_training_does_not_have_is_refused(tmp_path):
