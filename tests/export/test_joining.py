@@ -19,18 +19,36 @@ slots = st.one_of(st.none(), st.tuples(st.sampled_from(["", "A", "B", "C"]), st.
 lines = st.lists(st.lists(st.lists(slots, min_size=K, max_size=K), max_size=4), max_size=4)
 
 
+# For any number of lines and parts.
+SIGNATURE = [
+    *(tf.TensorSpec(shape, tf.int32) for shape in ([None], [])),
+    *(tf.TensorSpec([None, K], dtype) for dtype in (tf.string, tf.float32, tf.bool)),
+]
+
+
 @functools.cache
 def compiled(by_value: bool):
-    """Traced once, for any number of lines and parts."""
-    slots = [tf.TensorSpec([None, K], dtype) for dtype in (tf.string, tf.float32, tf.bool)]
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32), *slots], autograph=False
-    )
+    @tf.function(input_signature=SIGNATURE, autograph=False)
     def run(*arguments):
         return joined(*arguments, "sums" if by_value else "ranks")
 
     return run
+
+
+def in_order(lines: list) -> list:
+    return [[sorted(part, key=lambda slot: (slot is None, -slot[1] if slot else 0)) for part in line] for line in lines]
+
+
+def arguments_of(lines: list) -> tuple:
+    rows = [row for row, line in enumerate(lines) for _ in line]
+    parts = list(itertools.chain.from_iterable(lines))
+    cells = {
+        tf.string: [[slot[0] if slot else "x" for slot in part] for part in parts],
+        tf.float32: [[slot[1] if slot else -9 for slot in part] for part in parts],
+        tf.bool: [[slot is not None for slot in part] for part in parts],
+    }
+    arrays = [tf.reshape(tf.constant(values, dtype), [-1, K]) for dtype, values in cells.items()]
+    return tf.constant(rows, tf.int32), tf.constant(len(lines)), *arrays
 
 
 def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
@@ -47,17 +65,8 @@ def expected(parts: list, by_value: bool) -> list[tuple[str, float]]:
 @given(lines)
 def test_as_in_python(by_value, lines):
     if by_value:  # a search has its hypotheses in order, unused slots behind them
-        key = lambda slot: (slot is None, -slot[1] if slot else 0)  # noqa: E731
-        lines = [[sorted(part, key=key) for part in line] for line in lines]
-    rows = [row for row, line in enumerate(lines) for _ in line]
-    parts = list(itertools.chain.from_iterable(lines))
-    found = compiled(by_value)(
-        tf.constant(rows, tf.int32),
-        tf.constant(len(lines)),
-        tf.reshape(tf.constant([[slot[0] if slot else "x" for slot in part] for part in parts], tf.string), [-1, K]),
-        tf.reshape(tf.constant([[slot[1] if slot else -9 for slot in part] for part in parts], tf.float32), [-1, K]),
-        tf.reshape(tf.constant([[slot is not None for slot in part] for part in parts], tf.bool), [-1, K]),
-    )
+        lines = in_order(lines)
+    found = compiled(by_value)(*arguments_of(lines))
     texts = [[text.decode() for text in row] for row in found.texts.numpy()]
     pairs = [list(zip(*row, strict=True)) for row in zip(texts, found.values.numpy().tolist(), strict=True)]
     assert pairs == [expected(line, by_value) for line in lines]
@@ -65,11 +74,7 @@ def test_as_in_python(by_value, lines):
 
 @functools.cache
 def compiled_choice():
-    slots = [tf.TensorSpec([None, K], dtype) for dtype in (tf.string, tf.float32, tf.bool)]
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32), *slots], autograph=False
-    )
+    @tf.function(input_signature=SIGNATURE, autograph=False)
     def run(rows, num_lines, texts, values, exists):
         exists &= answering(rows, num_lines, texts, "A")[:, tf.newaxis]
         return joined(rows, num_lines, texts, values, exists, "best")
@@ -81,17 +86,8 @@ def compiled_choice():
 @given(lines)
 def test_choosing_among_parts_is_as_in_python(lines):
     """Here A stands for no answer."""
-    key = lambda slot: (slot is None, -slot[1] if slot else 0)  # noqa: E731
-    lines = [[sorted(part, key=key) for part in line] for line in lines]
-    parts = list(itertools.chain.from_iterable(lines))
-    cells = {
-        tf.string: [[slot[0] if slot else "" for slot in part] for part in parts],
-        tf.float32: [[slot[1] if slot else -9 for slot in part] for part in parts],
-        tf.bool: [[slot is not None for slot in part] for part in parts],
-    }
-    rows = [row for row, line in enumerate(lines) for _ in line]
-    arrays = [tf.reshape(tf.constant(values, dtype), [-1, K]) for dtype, values in cells.items()]
-    found = compiled_choice()(tf.constant(rows, tf.int32), tf.constant(len(lines)), *arrays)
+    lines = in_order(lines)
+    found = compiled_choice()(*arguments_of(lines))
     for line, texts, values in zip(lines, found.texts.numpy(), found.values.numpy(), strict=True):
         translations = [
             [Translation(text, float(value)) for text, value in filter(None, part)] or [Translation("", -np.inf)]
