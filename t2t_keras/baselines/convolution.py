@@ -23,7 +23,6 @@ class Convolution(Layer):
         dilation_rate: distance between two of these positions.
         causal: whether an output reads its own position and earlier ones. Otherwise its own is the middle one, and
             `kernel_size` must be odd.
-        use_bias: whether there is a b.
         weight_normalization: whether the kernel is a direction and a length.
         kernel_initializer: of W, or of V.
 
@@ -43,7 +42,6 @@ class Convolution(Layer):
         kernel_size: int,
         dilation_rate: int = 1,
         causal: bool = False,
-        use_bias: bool = True,
         weight_normalization: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
@@ -56,10 +54,9 @@ class Convolution(Layer):
         self.kernel_size = kernel_size
         self.dilation_rate = dilation_rate
         self.causal = causal
-        self.use_bias = use_bias
         self.weight_normalization = weight_normalization
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.scale = self.bias = None
+        self.scale = None
 
     def build(self, inputs_shape: tuple) -> None:
         self.kernel = self.add_weight(
@@ -75,8 +72,7 @@ class Convolution(Layer):
                 name="scale",
                 autocast=False,
             )
-        if self.use_bias:
-            self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
+        self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
 
     def weight(self) -> Tensor:
         """W, float32 [kernel_size, d_in, filters]."""
