@@ -11,6 +11,7 @@ import functools
 import io
 import multiprocessing
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from unittest import mock
+
+import httpx
 
 ROOT = Path(__file__).parents[1]
 # The first imports TensorFlow without its notices, as the programs do.
@@ -113,6 +116,21 @@ def run_cases(module: str, cases: Sequence[tuple[list[str], bytes]]) -> list[tup
     """What each call of a program did, given arguments and standard input: exit status, standard output and error."""
     results = [run(["-m", module, *arguments], input=stdin, capture_output=True) for arguments, stdin in cases]
     return [(done.returncode, done.stdout.decode(), done.stderr.decode()) for done in results]
+
+
+def answers(export_dir: str | Path, *requests: dict) -> list[dict]:
+    """The outputs with which a server of an export answers requests to predict; it must end well."""
+    command = ["-m", "launch.serve", f"--export_dir={export_dir}", "--rest_port=0", "--grpc_port=0"]
+    with Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            (rest,) = re.findall(r"REST at (http://\S+),", server.stdout.readline())
+            where = f"{rest}/v1/models/{Path(export_dir).name}:predict"
+            found = [httpx.post(where, json=request, timeout=300).json() for request in requests]
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+    return [answer["outputs"] for answer in found]
 
 
 def _become(

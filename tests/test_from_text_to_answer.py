@@ -1,9 +1,7 @@
 """One path through all programs: two text files become an answer of the server."""
 
 import re
-import subprocess
 
-import httpx
 import numpy as np
 import pytest
 
@@ -53,15 +51,7 @@ def test_two_text_files_become_an_answer_of_the_server(folder):
     assert len(translated) == len(LINES) and translated[0] and not translated[1] and not end
     assert {"SIX", "FIVE"} & set(forced.split())
     launch("export", f"--model_dir={run}", f"--export_dir={exported}", *SHORT)
-    command = ["-m", "launch.serve", f"--export_dir={exported}", "--rest_port=0", "--grpc_port=0"]
-    with programs.Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-        try:
-            rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
-            requests = [{"inputs": LINES}, {"inputs": [*LINES, TERM], "glossary": [[TERM, FORMS]]}]
-            answers = [httpx.post(f"{rest}/v1/models/mine:predict", json=each, timeout=300).json() for each in requests]
-        finally:
-            server.terminate()
-    plain, glossed = (answer["outputs"] for answer in answers)
+    requests = {"inputs": LINES}, {"inputs": [*LINES, TERM], "glossary": [[TERM, FORMS]]}
+    plain, glossed = programs.answers(exported, *requests)
     assert plain["translation"] == translated and glossed["translation"] == [*translated, forced]
     assert glossed["missing_terms"] == [[], [], [], []]
-    assert server.returncode == 0

@@ -11,7 +11,6 @@ import sys
 import time
 from unittest import mock
 
-import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -213,14 +212,8 @@ def test_its_export_is_read_back(translator, version):
 
 @pytest.mark.slow
 def test_a_server_serves_it_and_knows_of_no_family(translator, version):
-    command = ["-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
-    with programs.Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-        try:
-            rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
-            answer = httpx.post(f"{rest}/v1/models/toy:predict", json={"inputs": LINES}, timeout=60).json()
-        finally:
-            server.terminate()
-    assert answer["outputs"]["translation"] == [translation.text for translation in translator.translate(LINES)]
+    (outputs,) = programs.answers(version.parent, {"inputs": LINES})
+    assert outputs["translation"] == [translation.text for translation in translator.translate(LINES)]
 
 
 @pytest.mark.slow

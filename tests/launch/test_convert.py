@@ -3,10 +3,7 @@
 import json
 import os
 import pathlib
-import re
-import subprocess
 
-import httpx
 import numpy as np
 import pytest
 
@@ -199,12 +196,6 @@ def test_an_imported_model_is_fine_tuned_on_multi30k_and_served(tmp_path):
     assert len(losses) == 4 and losses == sorted(losses, reverse=True)
     done("export", tuned, f"--export_dir={tmp_path}/export/mine")
     texts = ["A man in a blue shirt is standing on a ladder.", "Two dogs play in the snow."]
-    command = ["-m", "launch.serve", f"--export_dir={tmp_path}/export/mine", "--rest_port=0"]
-    with programs.Program([*command, "--grpc_port=0"], stdout=subprocess.PIPE, text=True) as server:
-        try:
-            rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
-            answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": texts}, timeout=300).json()
-        finally:
-            server.terminate()
+    (outputs,) = programs.answers(tmp_path / "export" / "mine", {"inputs": texts})
     expected = [translation.text for translation in Translator.load(tmp_path / "tuned").translate(texts)]
-    assert answer["outputs"]["translation"] == expected and all(expected)
+    assert outputs["translation"] == expected and all(expected)

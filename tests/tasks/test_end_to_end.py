@@ -5,10 +5,8 @@ import pathlib
 import random
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 
-import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -397,14 +395,8 @@ def test_an_export_answers_a_blank_line_alone(translator, loaded):
 
 @of_graphs("parsing")
 def test_a_server_answers(name, translator, version):
-    command = ["-m", "launch.serve", f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
-    with programs.Program(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-        try:
-            rest = re.search(r"REST at (http://\S+),", server.stdout.readline()).group(1)
-            answer = httpx.post(f"{rest}/v1/models/mine:predict", json={"inputs": ROUGH[name]}, timeout=60).json()
-        finally:
-            server.terminate()
-    assert answer["outputs"]["translation"] == [translation.text for translation in translator.translate(ROUGH[name])]
+    (outputs,) = programs.answers(version.parent, {"inputs": ROUGH[name]})
+    assert outputs["translation"] == [translation.text for translation in translator.translate(ROUGH[name])]
 
 
 @pytest.mark.parametrize("name", ["parsing", pytest.param("tagging", marks=pytest.mark.slow)], indirect=True)
