@@ -118,6 +118,14 @@ def run_cases(module: str, cases: Sequence[tuple[list[str], bytes]]) -> list[tup
     return [(done.returncode, done.stdout.decode(), done.stderr.decode()) for done in results]
 
 
+def assert_refused(result: tuple[int, str, str], *words: str, beginning: str = "") -> None:
+    """A program has ended with status 1 and one line, an error that begins like this and has these words."""
+    status, output, errors = result
+    assert (status, output) == (1, ""), errors
+    assert errors.startswith(f"error: {beginning}") and errors.count("\n") == 1, errors
+    assert all(word in errors for word in words), errors
+
+
 def answers(export_dir: str | Path, *requests: dict) -> list[dict]:
     """The outputs with which a server of an export answers requests to predict; it must end well."""
     command = ["-m", "launch.serve", f"--export_dir={export_dir}", "--rest_port=0", "--grpc_port=0"]

@@ -32,10 +32,7 @@ def test_it_exports(program_results, version):
     ],
 )
 def test_errors_are_one_line(folder, program_results, case, message):
-    status, output, error = program_results[case]
-    assert (status, output) == (1, "")
-    assert error.startswith(f"error: {message.format(folder)}")
-    assert error.count("\n") == 1
+    programs.assert_refused(program_results[case], beginning=message.format(folder))
 
 
 @pytest.mark.slow

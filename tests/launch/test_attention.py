@@ -7,7 +7,7 @@ import pytest
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.models.families import make_model
 from tests.inference import tiny
-from tests.programs import run_cases
+from tests.programs import assert_refused, run_cases
 from tests.vocabularies import train_tokenizer
 
 pytestmark = pytest.mark.integration
@@ -113,6 +113,4 @@ def test_characters_that_the_font_lacks_are_named_and_a_source_is_no_path(result
     ],
 )
 def test_bad_input_is_one_line(results, folder, name, message):
-    status, output, error = results[name]
-    assert (status, output) == (1, "")
-    assert error.startswith(f"error: {message.format(folder)}") and error.count("\n") == 1
+    assert_refused(results[name], beginning=message.format(folder))

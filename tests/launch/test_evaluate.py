@@ -9,7 +9,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources import corpora
 from tests.inference import tiny
-from tests.programs import run_cases
+from tests.programs import assert_refused, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -117,7 +117,4 @@ def test_files_of_labels_without_any_entity(results):
     ],
 )
 def test_bad_input_is_one_line(results, name, words):
-    status, out, err = results[name]
-    assert status == 1 and out == ""
-    assert err.startswith("error: ") and err.count("\n") == 1
-    assert all(word in err for word in words), err
+    assert_refused(results[name], *words)

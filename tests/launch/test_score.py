@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.inference import tiny
-from tests.programs import run_cases
+from tests.programs import assert_refused, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -91,8 +91,4 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
     ],
 )
 def test_bad_input_is_one_line(results, name, words):
-    status, out, err = results[name]
-    assert (status, out) == (1, "")
-    assert err.startswith("error: ") and len(err.splitlines()) == 1
-    for word in words:
-        assert word in err
+    assert_refused(results[name], *words)

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests import programs
-from tests.programs import run_cases
+from tests.programs import assert_refused, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -312,8 +312,4 @@ def refusals(export_dir):
     ],
 )
 def test_bad_settings_are_one_line(refusals, name, words):
-    status, out, err = refusals[name]
-    lines = err.splitlines()
-    assert (status, out) == (1, "")
-    assert len(lines) == 1 and lines[0].startswith("error: ")
-    assert all(word in lines[0] for word in words), lines
+    assert_refused(refusals[name], *words)

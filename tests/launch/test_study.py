@@ -29,7 +29,7 @@ from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings, read_settings
 from t2t_keras.tasks import translation_scores
 from tests import programs
-from tests.programs import run_cases
+from tests.programs import assert_refused, run_cases
 from tests.studies.performed_study import Here, Performing, check_costs, config_of, record
 from tests.training import tiny_training
 
@@ -399,6 +399,4 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
     ],
 )
 def test_bad_input_is_one_line(cases, name, words):
-    status, output, error = cases[name]
-    assert (status, output) == (1, "") and words in error
-    assert error.startswith("error: ") and error.count("\n") == 1
+    assert_refused(cases[name], words)

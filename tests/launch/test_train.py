@@ -17,7 +17,7 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from tests import programs
-from tests.programs import run_cases
+from tests.programs import assert_refused, run_cases
 from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
@@ -296,12 +296,7 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
     ],
 )
 def test_bad_input_is_one_line(results, name, words):
-    status, stdout, stderr = results[name]
-    assert (status, stdout) == (1, "")
-    assert len(stderr.splitlines()) == 1, stderr
-    assert stderr.startswith("error: ")
-    for word in words:
-        assert word in stderr
+    assert_refused(results[name], *words)
 
 
 def test_a_bucket_is_not_made_a_folder(results):
