@@ -92,7 +92,6 @@ def _workers() -> int | BeamWorkers:
 
 
 def _config() -> DataConfig:
-    """The settings of the flags."""
     usual = {**vars(_DEFAULTS), **task(FLAGS.task).data}
     given = {name: FLAGS[name].value for name in usual if name in FLAGS and FLAGS[name].present}
     lists = {"symbols": tuple(FLAGS.symbols), "tags": tuple(FLAGS.tag)}

@@ -105,7 +105,6 @@ def main(argv: list[str]) -> None:
 
 
 def _translate_marked() -> None:
-    """Translates input with markup."""
     others = {"json": _JSON, "json_input": _JSON_INPUT, "verify": _VERIFY}
     odd = [name for name, flag in others.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
     if odd or _ON_ERROR.value == "skip":

@@ -203,7 +203,6 @@ class RequestEncoder:
         return " ".join(symbols)
 
     def _spellings_of(self, phrases: Sequence[str]) -> tuple[Ids, ...]:
-        """All spellings of all excluded phrases."""
         if phrases and not self._tokenizer.marks_words:
             raise InputError("excluded: tensor2tensor's subwords do not say where words begin, so none can be excluded")
         spellings: dict[Ids, None] = {}  # an ordered set

@@ -176,7 +176,6 @@ def forecast(config: Config, devices: Devices, length: int, pairs: int) -> str:
 
 
 def _data_rows(config: Config, one: Step, length: int, pairs: int) -> list[tuple[str, str]]:
-    """The rows about the data."""
     tokens = pairs * length
     return [
         (f"pairs of {length} tokens a side", f"{pairs:,}"),

@@ -83,7 +83,6 @@ class KeyInterceptor(grpc.aio.ServerInterceptor):
         self._keys = keys
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        """Called by gRPC for each call."""
         metadata: Iterable[tuple[str, Any]] = handler_call_details.invocation_metadata or ()
         authorization = next((value for name, value in metadata if name == "authorization"), "")
         if handler_call_details.method.startswith(_OPEN_METHODS) or self._keys.allow(authorization):

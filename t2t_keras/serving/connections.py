@@ -178,7 +178,6 @@ class LoopErrors:
         self._told = False
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Called by the loop."""
         if context.get("message") != "socket.accept() out of system resource":
             loop.default_exception_handler(context)
         elif not self._told:

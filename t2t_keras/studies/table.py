@@ -129,7 +129,6 @@ def missing_of(line: Line, states: Mapping[str, State]) -> str:
 
 
 def _cell(line: Line, column: Column | str, states: Mapping[str, State]) -> str:
-    """The text of a line in a column."""
     if isinstance(column, str):
         return line.facts.get(column, "")
     return column.cell(_results(line, states))

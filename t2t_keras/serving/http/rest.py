@@ -184,7 +184,6 @@ class _Rest:
         return _json_message({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
     async def _call(self, request: Request, target: "_Target") -> Response:
-        """Runs a signature."""
         with self._core.metrics.request("rest", target.method.capitalize()) as call:
             if self._core.models.get(target.name):
                 call.model = target.name
