@@ -11,7 +11,7 @@ import socket
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -106,14 +106,18 @@ def write_json(path: Path, values: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: Path) -> Any:
-    """The contents of a JSON file, or None if it does not exist; raises an InputError for invalid JSON."""
+def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values, advice: str = "") -> Any:
+    """What a function makes of the contents of a JSON file, or None if there is no file.
+
+    Raises:
+        InputError: the contents are no JSON, or others than the function takes; ends with the advice.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return made(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error!r}{advice}") from error
 
 
 def read_note(path: Path) -> dict[str, Any]:

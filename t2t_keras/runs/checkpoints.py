@@ -5,7 +5,6 @@ averages; `best.json` names the best step.
 """
 
 import dataclasses
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import write_json
+from t2t_keras.machine.files import read_json, write_json
 from t2t_keras.machine.locking import locked
 from t2t_keras.runs import checkpoint_files
 from t2t_keras.runs.checkpoint_files import STATE, STEP_NAME, TEMPORARY, Arrays, Checkpoint, load, step_name
@@ -184,13 +183,8 @@ def set_best(directory: str | Path, step: int, metric: str, value: float) -> Non
 
 def best(directory: str | Path) -> Best | None:
     """The best checkpoint as noted by `set_best`, or None; raises an InputError if the note is damaged."""
-    path = Path(directory) / _BEST
-    try:
-        return Best(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error}; delete it to go on without a best checkpoint") from error
+    advice = "; delete it to go on without a best checkpoint"
+    return read_json(Path(directory) / _BEST, lambda noted: Best(**noted), advice)
 
 
 def _latest_path(directory: Path) -> Path | None:

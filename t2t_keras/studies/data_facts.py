@@ -2,14 +2,12 @@
 
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 
 from t2t_keras.config import Config, DataConfig, ModelConfig
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.errors import InputError
-from t2t_keras.machine.files import write_json
+from t2t_keras.machine.files import read_json, write_json
 
 _FILE = "data.json"
 
@@ -72,11 +70,8 @@ def write_facts(study_dir: pathlib.Path, facts: DataFacts) -> None:
 
 def read_facts(study_dir: pathlib.Path) -> DataFacts:
     """Those of a study's folder, the defaults if it keeps none; raises an InputError if the file is damaged."""
-    path = study_dir / _FILE
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+
+    def made(kept: dict) -> DataFacts:
         return DataFacts(**{**kept, "config": Config.from_dict({"data": kept["config"]}).data})
-    except FileNotFoundError:
-        return DataFacts()
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error!r}; delete it and give --data_dir") from error
+
+    return read_json(study_dir / _FILE, made, "; delete it and give --data_dir") or DataFacts()

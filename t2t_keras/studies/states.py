@@ -1,12 +1,11 @@
 """What a study's folder holds of a job, and the record that a finished job leaves there."""
 
-import json
 import math
 import pathlib
 from typing import Any, Literal, NamedTuple
 
-from t2t_keras.errors import InputError, named
-from t2t_keras.machine.files import write_json
+from t2t_keras.errors import named
+from t2t_keras.machine.files import read_json, write_json
 from t2t_keras.studies.job import Job
 
 RECORD = "row.json"
@@ -47,16 +46,13 @@ def state(job: Job, study_dir: pathlib.Path) -> State:
 
 def read_record(folder: pathlib.Path) -> dict[str, Any] | None:
     """The record in a job's folder: its "settings" and "results"; None if there is none."""
-    path = folder / RECORD
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+
+    def checked(record: dict[str, Any]) -> dict[str, Any]:
         if not (isinstance(record["settings"], dict) and isinstance(record["results"], dict)):
             raise TypeError("settings and results must be objects")
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error!r}; delete it to have the row finished again") from error
-    return record
+        return record
+
+    return read_json(folder / RECORD, checked, "; delete it to have the row finished again")
 
 
 def write_record(job: Job, study_dir: pathlib.Path, results: dict[str, Any]) -> None:

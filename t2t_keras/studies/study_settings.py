@@ -1,14 +1,13 @@
 """What a study is made of, and the file that keeps it."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import write_json
+from t2t_keras.machine.files import read_json, write_json
 
 SCALES = ("tiny", "paper")
 _FILE = "study.json"
@@ -40,21 +39,17 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
 
     An InputError says that no table is named, that the folder is another table's or scale's, or its file is damaged.
     """
-    kept: dict[str, Any] = {}
-    path = study_dir / _FILE
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        known = StudySettings(**{**kept, "settings": tuple(kept["settings"])})
-    except FileNotFoundError:
-        if "table" not in given:
-            raise InputError(f"--table must be given to begin a study in {study_dir}") from None
-        known = StudySettings(given["table"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error!r}; delete it and give all flags again") from error
-    for name in ("table", "scale"):
-        if kept and given.get(name, kept[name]) != kept[name]:
-            raise InputError(f"{study_dir} holds the study with --{name}={kept[name]}; use another --study_dir")
-    found = dataclasses.replace(known, **given)
+
+    def made(kept: dict[str, Any]) -> StudySettings:
+        return StudySettings(**{**kept, "settings": tuple(kept["settings"])})
+
+    known = read_json(study_dir / _FILE, made, "; delete it and give all flags again")
+    if known is None and "table" not in given:
+        raise InputError(f"--table must be given to begin a study in {study_dir}")
+    for name in ("table", "scale") if known else ():
+        if given.get(name, kept := getattr(known, name)) != kept:
+            raise InputError(f"{study_dir} holds the study with --{name}={kept}; use another --study_dir")
+    found = dataclasses.replace(known or StudySettings(given["table"]), **given)
     return dataclasses.replace(found, data_dir=os.path.abspath(found.data_dir) if found.data_dir else "")
 
 
