@@ -54,7 +54,8 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        chosen = {each.name: each for each in (*fit_rules.choose(PAIRS, _MINUTES.value, **this_machine()), *GIVEN)}
+        choices = fit_rules.choose(PAIRS, _MINUTES.value, **this_machine())
+        chosen = {each.name: each for each in (*choices, *GIVEN)}
         steps.record.update(choices=[vars(each) for each in chosen.values()])
     program.title("1. Text: translations inside published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)

@@ -237,7 +237,7 @@ class FitSteps:
         return version
 
 
-def this_machine() -> dict[str, bool]:
+def this_machine() -> dict[str, Any]:
     """What `planning.fit_rules.choose` wants to know of the machine, by the names of its arguments."""
     has_accelerator = bool(tf.config.list_physical_devices("GPU") or os.environ.get("TPU_NAME"))
     return {"has_accelerator": has_accelerator, "computes_in_bfloat16": computes_in_bfloat16()}

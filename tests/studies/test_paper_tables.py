@@ -213,8 +213,8 @@ def test_rows_have_the_limit_of_the_paper_whatever_their_text(name):
     jobs = [job for job in table_of(name, StudySettings(name)).jobs if isinstance(job, TrainingJob)]
     assert jobs or name == "1"
     offset = 300 if name == "4" else 50
-    for job in jobs:
-        assert job.config.decode.length_limit == {"min_length": 0, "max_length_offset": offset, "max_length_factor": 1.0}
+    limit = {"min_length": 0, "max_length_offset": offset, "max_length_factor": 1.0}
+    assert all(job.config.decode.length_limit == limit for job in jobs)
 
 
 @pytest.mark.parametrize("scale", SCALES)
