@@ -1,9 +1,9 @@
 """Trainings on four devices of JAX; a program of its own, since Keras has one backend and devices come first.
 
-Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER LAST. Goes on with the runs FOLDER/jax_* to step LAST, that
-of the Transformer on two replicas of two devices and to the step before. Leaves FOLDER/uninterrupted and FOLDER/killed,
-on such replicas too, the latter as if killed when step 4 was made but not saved, and started again; what is refused, in
-FOLDER/refusals.json; and FOLDER/steps.json, of `split_steps.py`.
+Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER LAST. Goes on with the run FOLDER/jax to step LAST, on two
+replicas of two devices. Leaves FOLDER/uninterrupted and FOLDER/killed, on such replicas too, the latter as if killed
+when step 4 was made but not saved, and started again; what is refused, in FOLDER/refusals.json; and FOLDER/steps.json,
+of `split_steps.py`.
 """
 
 import json
@@ -41,12 +41,13 @@ def refusal(function: Callable, *arguments: Any, **settings: Any) -> str:
 
 def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, str]:
     """What is said to each of the calls that ask for what is not offered; `devices` are four replicas."""
-    recurrent, once = Run(path / "jax_moe_rnn"), {"max_steps": 1, "static_shapes": True}
+    once = {"max_steps": 1, "static_shapes": True}
+    with_experts = Run(shutil.copytree(path / "jax", path / "refused_later"))
     return {
         "static_shapes": refusal(train, path / "refused", data, max_steps=1),
         "strategy": refusal(make_devices, "mirrored"),
         "replicas": refusal(make_devices, "cpu", REPLICAS + 1),
-        "search": refusal(go_on, recurrent, data, 9, devices, validation_sentences=1),
+        "search": refusal(go_on, with_experts, data, 9, devices, validation_sentences=1),
         "odd devices": refusal(make_devices, "cpu", model_parallel=3),
         "few devices": refusal(make_devices, "cpu", 2, model_parallel=3),
         "no devices": refusal(make_devices, "cpu", model_parallel=0),
@@ -57,11 +58,8 @@ def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, s
 def main(data_dir: str, folder: str, last: str) -> None:
     assert keras.backend.backend() == "jax"
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
-    devices = make_devices("cpu", REPLICAS)
-    for begun in sorted(path.glob("jax_*")):
-        is_split = begun.name == "jax_transformer"
-        go_on(Run(begun), data, int(last) - is_split, make_devices("cpu", **SPLIT) if is_split else devices)
-    (path / "refusals.json").write_text(json.dumps(refused(path, data, devices)))
+    go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT))
+    (path / "refusals.json").write_text(json.dumps(refused(path, data, make_devices("cpu", REPLICAS))))
     (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
     uninterrupted, killed = path / "uninterrupted", path / "killed"
     assert train(uninterrupted, data, **SPLIT, **WITH_DROPOUT).step == 4
