@@ -11,6 +11,9 @@ PROCESSES ?= 2
 VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# pip would compile one module after the other; here all cores do so. A few files are of other versions of Python.
+export PIP_NO_COMPILE := 1
+COMPILE := python -m compileall -qq -j 0 $(VENV)/lib
 SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: help venv quickstart test integration slow faults attack lint format docs ci release clean
@@ -40,6 +43,7 @@ $(INSTALLED): setup.py pyproject.toml
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 	else $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; fi
 	$(BIN)/python -m pip install --editable '.[dev,serve]' 'tensorflow==$(TENSORFLOW).*'
+	@$(BIN)/$(COMPILE) || true
 	@touch $@
 
 quickstart: $(INSTALLED)
@@ -75,6 +79,7 @@ docs: $(INSTALLED)
 
 ci: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[ci]' 'tensorflow==$(TENSORFLOW).*'
+	@$(BIN)/$(COMPILE) || true
 	$(MAKE) lint test integration
 
 release: $(INSTALLED)
